@@ -1,0 +1,91 @@
+"""Configs: frozen keyword-only dataclasses that go to JSON and come back.
+
+`EncoderConfig` is what every room may ask of any encoder, whatever it computes. The configs of the kinds of encoder
+(`encoders/`) add their own fields; nothing outside `encoders/` and `convert/` reads those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from polyseme.errors import ModelError, nearest
+
+Direction = Literal["both", "causal", "two-way", "any-order", "none"]
+MemoryKind = Literal["none", "state", "segment", "cache"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A record of settings; equal settings are equal objects."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field, as `json.dump` takes it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any]) -> Any:
+        """The config of `to_json`. An unknown field is an error that names the nearest one."""
+        names = {field.name for field in dataclasses.fields(cls) if field.init}
+        for given in settings:
+            if given not in names:
+                raise ModelError(f"{cls.__name__} has no field {given!r}. {nearest(given, sorted(names))}")
+        frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+        return cls(**frozen)
+
+    def replace(self, **changes: Any) -> Any:
+        """The same settings but for `changes`."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(Config, ABC):
+    """What any encoder says of itself. `kind` names the class that computes it (`encoders/`)."""
+
+    kind: ClassVar[str]
+
+    n_pieces: int
+    """Rows of the table of pieces."""
+    max_positions: int | None = None
+    """The longest row the encoder can read, specials included; None where there is no bound."""
+    memory: MemoryKind = "none"
+    """What `new_memory` makes: recurrent states, segments of earlier states, or a cache of keys and values."""
+    memory_length: int | None = None
+    """How many earlier pieces a segment memory keeps; None keeps all."""
+    first_memory: Literal["empty", "zeros"] = "empty"
+    """Whether a new segment memory has no pieces, or `memory_length` pieces of zeros that count as seen."""
+    reuse: int | None = None
+    """How many pieces of a row go into its segment memory (XLNet's reuse length); None: all."""
+
+    @property
+    @abstractmethod
+    def direction(self) -> Direction:
+        """Which side of a piece its state has seen."""
+
+    @property
+    @abstractmethod
+    def widths(self) -> tuple[int, ...]:
+        """The width of each layer, layer 0 first."""
+
+    @property
+    def depth(self) -> int:
+        """The number of the top layer; layer 0 is the token layer."""
+        return len(self.widths) - 1
+
+    @property
+    def window(self) -> int | None:
+        """The longest row worth giving the encoder at once; windows are cut to it."""
+        return self.max_positions
+
+    @property
+    @abstractmethod
+    def matrix_weights(self) -> int:
+        """Weights each piece is multiplied with on its way through (for `cost`)."""
+
+    @property
+    def attention_widths(self) -> int:
+        """Summed over layers, the width of the queries that meet every key of a row (for `cost`)."""
+        return 0

@@ -1,0 +1,1 @@
+"""Encoders: batch → states, a file a kind of computation. `kinds.py` lists them."""

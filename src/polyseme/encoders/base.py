@@ -1,0 +1,52 @@
+"""The contract of every encoder."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Literal
+
+from torch import nn
+
+from polyseme.config import EncoderConfig
+from polyseme.errors import ModelError
+from polyseme.parts.memory import Memory
+from polyseme.types import Batch, States
+
+Layers = Literal["all"] | Collection[int]
+
+
+class Encoder(nn.Module, ABC):
+    """Batch → states. A decoder is an encoder that also reads `batch.source`."""
+
+    config: EncoderConfig
+
+    @abstractmethod
+    def forward(
+        self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
+    ) -> States:
+        """The states of the layers asked for; a memory comes back exactly if one was passed in, which is then spent."""
+
+    def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
+        """A memory of nothing yet, for so many rows and, in a cache, at most `capacity` pieces each."""
+        raise ModelError(f"An encoder of kind {self.config.kind!r} with memory {self.config.memory!r} has none to make.")
+
+    def halves(self) -> list[Encoder]:
+        """A two-way encoder's forward and backward one, each with its own memory; others are one whole."""
+        return [self]
+
+    @abstractmethod
+    def layer_groups(self) -> list[list[nn.Parameter]]:
+        """All parameters, each once, in groups from bottom to top; what is shared is in the lowest group that uses it."""
+
+
+def wanted_layers(layers: Layers, depth: int) -> frozenset[int]:
+    """The layer numbers asked for, negative ones counted from the top."""
+    if isinstance(layers, str):
+        return frozenset(range(depth + 1))
+    wanted = set()
+    for layer in layers:
+        if not -depth - 1 <= layer <= depth:
+            raise ModelError(f"The encoder has layers 0 to {depth} (or {-depth - 1} to -1). Got {layer} instead.")
+        wanted.add(layer if layer >= 0 else depth + 1 + layer)
+    return frozenset(wanted)

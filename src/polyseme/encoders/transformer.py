@@ -1,0 +1,334 @@
+"""The Transformer encoder: one class under many configs.
+
+Encoders, decoders (they read `batch.source` and keep a cache) and XLNet's two streams run through the same loop; what
+differs stands in the slots of `TransformerConfig`. Bounds come from shapes, never from data, so that
+`torch.compile(fullgraph=True)` takes the whole forward pass.
+
+Shapes: R rows, T pieces, K targets, S keys, M remembered pieces, D width, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.encoders.transformer_layer import Reading, TransformerLayer
+from polyseme.errors import ModelError
+from polyseme.parts.embeddings import Embeddings
+from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
+from polyseme.parts.memory import Cache, Memory, Segments, remember
+from polyseme.parts.norms import norm
+from polyseme.parts.positions import BucketBias, LearnedPositions, SinusoidalPositions, sinusoids
+from polyseme.parts.relative import Distances
+from polyseme.types import Batch, States, Stream
+
+
+@dataclass
+class View:
+    """What one stream reads in a call, the same for all layers but for their masks."""
+
+    places: Places
+    seen: dict[str, Seen]
+    bias: Tensor | None
+    distances: Distances | None
+
+
+class Transformer(Encoder):
+    """Embeddings, a stack of layers, and a final norm where there is one."""
+
+    config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.eager = False
+        """Whether attention is written out (the specification) instead of fused; attentions always are."""
+        positions: nn.Module | None = None
+        if config.positions == "learned" and config.max_positions is not None:
+            positions = LearnedPositions(
+                config.max_positions, config.width_of_embeddings, offset=config.position_offset
+            )
+        elif config.positions == "sinusoidal":
+            positions = SinusoidalPositions(config.width_of_embeddings, layout=config.sinusoids)
+        self.embeddings = Embeddings(
+            config.n_pieces,
+            config.width_of_embeddings,
+            config.width,
+            positions=positions,
+            n_segments=0 if config.relative_segments else config.n_segments,
+            scale=config.embedding_scale,
+            norm_kind=config.norm_kind if config.embedding_norm else "none",
+            norm_epsilon=config.norm_epsilon,
+            dropout_rate=config.embedding_dropout_rate,
+        )
+        self.bias: BucketBias | None = None
+        if config.positions == "buckets":
+            self.bias = BucketBias(
+                config.n_heads,
+                n_buckets=config.n_buckets,
+                max_distance=config.max_distance,
+                two_sided=config.direction != "causal",
+            )
+        self.query = nn.Parameter(torch.zeros(config.width)) if config.query_stream else None
+        n_sets = max(config.weight_sets, default=-1) + 1
+        self.layers = nn.ModuleList(TransformerLayer(config, number) for number in range(1, n_sets + 1))
+        self.norm = norm(config.norm_kind if config.final_norm else "none", config.width, config.norm_epsilon)
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Draw weights as the references do: normal with `initial_spread`, biases zero, norms one."""
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=self.config.initial_spread)
+                if isinstance(module, nn.Linear) and module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for name, parameter in self.named_parameters():
+            if name == "query" or ".relative." in name:
+                nn.init.normal_(parameter, std=self.config.initial_spread)
+
+    # --- the forward pass ---------------------------------------------------------------------------------------------
+
+    def forward(
+        self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
+    ) -> States:
+        config = self.config
+        wanted = wanted_layers(layers, config.n_layers)
+        self._check(batch, memory)
+        content = self._view(batch, memory, "self")
+        query = self._view(batch, memory, "query") if batch.targets is not None else None
+        cache = memory if isinstance(memory, Cache) else None
+        segments = memory if isinstance(memory, Segments) else None
+
+        x = self.embeddings(batch.pieces, self._positions(batch, cache), batch.segments)
+        g = self._first_queries(batch, x)
+        found: dict[int, Tensor] = {0: x} if 0 in wanted else {}
+        queries: dict[int, Tensor] = {0: g} if g is not None and 0 in wanted else {}
+        weights: dict[str, list[Tensor]] = {"self": [], "cross": [], "query": []}
+        inputs: list[Tensor] = []
+        source_keys: list[Tensor] = []
+        source_values: list[Tensor] = []
+
+        n_run = config.n_layers if memory is not None or attentions else max(wanted, default=0)
+        for index in range(n_run):
+            layer = self.layers[config.weight_sets[index]]
+            mask = config.layer_masks[index]
+            reading = Reading(
+                seen=content.seen[mask],
+                bias=content.bias,
+                distances=content.distances,
+                earlier=None if segments is None else segments.states[index],
+                eager=self.eager or attentions,
+            )
+            if cache is not None:
+                reading.slots = content.places.q
+                reading.held = (cache.keys[index], cache.values[index])
+            if config.cross:
+                reading.source, reading.source_seen = self._source(batch, cache, layer, index)
+                if cache is not None:
+                    source_keys.append(reading.source[0])
+                    source_values.append(reading.source[1])
+            if segments is not None:
+                inputs.append(x)
+            if g is not None and query is not None:
+                aside = reading.beside(query.seen[mask], query.bias, query.distances)
+                g, seen_by_g, _ = layer(g, aside, keys_from=x)
+                _keep(weights["query"], seen_by_g)
+            x, seen_by_x, seen_across = layer(x, reading)
+            _keep(weights["self"], seen_by_x)
+            _keep(weights["cross"], seen_across)
+            if index == config.n_layers - 1:
+                x = self.norm(x)
+                g = None if g is None else self.norm(g)
+            if index + 1 in wanted:
+                found[index + 1] = x
+                if g is not None:
+                    queries[index + 1] = g
+
+        return States(
+            layers=found,
+            lengths=batch.lengths,
+            depth=config.n_layers,
+            queries=queries,
+            attentions={name: each for name, each in weights.items() if each} if attentions else {},
+            memory=self._next_memory(batch, memory, inputs, source_keys, source_values),
+        )
+
+    def _check(self, batch: Batch, memory: Memory | None) -> None:
+        if batch.targets is not None and self.query is None:
+            raise ModelError("The batch has targets, but this encoder has no query stream.")
+        if self.config.cross and batch.source is None and not (isinstance(memory, Cache) and memory.source_keys):
+            raise ModelError("This encoder reads a source, and the batch has none.")
+        if batch.source is not None and not self.config.cross:
+            raise ModelError("The batch has a source, but this encoder has no cross-attention to read it with.")
+        if memory is not None and memory.lengths.shape[0] != batch.pieces.shape[0]:
+            raise ModelError(
+                f"The memory is of {memory.lengths.shape[0]} rows and the batch of {batch.pieces.shape[0]}. "
+                "Pick the rows with memory.select, or begin with new_memory."
+            )
+
+    def _positions(self, batch: Batch, cache: Cache | None) -> Tensor:
+        """Where the pieces stand: as given, else counted from the start of the row, a cache's pieces included."""
+        if batch.positions is not None:
+            return batch.positions
+        counted = torch.arange(batch.pieces.shape[1], device=batch.pieces.device)[None]
+        return counted if cache is None else counted + cache.lengths[:, None]
+
+    def _first_queries(self, batch: Batch, x: Tensor) -> Tensor | None:
+        """The query stream's layer 0: one vector for all, since it must not know what stands there."""
+        if self.query is None or batch.targets is None:
+            return None
+        first: Tensor = self.embeddings.dropout(self.query.expand(*batch.targets.shape, -1).to(x.dtype))
+        return first
+
+    def _view(self, batch: Batch, memory: Memory | None, stream: Stream) -> View:
+        """Places, masks, bias and distances of a stream."""
+        places = self._places(batch, memory, stream)
+        masks = {
+            name: seen(mask_named(name), batch.mask, places, stream, itself=self.config.sees_itself)
+            for name in dict.fromkeys(self.config.layer_masks)
+        }
+        if stream == "query" and batch.targets is not None:
+            real = (batch.targets >= 0)[:, None, :, None]
+            masks = {
+                name: Seen(real if each.allowed is None else each.allowed & real) for name, each in masks.items()
+            }
+        bias = None if self.bias is None else self.bias(places.q, places.k)
+        return View(places, masks, bias, self._distances(batch, places, stream))
+
+    def _places(self, batch: Batch, memory: Memory | None, stream: Stream) -> Places:
+        n_rows, n_pieces = batch.pieces.shape[:2]
+        device = batch.pieces.device
+        here = torch.arange(n_pieces, device=device)[None]
+        if isinstance(memory, Cache):
+            slots = torch.arange(memory.keys[0].shape[2], device=device)[None]
+            new = n_pieces if batch.lengths is None else batch.lengths
+            exists = slots < (memory.lengths + new)[:, None]
+            return Places(here + memory.lengths[:, None], slots, exists, counted=False)
+        exists = None if batch.lengths is None else here < batch.lengths[:, None]
+        k = here
+        if isinstance(memory, Segments):
+            n_held = memory.states[0].shape[1]
+            held = torch.arange(-n_held, 0, device=device)[None]
+            k = torch.cat([held, here], dim=1)
+            there = torch.ones(n_rows, n_pieces, dtype=torch.bool, device=device) if exists is None else exists
+            exists = torch.cat([held >= -memory.lengths[:, None], there], dim=1)
+        if stream == "query" and batch.targets is not None:
+            return Places(batch.targets.clamp(min=0), k, exists, counted=False)
+        return Places(here, k, exists, counted=memory is None)
+
+    def _distances(self, batch: Batch, places: Places, stream: Stream) -> Distances | None:
+        """The table of distances between queries and keys, bounded by shapes, and which row is each pair's."""
+        if self.config.positions != "relative":
+            return None
+        n_pieces, n_keys = batch.pieces.shape[1], places.k.shape[1]
+        numbers = torch.arange(-n_pieces, n_keys + 1, device=places.q.device)
+        clamped = numbers
+        if self.config.clamp_distance is not None:
+            clamped = numbers.clamp(-self.config.clamp_distance, self.config.clamp_distance)
+        index = places.q[:, :, None] - places.k[:, None, :] + n_pieces
+        other: Tensor | None = None
+        if self.config.relative_segments and batch.segments is not None:
+            held = batch.segments.new_zeros(batch.segments.shape[0], n_keys - n_pieces)
+            of_keys = torch.cat([held, batch.segments], dim=1)
+            of_queries = batch.segments
+            if stream == "query":
+                of_queries = batch.segments.gather(1, places.q)
+            other = (of_queries[:, :, None] != of_keys[:, None, :]).long()
+        return Distances(sinusoids(clamped, self.config.width, self.config.sinusoids), index, other)
+
+    def _source(
+        self, batch: Batch, cache: Cache | None, layer: TransformerLayer, index: int
+    ) -> tuple[tuple[Tensor, Tensor], Seen]:
+        """The source's keys and values in a layer, from the cache where it has them, and which of them exist."""
+        if cache is not None and cache.source_keys:
+            keys_and_values = (cache.source_keys[index], cache.source_values[index])
+            lengths = cache.source_lengths
+        elif batch.source is not None and layer.cross is not None:
+            keys_and_values = layer.cross.keys_and_values(batch.source[-1])
+            lengths = batch.source.lengths
+        else:
+            raise ModelError("This encoder reads a source, and the batch has none.")
+        if lengths is None:
+            return keys_and_values, Seen(None)
+        k = torch.arange(keys_and_values[0].shape[2], device=lengths.device)[None]
+        places = Places(k, k, k < lengths[:, None], counted=False)
+        return keys_and_values, seen(Everything(), None, places)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
+        config = self.config
+        like = self.embeddings.pieces.weight
+        lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
+        if config.memory == "cache":
+            n_slots = capacity if capacity is not None else config.max_positions
+            if n_slots is None:
+                raise ModelError("An encoder without a bound on positions needs the capacity of its cache named.")
+            shape = (rows, config.n_heads, n_slots, config.width_of_heads)
+            empty = [tuple(like.new_zeros(shape) for _ in range(config.n_layers)) for _ in range(2)]
+            return Cache(lengths, empty[0], empty[1])
+        if config.memory == "segment":
+            n_held = (config.memory_length or 0) if config.first_memory == "zeros" else 0
+            states = tuple(like.new_zeros(rows, n_held, config.width) for _ in range(config.n_layers))
+            return Segments(lengths + n_held, states)
+        return super().new_memory(rows, capacity)
+
+    def _next_memory(
+        self,
+        batch: Batch,
+        memory: Memory | None,
+        inputs: list[Tensor],
+        source_keys: list[Tensor],
+        source_values: list[Tensor],
+    ) -> Memory | None:
+        n_pieces = batch.pieces.shape[1]
+        if isinstance(memory, Cache):
+            new = n_pieces if batch.lengths is None else batch.lengths
+            source_lengths = memory.source_lengths
+            if batch.source is not None and not memory.source_keys:
+                source_lengths = batch.source.lengths
+            return Cache(
+                memory.lengths + new,
+                memory.keys,
+                memory.values,
+                tuple(source_keys),
+                tuple(source_values),
+                source_lengths,
+            )
+        if isinstance(memory, Segments):
+            if self.config.reuse is not None:
+                inputs = [each[:, : self.config.reuse] for each in inputs]
+                n_pieces = min(n_pieces, self.config.reuse)
+            lengths = None if batch.lengths is None else batch.lengths.clamp(max=n_pieces)
+            keep = memory.states[0].shape[1] + n_pieces
+            if self.config.memory_length is not None:
+                keep = min(keep, self.config.memory_length)
+            states = tuple(
+                remember(earlier, current, lengths, keep).detach()
+                for earlier, current in zip(memory.states, inputs, strict=True)
+            )
+            new_lengths = memory.lengths + (n_pieces if lengths is None else lengths)
+            return Segments(new_lengths.clamp(max=keep), states)
+        return None
+
+    # --- parameters ---------------------------------------------------------------------------------------------------
+
+    def layer_groups(self) -> list[list[nn.Parameter]]:
+        below = list(self.embeddings.parameters())
+        if self.bias is not None:
+            below += self.bias.parameters()
+        if self.query is not None:
+            below.append(self.query)
+        groups = [below, *(list(layer.parameters()) for layer in self.layers)]
+        groups[-1] += self.norm.parameters()
+        return groups
+
+
+def _keep(kept: list[Tensor], weights: Tensor | None) -> None:
+    if weights is not None:
+        kept.append(weights)
+

@@ -1,0 +1,137 @@
+"""The slots of the Transformer encoder: one config for the whole line from BERT to T5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from polyseme.config import Direction, EncoderConfig
+from polyseme.errors import ModelError, nearest
+from polyseme.parts.activations import ACTIVATIONS
+from polyseme.parts.masks import mask_named
+from polyseme.parts.norms import NormKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(EncoderConfig):
+    """Every published Transformer of the line is a value of this; the defaults are BERT's."""
+
+    kind: ClassVar[str] = "transformer"
+
+    width: int
+    n_layers: int
+    n_heads: int
+    inner_width: int
+    """Width of the feed-forward part."""
+    head_width: int | None = None
+    """None: width / n_heads."""
+    embedding_width: int | None = None
+    """None: as the stack; else a map brings the token layer to `width` (ALBERT, ELECTRA)."""
+    layer_map: tuple[int, ...] | None = None
+    """Which set of weights each layer uses (ALBERT shares); None: its own."""
+
+    norm: Literal["after", "before", "none"] = "after"
+    """Where the norm stands: after each residual sum, before each part, or nowhere."""
+    norm_kind: NormKind = "layer"
+    norm_epsilon: float = 1e-12
+    embedding_norm: bool = True
+    final_norm: bool = False
+    """A norm above the top layer."""
+
+    activation: str = "gelu"
+    gated: bool = False
+    attention_bias: bool = True
+    attention_output_bias: bool = True
+    inner_bias: bool = True
+    scale: float | None = None
+    """Of the attention scores; None: 1 / √head width."""
+    scale_by_layer: bool = False
+    """Also divided by the layer's number."""
+
+    positions: Literal["learned", "sinusoidal", "buckets", "relative", "none"] = "learned"
+    position_offset: int = 0
+    """Rows at the start of the table of positions that belong to none."""
+    sinusoids: Literal["halves", "interleaved"] = "halves"
+    n_buckets: int = 32
+    max_distance: int = 128
+    clamp_distance: int | None = None
+    """Relative distances beyond it count as it."""
+    n_segments: int = 2
+    """Kinds of segment; 0: the encoder does not tell them apart."""
+    relative_segments: bool = False
+    """Whether scores know if two pieces are of the same segment (XLNet), instead of a table below."""
+    embedding_scale: float = 1.0
+
+    masks: tuple[str, ...] = ("all",)
+    """What a piece sees: `all`, `causal`, `band:WIDTH`; one for all layers, or one a layer."""
+    sees_itself: bool = False
+    """Whether a piece sees itself whatever the batch's mask says (XLNet's content stream)."""
+    cross: bool = False
+    """Whether each layer also reads `batch.source`."""
+    query_stream: bool = False
+    """Whether there is a second stream that knows where it stands but not what stands there (XLNet)."""
+
+    dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.1
+    inner_dropout_rate: float = 0.0
+    embedding_dropout_rate: float = 0.1
+    initial_spread: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in ("width", "n_heads", "inner_width", "n_pieces"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"The '{name}' of a Transformer must be at least 1. Got {getattr(self, name)} instead.")
+        if self.head_width is None and self.width % self.n_heads:
+            raise ModelError(f"A width of {self.width} cannot be divided among {self.n_heads} heads.")
+        if self.activation not in ACTIVATIONS:
+            raise ModelError(f"There is no activation {self.activation!r}. {nearest(self.activation, ACTIVATIONS)}")
+        if self.positions == "learned" and self.max_positions is None:
+            raise ModelError("Learned positions need 'max_positions'.")
+        if self.layer_map is not None and len(self.layer_map) != self.n_layers:
+            raise ModelError(f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead.")
+        if len(self.masks) not in (1, self.n_layers):
+            raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
+        for mask in self.masks:
+            mask_named(mask)
+
+    @property
+    def weight_sets(self) -> tuple[int, ...]:
+        """Which set of weights each layer uses."""
+        return tuple(range(self.n_layers)) if self.layer_map is None else self.layer_map
+
+    @property
+    def layer_masks(self) -> tuple[str, ...]:
+        """The mask of each layer."""
+        return self.masks * self.n_layers if len(self.masks) == 1 else self.masks
+
+    @property
+    def width_of_heads(self) -> int:
+        return self.width // self.n_heads if self.head_width is None else self.head_width
+
+    @property
+    def width_of_embeddings(self) -> int:
+        return self.width if self.embedding_width is None else self.embedding_width
+
+    @property
+    def direction(self) -> Direction:
+        if self.n_layers == 0:
+            return "none"
+        if self.query_stream:
+            return "any-order"
+        return "both" if "all" in self.masks else "causal"
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.width,) * (self.n_layers + 1)
+
+    @property
+    def matrix_weights(self) -> int:
+        inner = self.n_heads * self.width_of_heads
+        attention = 4 * self.width * inner * (2 if self.cross else 1)
+        feed_forward = (3 if self.gated else 2) * self.width * self.inner_width
+        map_up = self.width_of_embeddings * self.width if self.width_of_embeddings != self.width else 0
+        return self.n_layers * (attention + feed_forward) + map_up
+
+    @property
+    def attention_widths(self) -> int:
+        return self.n_layers * self.n_heads * self.width_of_heads

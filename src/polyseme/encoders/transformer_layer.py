@@ -1,0 +1,137 @@
+"""One layer of the Transformer: self-attention, cross-attention where there is a source, feed-forward."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.parts.attention import Attention, KeysAndValues
+from polyseme.parts.feed_forward import FeedForward
+from polyseme.parts.masks import Seen
+from polyseme.parts.memory import write_slots
+from polyseme.parts.norms import norm
+from polyseme.parts.relative import Distances, RelativeTerms
+
+
+@dataclass
+class Reading:
+    """What a layer may read besides its input."""
+
+    seen: Seen
+    bias: Tensor | None = None
+    distances: Distances | None = None
+    earlier: Tensor | None = None
+    """Segment memory [R, M, D]: read ahead of projection."""
+    held: KeysAndValues | None = None
+    """A cache's keys and values [R, H, S, d]: read, and written at `slots` [R, T], after projection."""
+    slots: Tensor | None = None
+    source: KeysAndValues | None = None
+    """The source's keys and values, projected."""
+    source_seen: Seen | None = None
+    eager: bool = False
+
+    def beside(self, seen: Seen, bias: Tensor | None, distances: Distances | None) -> Reading:
+        """The same for a second stream, which stands elsewhere."""
+        return dataclasses.replace(self, seen=seen, bias=bias, distances=distances)
+
+    def cached(self, k: Tensor, v: Tensor) -> KeysAndValues:
+        """Write new keys and values into their slots; give back all there are."""
+        if self.held is None or self.slots is None:
+            return k, v
+        return write_slots(self.held[0], k, self.slots), write_slots(self.held[1], v, self.slots)
+
+
+class TransformerLayer(nn.Module):
+    """Residual parts, each with its norm after, before, or absent."""
+
+    def __init__(self, config: TransformerConfig, number: int) -> None:
+        super().__init__()
+        self.norm_first = config.norm == "before"
+        self.dropout = nn.Dropout(config.dropout_rate)
+        self.attention = _attention(config, number, relative=config.positions == "relative")
+        self.attention_norm = _norm(config)
+        self.cross = _attention(config, number, relative=False) if config.cross else None
+        self.cross_norm = _norm(config) if config.cross else None
+        self.feed_forward = FeedForward(
+            config.width,
+            config.inner_width,
+            activation=config.activation,
+            gated=config.gated,
+            bias=config.inner_bias,
+            dropout_rate=config.inner_dropout_rate,
+        )
+        self.feed_forward_norm = _norm(config)
+
+    def forward(
+        self, x: Tensor, reading: Reading, *, keys_from: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """States, and the weights of self- and cross-attention on the eager path.
+
+        A second stream gives the first one's states in `keys_from`: both read the same keys.
+        """
+        keys = self._keys(x, keys_from, reading.earlier)
+        attended, self_weights = self.attention(
+            self._before(self.attention_norm, x),
+            keys_from=None if keys is None else self._before(self.attention_norm, keys),
+            seen=reading.seen,
+            bias=reading.bias,
+            distances=reading.distances,
+            hook=None if reading.held is None else reading.cached,
+            eager=reading.eager,
+        )
+        x = self._after(self.attention_norm, x + self.dropout(attended))
+
+        cross_weights: Tensor | None = None
+        if self.cross is not None and self.cross_norm is not None and reading.source_seen is not None:
+            attended, cross_weights = self.cross(
+                self._before(self.cross_norm, x),
+                keys_from=reading.source,
+                seen=reading.source_seen,
+                eager=reading.eager,
+            )
+            x = self._after(self.cross_norm, x + self.dropout(attended))
+
+        inner = self.feed_forward(self._before(self.feed_forward_norm, x))
+        x = self._after(self.feed_forward_norm, x + self.dropout(inner))
+        return x, self_weights, cross_weights
+
+    def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
+        normed: Tensor = norm(x) if self.norm_first else x
+        return normed
+
+    def _after(self, norm: nn.Module, x: Tensor) -> Tensor:
+        normed: Tensor = x if self.norm_first else norm(x)
+        return normed
+
+    @staticmethod
+    def _keys(x: Tensor, keys_from: Tensor | None, earlier: Tensor | None) -> Tensor | None:
+        """Where keys and values are read: None means the queries' own states."""
+        if earlier is None:
+            return keys_from
+        return torch.cat([earlier, x if keys_from is None else keys_from], dim=1)
+
+
+def _norm(config: TransformerConfig) -> nn.Module:
+    return norm("none" if config.norm == "none" else config.norm_kind, config.width, config.norm_epsilon)
+
+
+def _attention(config: TransformerConfig, number: int, *, relative: bool) -> Attention:
+    head_width = config.width_of_heads
+    scale = head_width**-0.5 if config.scale is None else config.scale
+    terms = None
+    if relative:
+        terms = RelativeTerms(config.width, config.n_heads, head_width, segments=config.relative_segments)
+    return Attention(
+        config.width,
+        config.n_heads,
+        head_width,
+        bias=config.attention_bias,
+        output_bias=config.attention_output_bias,
+        scale=scale / number if config.scale_by_layer else scale,
+        dropout_rate=config.attention_dropout_rate,
+        relative=terms,
+    )

@@ -1,0 +1,21 @@
+"""Optional packages: asked for by name, and missed with the command that installs them."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from polyseme.errors import MissingPackageError
+
+
+def require(package: str, *, extra: str) -> ModuleType:
+    """Import an optional `package`, or say which extra of polyseme brings it."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
+            raise
+        raise MissingPackageError(
+            f"The package {package!r} is needed here and is not installed. "
+            f"Install it with: pip install 'polyseme[{extra}]'"
+        ) from None

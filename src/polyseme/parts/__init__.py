@@ -1,0 +1,1 @@
+"""What encoders are made of: attention, masks, positions, norms, feed-forward, embeddings, memory."""

@@ -1,0 +1,275 @@
+"""The nouns and contracts of polyseme: what the rooms hand to one another.
+
+Only records and Protocols live here, and importing them loads neither torch nor numpy. The `nn.Module` bases of the
+contracts stand in their rooms: `encoders.base.Encoder`, `outputs.base.Output`, `heads.base.Head`; a `Memory` is made of
+tensors and stands in `parts.memory`.
+
+Shapes: R rows, T pieces of a row, S keys, K targets of a row, D width, C characters of a piece, N positions picked out
+of a batch, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from polyseme.config import Direction
+    from polyseme.parts.memory import Memory
+
+Unit = Literal["piece", "word", "character"]
+Stream = Literal["self", "query"]
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+class Word(str):
+    """The user's unit: a string that knows where in its text it stands.
+
+    >>> word = Word("broke", 5, 10)
+    >>> word, word.start, word.end
+    ('broke', 5, 10)
+    """
+
+    __slots__ = ("end", "start")
+    start: int
+    end: int
+
+    def __new__(cls, text: str, start: int, end: int) -> Word:
+        word = super().__new__(cls, text)
+        word.start = start
+        word.end = end
+        return word
+
+    def __getnewargs__(self) -> tuple[str, int, int]:  # type: ignore[override]
+        return str(self), self.start, self.end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A text with its words, an id and what came beside it."""
+
+    text: str
+    words: Sequence[Word]
+    id: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    given: bool = False
+    """Whether the words were given by the user; then each goes through the tokenizer by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded(Document):
+    """A document with one vector for each of its words: what `embed` returns."""
+
+    offsets: NDArray[np.int64]
+    """[n_words, 2]: where each word starts and ends in the text."""
+    vectors: NDArray[Any]
+    """[n_words, D], or [n_words, layers, D] where all layers were asked for."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A document as an encoder's units, without specials, and which of them make up each word."""
+
+    ids: NDArray[np.int64]
+    """[n], or [n, C] where a piece is spelled in characters."""
+    spans: NDArray[np.int64]
+    """[n, 2], [start, end) in the text; may be empty."""
+    words: NDArray[np.int64]
+    """[n_words, 2]: first and last piece of each word, both counted; may overlap, may leave gaps."""
+    n_unknown: int = 0
+    """How many words came out as nothing and were given the unknown piece, or the family's stand-in."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Framed:
+    """One row as an encoder reads it: specials put on."""
+
+    ids: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    offset: int
+    """Where the first piece stands in `ids`."""
+    pair_offset: int | None = None
+    """Where the first piece of the second part stands, if there is one."""
+
+
+class Tokenizer(Protocol):
+    """Text to pieces and back. Specials are known by role: start, end, pad, unknown, mask."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for tokenizers that give equal pieces."""
+
+    @property
+    def unit(self) -> Unit: ...
+
+    @property
+    def specials(self) -> Mapping[str, int]:
+        """The ids of the special pieces, by role."""
+
+    @property
+    def n_pieces(self) -> int:
+        """One more than the largest id."""
+
+    @property
+    def n_specials(self) -> int:
+        """How many specials `frame` puts around a single stretch."""
+
+    def encode(self, document: Document) -> Pieces: ...
+
+    def frame(self, ids: NDArray[np.int64], pair: NDArray[np.int64] | None = None) -> Framed: ...
+
+    def pieces(self, ids: Sequence[int]) -> list[str]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def save(self, folder: str) -> None:
+        """Write the files from which this tokenizer can be loaded again."""
+
+
+# --- what encoders read and return -----------------------------------------------------------------------------------
+
+
+class Mask(Protocol):
+    """Which keys a query may see, by their places in the row.
+
+    `q` [R or 1, Tq] and `k` [R or 1, S] are indices in the row; pieces of a memory are negative; in a cache both are
+    slots. The answer broadcasts to [R, Tq, S]; None means everything. A batch's mask narrows what the encoder lets
+    see, never widens it.
+    """
+
+    def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None: ...
+
+
+@dataclass
+class Batch:
+    """Windows that run together."""
+
+    pieces: Tensor
+    """[R, T], or [R, T, C] in characters."""
+    lengths: Tensor | None = None
+    """[R]: how many pieces of each row are real; the rest is padding, on the right. None: every row is full."""
+    segments: Tensor | None = None
+    """[R, T]"""
+    positions: Tensor | None = None
+    """[R, T], where they are not simply counted."""
+    mask: Mask | None = None
+    source: States | None = None
+    """What cross-attention reads."""
+    targets: Tensor | None = None
+    """[R, K]: positions that have a query stream (XLNet); -1 pads."""
+
+
+@dataclass
+class States:
+    """What an encoder returns: the layers asked for, numbered alike everywhere."""
+
+    layers: Mapping[int, Tensor]
+    """Layer number to [R, T, width of the layer]; 0 is the token layer."""
+    lengths: Tensor | None
+    """[R], as in the batch."""
+    depth: int
+    """The number of the top layer."""
+    queries: Mapping[int, Tensor] = field(default_factory=dict)
+    """XLNet's second stream, [R, K, D], where the batch has targets."""
+    attentions: Mapping[str, list[Tensor]] = field(default_factory=dict)
+    """On request: "self", "cross", "query" to one [R, H, Tq, S] a layer."""
+    memory: Memory | None = None
+    """Where a memory was passed in: the one to go on with."""
+
+    def __getitem__(self, layer: int) -> Tensor:
+        """A layer by its number; negative ones count from the top."""
+        return self.layers[layer if layer >= 0 else self.depth + 1 + layer]
+
+
+# --- language modelling ----------------------------------------------------------------------------------------------
+
+
+class NextPiece(Protocol):
+    """All that `decode/` asks for: log-probabilities of the next piece, one step after another."""
+
+    def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
+        """Read the prompts; log-probabilities [R, V] of what follows each, and the memory to go on with."""
+
+    def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+        """Read one more piece a row."""
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What an objective asks of a bundle and a corpus; checked before any work."""
+
+    directions: tuple[Direction, ...]
+    outputs: tuple[str, ...]
+    layout: Literal["packed", "streams", "pairs", "n-grams"]
+    units: tuple[Unit, ...] = ("piece", "word", "character")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One corrupted row, in NumPy: what goes in, where something is to be predicted, and what."""
+
+    inputs: Mapping[str, NDArray[Any]]
+    targets: Mapping[str, NDArray[Any]]
+
+
+@dataclass
+class Loss:
+    """What a step minimises, with its parts, and the memory to go on with where a stream carries one."""
+
+    total: Tensor
+    parts: Mapping[str, Tensor]
+    n_targets: Tensor
+    memory: Memory | None = None
+
+
+class Objective(Protocol):
+    """A corruption of rows and a loss."""
+
+    @property
+    def needs(self) -> Needs: ...
+
+    def nets(self, bundle: Any) -> nn.Module:
+        """One root module with everything that is trained inside."""
+
+    def corrupt(self, row: NDArray[np.int64], rng: np.random.Generator) -> Example:
+        """Pure: the same row and stream of chance give the same example."""
+
+    def loss(self, nets: nn.Module, batch: Mapping[str, Tensor], memory: Memory | None) -> Loss:
+        """Calls `nets(…)` itself, once, since DDP and FSDP hook the root's forward."""
+
+    def result(self, nets: nn.Module) -> Mapping[str, Any]:
+        """The bundles to keep, by name: {"model": …}, and perhaps {"generator": …}."""
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a head says: a label (or number, or span) an item, and probabilities where it has them."""
+
+    labels: Sequence[Any]
+    probabilities: NDArray[Any] | None = None
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Told how far a long job has come; the command line draws it."""
+
+    def __call__(self, done: int, total: int | None) -> None: ...
