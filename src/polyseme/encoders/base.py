@@ -29,11 +29,17 @@ class Encoder(nn.Module, ABC):
 
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
         """A memory of nothing yet, for so many rows and, in a cache, at most `capacity` pieces each."""
-        raise ModelError(f"An encoder of kind {self.config.kind!r} with memory {self.config.memory!r} has none to make.")
+        raise ModelError(
+            f"An encoder of kind {self.config.kind!r} with memory {self.config.memory!r} has none to make."
+        )
 
     def halves(self) -> list[Encoder]:
         """A two-way encoder's forward and backward one, each with its own memory; others are one whole."""
         return [self]
+
+    def piece_table(self) -> nn.Parameter | None:
+        """The table of pieces an output may share, [V, width of embeddings], where there is one."""
+        return None
 
     @abstractmethod
     def layer_groups(self) -> list[list[nn.Parameter]]:

@@ -57,7 +57,7 @@ class Transformer(Encoder):
         self.embeddings = Embeddings(
             config.n_pieces,
             config.width_of_embeddings,
-            config.width,
+            map_to=None if config.embedding_width is None else config.width,
             positions=positions,
             n_segments=0 if config.relative_segments else config.n_segments,
             scale=config.embedding_scale,
@@ -193,9 +193,7 @@ class Transformer(Encoder):
         }
         if stream == "query" and batch.targets is not None:
             real = (batch.targets >= 0)[:, None, :, None]
-            masks = {
-                name: Seen(real if each.allowed is None else each.allowed & real) for name, each in masks.items()
-            }
+            masks = {name: Seen(real if each.allowed is None else each.allowed & real) for name, each in masks.items()}
         bias = None if self.bias is None else self.bias(places.q, places.k)
         return View(places, masks, bias, self._distances(batch, places, stream))
 
@@ -317,6 +315,9 @@ class Transformer(Encoder):
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 
+    def piece_table(self) -> nn.Parameter:
+        return self.embeddings.pieces.weight
+
     def layer_groups(self) -> list[list[nn.Parameter]]:
         below = list(self.embeddings.parameters())
         if self.bias is not None:
@@ -331,4 +332,3 @@ class Transformer(Encoder):
 def _keep(kept: list[Tensor], weights: Tensor | None) -> None:
     if weights is not None:
         kept.append(weights)
-

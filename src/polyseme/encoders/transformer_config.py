@@ -26,7 +26,7 @@ class TransformerConfig(EncoderConfig):
     head_width: int | None = None
     """None: width / n_heads."""
     embedding_width: int | None = None
-    """None: as the stack; else a map brings the token layer to `width` (ALBERT, ELECTRA)."""
+    """None: as the stack; else a map brings the token layer from this width to the stack's (ALBERT, ELECTRA)."""
     layer_map: tuple[int, ...] | None = None
     """Which set of weights each layer uses (ALBERT shares); None: its own."""
 
@@ -80,7 +80,9 @@ class TransformerConfig(EncoderConfig):
     def __post_init__(self) -> None:
         for name in ("width", "n_heads", "inner_width", "n_pieces"):
             if getattr(self, name) < 1:
-                raise ModelError(f"The '{name}' of a Transformer must be at least 1. Got {getattr(self, name)} instead.")
+                raise ModelError(
+                    f"The '{name}' of a Transformer must be at least 1. Got {getattr(self, name)} instead."
+                )
         if self.head_width is None and self.width % self.n_heads:
             raise ModelError(f"A width of {self.width} cannot be divided among {self.n_heads} heads.")
         if self.activation not in ACTIVATIONS:
@@ -88,7 +90,9 @@ class TransformerConfig(EncoderConfig):
         if self.positions == "learned" and self.max_positions is None:
             raise ModelError("Learned positions need 'max_positions'.")
         if self.layer_map is not None and len(self.layer_map) != self.n_layers:
-            raise ModelError(f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead.")
+            raise ModelError(
+                f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead."
+            )
         if len(self.masks) not in (1, self.n_layers):
             raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
         for mask in self.masks:
@@ -129,7 +133,7 @@ class TransformerConfig(EncoderConfig):
         inner = self.n_heads * self.width_of_heads
         attention = 4 * self.width * inner * (2 if self.cross else 1)
         feed_forward = (3 if self.gated else 2) * self.width * self.inner_width
-        map_up = self.width_of_embeddings * self.width if self.width_of_embeddings != self.width else 0
+        map_up = 0 if self.embedding_width is None else self.embedding_width * self.width
         return self.n_layers * (attention + feed_forward) + map_up
 
     @property

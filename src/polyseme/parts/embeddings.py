@@ -8,14 +8,14 @@ from polyseme.parts.norms import NormKind, norm
 
 
 class Embeddings(nn.Module):
-    """Layer 0. The norm stands at the embedding width; a map to the stack's width follows where the two differ."""
+    """Layer 0. The norm stands at the embedding width; a map to the stack's width follows where there is one."""
 
     def __init__(
         self,
         n_pieces: int,
         embedding_width: int,
-        width: int,
         *,
+        map_to: int | None,
         positions: nn.Module | None,
         n_segments: int,
         scale: float,
@@ -30,7 +30,7 @@ class Embeddings(nn.Module):
         self.scale = scale
         self.norm = norm(norm_kind, embedding_width, norm_epsilon)
         self.dropout = nn.Dropout(dropout_rate)
-        self.map = nn.Linear(embedding_width, width) if embedding_width != width else nn.Identity()
+        self.map = nn.Identity() if map_to is None else nn.Linear(embedding_width, map_to)
 
     def forward(self, pieces: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
         """[R, T] each to [R, T, width]; without segments every piece is of segment 0."""

@@ -1,0 +1,72 @@
+# `make demo` and `make test` start from nothing but Python: they make .venv, install into it and run. Stamps in .venv
+# say what is installed, so that the second call goes straight to work.
+
+PYTHON ?= python3
+OUT ?= demo
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+TORCH := $(VENV)/.torch
+DEMO := $(VENV)/.demo
+DEV := $(VENV)/.dev
+
+# The documentation theme's notice about another generator's next version.
+export NO_MKDOCS_2_WARNING := true
+
+.PHONY: help demo test lint types contracts docs pytest slow bench format clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(DEMO)  ## vectors and pictures of words in context, into demo/ (or OUT=folder)
+	$(BIN)/python examples/demo.py -o $(OUT)
+
+test: lint types contracts docs pytest  ## everything that must hold before a change lands
+
+lint: $(DEV)  ## style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(DEV)  ## types, strictly
+	$(BIN)/mypy
+
+contracts: $(DEV)  ## which room imports from which
+	$(BIN)/lint-imports --no-logo
+
+docs: $(DEV)  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+pytest: $(DEV)  ## tests, without the slow ones
+	$(BIN)/pytest
+
+slow: $(DEV)  ## the slow tests
+	$(BIN)/pytest -m slow
+
+bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/name.py)
+	@for script in $(or $(BENCH),$(sort $(wildcard benchmarks/*.py))); do \
+		echo "== $$script"; $(BIN)/python $$script || exit 1; \
+	done
+
+format: $(DEV)  ## rewrite the code as `make lint` wants it
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:  ## remove what make made
+	rm -rf $(VENV) site demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# --- .venv -----------------------------------------------------------------------------------------------------------
+
+$(TORCH): constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt torch
+	@touch $@
+
+$(DEMO): pyproject.toml $(TORCH)
+	$(PIP) install -c constraints.txt -e '.[demo]'
+	@touch $@
+
+$(DEV): pyproject.toml $(TORCH)
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $(DEMO) $@

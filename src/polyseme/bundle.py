@@ -1,0 +1,216 @@
+"""The bundle: what a model folder holds. Tokenizer + encoder (+ decoder) + outputs + head; load and save."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.config import EncoderConfig
+from polyseme.convert.detect import read_json
+from polyseme.convert.families import FAMILIES, family_of
+from polyseme.convert.family import Family
+from polyseme.convert.table import read, write
+from polyseme.convert.weights import read_weights, write_weights
+from polyseme.encoders.base import Encoder
+from polyseme.encoders.kinds import build_encoder
+from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.files.atomic import atomic_folder
+from polyseme.heads.base import Head
+from polyseme.outputs.base import Output
+from polyseme.text.load import load_tokenizer
+from polyseme.types import Tokenizer
+
+CARD = "polyseme.json"
+MOST_SPARE_ROWS = 256
+"""How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
+
+
+class Bundle(nn.Module):
+    """A model with everything that belongs to it."""
+
+    def __init__(
+        self,
+        *,
+        family: Family,
+        encoder: Encoder,
+        outputs: Mapping[str, nn.Module],
+        tokenizer: Tokenizer | None,
+        decoder: Encoder | None = None,
+        head: Head | None = None,
+        tied: bool = True,
+        foreign: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.family = family
+        self.encoder = encoder
+        self.decoder = decoder
+        self.outputs = nn.ModuleDict(outputs)
+        self.head = head
+        self.tokenizer = tokenizer
+        self.tied = tied
+        self.foreign = dict(foreign or {})
+        """What the folder's config.json said besides, kept for saving."""
+        self.tie()
+
+    @property
+    def config(self) -> EncoderConfig:
+        return self.encoder.config
+
+    def tie(self) -> None:
+        """Let outputs share the encoder's table of pieces where they do."""
+        table = self.encoder.piece_table()
+        for output in self.outputs.values():
+            if isinstance(output, Output) and table is not None:
+                output.tie(table)
+
+    def n_parameters(self) -> int:
+        """Parameters, each counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def new_bundle(
+    family: Family,
+    config: EncoderConfig,
+    outputs: Iterable[str],
+    tokenizer: Tokenizer | None = None,
+    *,
+    tied: bool = True,
+) -> Bundle:
+    """A bundle with freshly drawn weights. Under `torch.device("meta")` nothing is allocated."""
+    encoder = build_encoder(config)
+    built = {name: family.outputs[name](config, tied) for name in outputs}
+    spread = getattr(config, "initial_spread", 0.02)
+    for output in built.values():
+        for name, parameter in output.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=spread)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+    return Bundle(family=family, encoder=encoder, outputs=built, tokenizer=tokenizer, tied=tied)
+
+
+def load_bundle(path: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
+    """The model in a folder. A run's folder stands for its `model/`."""
+    folder = _model_folder(Path(path))
+    family = family_of(folder)
+    where = str(folder / "config.json")
+    theirs = read_json(folder / "config.json")
+    config = family.read_config(theirs, where)
+    tied = bool(theirs.get("tie_word_embeddings", True))
+    found = read(family.table(config, tied), read_weights(folder), str(folder))
+    if found.left_out:
+        warnings.warn(
+            f"{folder} also holds a task layer of another library ({', '.join(found.left_out)}), which is left out.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+    with torch.device("meta"):
+        bundle = new_bundle(family, config, found.outputs, tied=tied)
+    _put_in_place(bundle, found.tensors, folder, dtype, device)
+    bundle.foreign = {name: value for name, value in theirs.items() if name not in family.write_config(config)}
+    bundle.tokenizer = load_tokenizer(folder, frame=family.frame)
+    _check_tokenizer(bundle.tokenizer, bundle, folder)
+    return bundle.eval()
+
+
+def save_bundle(bundle: Bundle, path: str | Path, *, force: bool = False, shard_size: int | None = None) -> None:
+    """Write a model folder that `transformers` loads too, where it has the class; whole or not at all."""
+    family, outputs = bundle.family, list(bundle.outputs)
+    architecture = family.architecture(outputs)
+    bare = architecture == family.architectures[-1][0]
+    tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
+    config = {
+        **bundle.foreign,
+        **family.write_config(bundle.config),
+        "model_type": family.name,
+        "architectures": [architecture],
+        "tie_word_embeddings": bundle.tied,
+        "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
+    }
+    card: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
+    if bundle.tokenizer is not None:
+        card["tokenizer"] = bundle.tokenizer.fingerprint
+        config.update(
+            {f"{name}_token_id": id for name, id in _token_ids(bundle.tokenizer).items() if f"{name}_token_id" not in config}
+        )
+    with atomic_folder(Path(path), force=force) as folder:
+        _write_json(folder / "config.json", config)
+        write_weights(folder, tensors, shard_size=shard_size)
+        if bundle.tokenizer is not None:
+            bundle.tokenizer.save(str(folder))
+        _write_json(folder / CARD, card)
+
+
+def named_tensors(bundle: Bundle) -> dict[str, Tensor]:
+    """Every parameter by our name, what is tied only once."""
+    return {name: parameter.detach() for name, parameter in bundle.named_parameters()}
+
+
+def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str]) -> int:
+    """How many parameters a model has, counted without allocating any."""
+    with torch.device("meta"):
+        return new_bundle(FAMILIES[family], config, outputs).n_parameters()
+
+
+def _model_folder(path: Path) -> Path:
+    if not path.exists():
+        raise ModelError(f"There is no model at {path}: no such folder.")
+    if not path.is_dir():
+        raise ModelError(f"A model is a folder, and {path} is a file. Name the folder that holds config.json.")
+    if not (path / "config.json").exists() and (path / "model" / "config.json").exists():
+        return path / "model"
+    return path
+
+
+def _put_in_place(
+    bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str
+) -> None:
+    """Fill a bundle built without memory; every parameter exactly once, every shape as the config says."""
+    expected = dict(bundle.named_parameters())
+    wrong = [
+        f"{name} is {tuple(tensors[name].shape)} and should be {tuple(expected[name].shape)}"
+        for name in expected
+        if name in tensors and tensors[name].shape != expected[name].shape
+    ]
+    if wrong:
+        more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
+        raise ModelError(
+            f"The config in {folder} does not match its weights: {'; '.join(wrong[:3])}{more}. "
+            "Check that config.json and the weights belong together."
+        )
+    unfilled = sorted(set(expected) ^ set(tensors))
+    if unfilled:
+        raise ModelError(f"The conversion table and the model disagree about {', '.join(unfilled[:6])}.")
+    for name, tensor in tensors.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(bundle.get_submodule(owner), leaf, nn.Parameter(tensor.to(device=device, dtype=dtype)))
+    bundle.tie()
+
+
+def _check_tokenizer(tokenizer: Tokenizer, bundle: Bundle, folder: Path) -> None:
+    """Refuse the tokenizer of another model."""
+    n_rows = bundle.config.n_pieces
+    advice = "The tokenizer files are of another model; put the right ones into the folder."
+    if tokenizer.n_pieces > n_rows or tokenizer.n_pieces < n_rows - MOST_SPARE_ROWS:
+        raise ModelError(
+            f"The tokenizer in {folder} has {tokenizer.n_pieces:,} pieces and the model {n_rows:,}. {advice}"
+        )
+    if (folder / CARD).is_file():
+        expected = read_json(folder / CARD).get("tokenizer")
+        if expected is not None and expected != tokenizer.fingerprint:
+            raise ModelError(f"The tokenizer in {folder} is not the one the model was saved with. {advice}")
+
+
+def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    names = {"pad": "pad", "start": "bos", "end": "eos"}
+    return {names[role]: id for role, id in tokenizer.specials.items() if role in names}
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

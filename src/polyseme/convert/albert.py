@@ -1,0 +1,153 @@
+"""ALBERT (Lan et al. 2020): layers that share their weights, and a token layer narrower than the stack."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from polyseme.convert.bert import BUFFERS, EMBEDDINGS, TASK_LAYERS
+from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
+from polyseme.convert.detect import by_model_type, refuse_unknown_positions
+from polyseme.convert.family import Family
+from polyseme.convert.masked import masked_output, masked_rules
+from polyseme.convert.settings import Settings
+from polyseme.convert.table import Rule, Table, module
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.errors import ModelError
+from polyseme.outputs.labels import NextOutput, PooledOutput
+
+SETTINGS: Settings = dataclasses.replace(
+    BERT_SETTINGS,
+    names={
+        **{ours: theirs for ours, theirs in BERT_SETTINGS.names.items() if ours != "n_layers"},
+        "embedding_width": "embedding_size",
+    },
+    defaults={
+        **BERT_SETTINGS.defaults,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "embedding_size": 128,
+    },
+)
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
+    """A group's layers stand one above the other; each round through a group adds all of them."""
+    refuse_unknown_positions(theirs, where)
+    ours = SETTINGS.read(theirs, where)
+    rounds = int(theirs.get("num_hidden_layers", 12))
+    n_groups = int(theirs.get("num_hidden_groups", 1))
+    in_group = int(theirs.get("inner_group_num", 1))
+    if n_groups < 1 or in_group < 1:
+        raise ModelError(f"In {where}, 'num_hidden_groups' and 'inner_group_num' must be at least 1.")
+    layer_map = tuple(
+        int(number / (rounds / n_groups)) * in_group + inner for number in range(rounds) for inner in range(in_group)
+    )
+    return TransformerConfig(
+        **ours, n_layers=len(layer_map), layer_map=layer_map, embedding_dropout_rate=ours["dropout_rate"]
+    )
+
+
+def write_config(config: TransformerConfig) -> dict[str, Any]:
+    n_groups, in_group = _groups(config)
+    return {
+        **SETTINGS.write(config),
+        "num_hidden_layers": config.n_layers // in_group,
+        "num_hidden_groups": n_groups,
+        "inner_group_num": in_group,
+    }
+
+
+def _groups(config: TransformerConfig) -> tuple[int, int]:
+    """How many groups there are, and how many layers each has: the number of layers until the map falls back or stays."""
+    sets = config.weight_sets
+    in_group = next((number for number in range(1, len(sets)) if sets[number] <= sets[number - 1]), len(sets))
+    if in_group == len(sets):  # every layer its own
+        in_group = 1
+    return (max(sets) + 1) // in_group, in_group
+
+
+def table(config: TransformerConfig, tied: bool) -> Table:
+    n_groups, in_group = _groups(config)
+    layers = [
+        rule
+        for group in range(n_groups)
+        for inner in range(in_group)
+        for rule in _layer(
+            f"{{p}}encoder.albert_layer_groups.{group}.albert_layers.{inner}",
+            f"encoder.layers.{group * in_group + inner}",
+        )
+    ]
+    masked, aliases = masked_rules(
+        dense="predictions.dense",
+        norm="predictions.LayerNorm",
+        bias="predictions.bias",
+        decoder="predictions.decoder",
+        tied=tied,
+    )
+    return Table(
+        prefix="albert.",
+        n_sets=1,
+        body=[
+            *EMBEDDINGS,
+            *module("{p}encoder.embedding_hidden_mapping_in", "encoder.embeddings.map"),
+            *layers,
+        ],
+        outputs={
+            "pooled": module("{p}pooler", "outputs.pooled.dense"),
+            "masked": masked,
+            "next": module("sop_classifier.classifier", "outputs.next.dense"),
+        },
+        aliases=aliases,
+        derived=BUFFERS,
+        foreign=TASK_LAYERS,
+    )
+
+
+def _layer(theirs: str, ours: str) -> list[Rule]:
+    return [
+        *module(tuple(f"{theirs}.attention.{name}" for name in ("query", "key", "value")), f"{ours}.attention.project"),
+        *module(f"{theirs}.attention.dense", f"{ours}.attention.output"),
+        *module(f"{theirs}.attention.LayerNorm", f"{ours}.attention_norm"),
+        *module(f"{theirs}.ffn", f"{ours}.feed_forward.up"),
+        *module(f"{theirs}.ffn_output", f"{ours}.feed_forward.down"),
+        *module(f"{theirs}.full_layer_layer_norm", f"{ours}.feed_forward_norm"),
+    ]
+
+
+FAMILY = Family(
+    name="albert",
+    kind="transformer",
+    detect=by_model_type("albert"),
+    read_config=read_config,
+    write_config=write_config,
+    table=table,
+    outputs={
+        "pooled": lambda config, tied: PooledOutput(config.width),
+        "masked": masked_output,
+        "next": lambda config, tied: NextOutput(config.width),
+    },
+    architectures=[
+        ("AlbertForPreTraining", frozenset({"pooled", "masked", "next"})),
+        ("AlbertForMaskedLM", frozenset({"masked"})),
+        ("AlbertModel", frozenset()),
+    ],
+    frame="bert",
+    tiny=lambda: TransformerConfig(
+        n_pieces=99,
+        embedding_width=16,
+        width=32,
+        n_layers=8,
+        layer_map=(0, 1, 0, 1, 2, 3, 2, 3),
+        n_heads=4,
+        inner_width=64,
+        max_positions=40,
+        activation="gelu_new",
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        embedding_dropout_rate=0.0,
+    ),
+    reference="albert",
+)

@@ -1,0 +1,120 @@
+"""BERT (Devlin et al. 2018), and SpanBERT, which is a BERT trained otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyseme.convert.detect import by_model_type, refuse_unknown_positions
+from polyseme.convert.family import Family
+from polyseme.convert.masked import masked_output, masked_rules
+from polyseme.convert.settings import Settings
+from polyseme.convert.table import Derived, Foreign, Table, module
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.outputs.labels import NextOutput, PooledOutput
+
+SETTINGS = Settings(
+    names={
+        "n_pieces": "vocab_size",
+        "width": "hidden_size",
+        "n_layers": "num_hidden_layers",
+        "n_heads": "num_attention_heads",
+        "inner_width": "intermediate_size",
+        "activation": "hidden_act",
+        "max_positions": "max_position_embeddings",
+        "n_segments": "type_vocab_size",
+        "norm_epsilon": "layer_norm_eps",
+        "dropout_rate": "hidden_dropout_prob",
+        "attention_dropout_rate": "attention_probs_dropout_prob",
+        "initial_spread": "initializer_range",
+    },
+    defaults={
+        "hidden_act": "gelu",
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+    },
+)
+
+LAYERS = [
+    *module(
+        tuple(f"{{p}}encoder.layer.{{i}}.attention.self.{name}" for name in ("query", "key", "value")),
+        "encoder.layers.{i}.attention.project",
+    ),
+    *module("{p}encoder.layer.{i}.attention.output.dense", "encoder.layers.{i}.attention.output"),
+    *module("{p}encoder.layer.{i}.attention.output.LayerNorm", "encoder.layers.{i}.attention_norm"),
+    *module("{p}encoder.layer.{i}.intermediate.dense", "encoder.layers.{i}.feed_forward.up"),
+    *module("{p}encoder.layer.{i}.output.dense", "encoder.layers.{i}.feed_forward.down"),
+    *module("{p}encoder.layer.{i}.output.LayerNorm", "encoder.layers.{i}.feed_forward_norm"),
+]
+"""The stack, as BERT, RoBERTa and ELECTRA name it."""
+
+EMBEDDINGS = [
+    *module("{p}embeddings.word_embeddings", "encoder.embeddings.pieces", bias=False),
+    *module("{p}embeddings.position_embeddings", "encoder.embeddings.positions.table", bias=False),
+    *module("{p}embeddings.token_type_embeddings", "encoder.embeddings.segments", bias=False),
+    *module("{p}embeddings.LayerNorm", "encoder.embeddings.norm"),
+]
+"""The token layer, as BERT, RoBERTa, ELECTRA and ALBERT name it."""
+
+POOLED = module("{p}pooler.dense", "outputs.pooled.dense")
+BUFFERS = [Derived(r"{p}embeddings\.(position_ids|token_type_ids)")]
+TASK_LAYERS = [Foreign(r"(classifier|qa_outputs|dropout)\..*")]
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
+    refuse_unknown_positions(theirs, where)
+    ours = SETTINGS.read(theirs, where)
+    return TransformerConfig(**ours, embedding_dropout_rate=ours["dropout_rate"])
+
+
+def table(config: TransformerConfig, tied: bool) -> Table:
+    masked, aliases = masked_rules(
+        dense="cls.predictions.transform.dense",
+        norm="cls.predictions.transform.LayerNorm",
+        bias="cls.predictions.bias",
+        decoder="cls.predictions.decoder",
+        tied=tied,
+    )
+    return Table(
+        prefix="bert.",
+        n_sets=config.n_layers,
+        body=[*EMBEDDINGS, *LAYERS],
+        outputs={
+            "pooled": POOLED,
+            "masked": masked,
+            "next": module("cls.seq_relationship", "outputs.next.dense"),
+        },
+        aliases=aliases,
+        derived=BUFFERS,
+        foreign=TASK_LAYERS,
+    )
+
+
+FAMILY = Family(
+    name="bert",
+    kind="transformer",
+    detect=by_model_type("bert"),
+    read_config=read_config,
+    write_config=SETTINGS.write,
+    table=table,
+    outputs={
+        "pooled": lambda config, tied: PooledOutput(config.width),
+        "masked": masked_output,
+        "next": lambda config, tied: NextOutput(config.width),
+    },
+    architectures=[
+        ("BertForPreTraining", frozenset({"pooled", "masked", "next"})),
+        ("BertForNextSentencePrediction", frozenset({"pooled", "next"})),
+        ("BertForMaskedLM", frozenset({"masked"})),
+        ("BertModel", frozenset()),
+    ],
+    frame="bert",
+    tiny=lambda: TransformerConfig(
+        n_pieces=99, width=32, n_layers=3, n_heads=4, inner_width=64, max_positions=40, norm_epsilon=1e-12
+    ),
+    reference="bert",
+)

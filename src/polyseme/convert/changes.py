@@ -1,0 +1,89 @@
+"""Changes of tensors between two checkpoints' layouts; each is exact and has an inverse.
+
+A change takes the tensors of one rule in their order and gives the tensors of the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Change(Protocol):
+    """A bit-exact change with an inverse."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Same:
+    """Nothing changes but the name."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return list(tensors)
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return list(tensors)
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """[in, out] ↔ [out, in], each tensor by itself."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensor.T.contiguous() for tensor in tensors]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return self.forward(tensors)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Several tensors of one shape ↔ one, along the first axis: q, k, v ↔ the fused projection."""
+
+    n: int
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [torch.cat(list(tensors))]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [part.contiguous() for part in tensors[0].chunk(self.n)]
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """Another shape for the same numbers in the same order, each tensor by itself."""
+
+    theirs: tuple[int, ...]
+    ours: tuple[int, ...]
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensor.reshape(self.ours) for tensor in tensors]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensor.reshape(self.theirs) for tensor in tensors]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One change after another."""
+
+    changes: tuple[Change, ...]
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        current = list(tensors)
+        for change in self.changes:
+            current = change.forward(current)
+        return current
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        current = list(tensors)
+        for change in reversed(self.changes):
+            current = change.backward(current)
+        return current

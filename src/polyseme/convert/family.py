@@ -1,0 +1,45 @@
+"""What a family is: a config and a conversion table, and what is needed to test them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from polyseme.config import EncoderConfig
+from polyseme.convert.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One line of the table of families (`convert.families`)."""
+
+    name: str
+    kind: str
+    """The kind of encoder (`encoders.kinds`)."""
+    detect: Callable[[Path], bool]
+    """Whether a folder or file holds a model of this family."""
+    read_config: Callable[[Mapping[str, Any], str], EncoderConfig]
+    """config.json, and where it stands for messages → our config."""
+    write_config: Callable[[Any], dict[str, Any]]
+    """Our config → what follows from it in config.json."""
+    table: Callable[[Any, bool], Table]
+    """Config, and whether the output shares the table of pieces → conversion table."""
+    outputs: Mapping[str, Callable[[Any, bool], nn.Module]]
+    """Output name → what builds it from the config, and whether it shares the table of pieces."""
+    architectures: Sequence[tuple[str, frozenset[str]]]
+    """The reference's classes with the outputs each has, the richest first; the last is the bare model."""
+    frame: str
+    """How rows are framed (`text.framing`)."""
+    tiny: Callable[[], EncoderConfig]
+    """A small config with every option in use, for the conformance battery."""
+    reference: str | None
+    """The module of `transformers` that holds the reference, or None."""
+
+    def architecture(self, outputs: Sequence[str]) -> str:
+        """The reference's class that takes the most of these outputs and asks for no other."""
+        fitting = [(name, needs) for name, needs in self.architectures if needs <= set(outputs)]
+        return max(fitting, key=lambda each: len(each[1]))[0]

@@ -1,0 +1,99 @@
+"""RoBERTa (Liu et al. 2019): BERT without the next sentence, positions from pad + 1 on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, POOLED
+from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
+from polyseme.convert.detect import by_model_type, refuse_unknown_positions
+from polyseme.convert.family import Family
+from polyseme.convert.masked import masked_output, masked_rules
+from polyseme.convert.settings import Settings
+from polyseme.convert.table import Foreign, Table
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.outputs.labels import PooledOutput
+
+SETTINGS: Settings = dataclasses.replace(
+    BERT_SETTINGS, names={ours: theirs for ours, theirs in BERT_SETTINGS.names.items() if ours != "max_positions"}
+)
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
+    refuse_unknown_positions(theirs, where)
+    ours = SETTINGS.read(theirs, where)
+    offset = int(theirs.get("pad_token_id", 1)) + 1
+    n_rows = int(theirs.get("max_position_embeddings", 514))
+    return TransformerConfig(
+        **ours,
+        max_positions=n_rows - offset,
+        position_offset=offset,
+        embedding_dropout_rate=ours["dropout_rate"],
+    )
+
+
+def write_config(config: TransformerConfig) -> dict[str, Any]:
+    assert config.max_positions is not None
+    return {
+        **SETTINGS.write(config),
+        "max_position_embeddings": config.max_positions + config.position_offset,
+        "pad_token_id": config.position_offset - 1,
+    }
+
+
+def table(config: TransformerConfig, tied: bool) -> Table:
+    masked, aliases = masked_rules(
+        dense="lm_head.dense",
+        norm="lm_head.layer_norm",
+        bias="lm_head.bias",
+        decoder="lm_head.decoder",
+        tied=tied,
+    )
+    return Table(
+        prefix="roberta.",
+        n_sets=config.n_layers,
+        body=[*EMBEDDINGS, *LAYERS],
+        outputs={"pooled": POOLED, "masked": masked},
+        aliases=aliases,
+        derived=BUFFERS,
+        foreign=[Foreign(r"(classifier|qa_outputs)\..*")],
+    )
+
+
+OUTPUTS: Mapping[str, Callable[[TransformerConfig, bool], nn.Module]] = {
+    "pooled": lambda config, tied: PooledOutput(config.width),
+    "masked": lambda config, tied: masked_output(config, tied, activation="gelu"),
+}
+
+
+def tiny() -> TransformerConfig:
+    return TransformerConfig(
+        n_pieces=99,
+        width=32,
+        n_layers=3,
+        n_heads=4,
+        inner_width=64,
+        max_positions=40,
+        position_offset=2,
+        n_segments=1,
+        norm_epsilon=1e-5,
+    )
+
+
+FAMILY = Family(
+    name="roberta",
+    kind="transformer",
+    detect=by_model_type("roberta"),
+    read_config=read_config,
+    write_config=write_config,
+    table=table,
+    outputs=OUTPUTS,
+    architectures=[("RobertaForMaskedLM", frozenset({"masked"})), ("RobertaModel", frozenset())],
+    frame="roberta",
+    tiny=tiny,
+    reference="roberta",
+)

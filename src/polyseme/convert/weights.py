@@ -1,0 +1,98 @@
+"""Weights on disk: safetensors, whole or in shards, and PyTorch's own files, which are only ever read as plain tensors."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from polyseme.convert.detect import read_json
+from polyseme.errors import ModelError
+
+LAYOUTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""What a folder's weights may be called, in order of preference."""
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Every tensor in a model folder by its name, memory-mapped where the format allows."""
+    for layout in LAYOUTS:
+        path = folder / layout
+        if not path.exists():
+            continue
+        if layout.endswith(".index.json"):
+            return _read_shards(folder, path)
+        return _read_file(path)
+    raise ModelError(f"The folder {folder} has a config but no weights. Looked for: {', '.join(LAYOUTS)}.")
+
+
+def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict):
+        raise ModelError(f"The file {index} has no 'weight_map' that says which shard holds which tensor.")
+    found: dict[str, Tensor] = {}
+    for shard in sorted(set(places.values())):
+        path = folder / shard
+        if not path.is_file():
+            raise ModelError(f"The file {index} names the shard {shard!r}, which is not in the folder.")
+        found.update(_read_file(path))
+    missing = [name for name in places if name not in found]
+    if missing:
+        raise ModelError(f"The file {index} promises {missing[0]!r}, which its shard does not hold.")
+    return found
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="pt") as file:
+                return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(
+            f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no weights "
+            "file at all; fetch it again."
+        ) from None
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise ModelError(f"The file {path} holds something else than named tensors.")
+    return loaded
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: int | None = None) -> None:
+    """Write `model.safetensors`, or shards of at most `shard_size` bytes (a larger tensor is a shard by itself)."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    shards = _shards(plain, shard_size)
+    if len(shards) == 1:
+        save_file(plain, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    places: dict[str, str] = {}
+    for number, names in enumerate(shards, start=1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        save_file({each: plain[each] for each in names}, folder / name, metadata={"format": "pt"})
+        places.update(dict.fromkeys(names, name))
+    total = sum(tensor.nbytes for tensor in plain.values())
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _shards(tensors: Mapping[str, Tensor], shard_size: int | None) -> list[list[str]]:
+    shards: list[list[str]] = [[]]
+    size = 0
+    for name, tensor in tensors.items():
+        if shard_size is not None and shards[-1] and size + tensor.nbytes > shard_size:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += tensor.nbytes
+    return shards

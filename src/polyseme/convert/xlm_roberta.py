@@ -1,0 +1,17 @@
+"""XLM-R (Conneau et al. 2020): RoBERTa over a hundred languages, with a SentencePiece vocabulary."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from polyseme.convert import roberta
+from polyseme.convert.detect import by_model_type
+from polyseme.convert.family import Family
+
+FAMILY: Family = dataclasses.replace(
+    roberta.FAMILY,
+    name="xlm-roberta",
+    detect=by_model_type("xlm-roberta"),
+    architectures=[("XLMRobertaForMaskedLM", frozenset({"masked"})), ("XLMRobertaModel", frozenset())],
+    reference="xlm_roberta",
+)

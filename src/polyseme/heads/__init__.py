@@ -1,0 +1,1 @@
+"""Heads: layers over word features that predict a task's labels."""

@@ -1,0 +1,1 @@
+"""Outputs: layers over states that predict pieces or a pretraining label."""

@@ -1,0 +1,22 @@
+"""The contract of every output."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+
+class Output(nn.Module, ABC):
+    """A layer over states that predicts pieces or a pretraining label. Shapes: N positions, D width, V choices."""
+
+    @abstractmethod
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        """[N, D] and [N] → [N]: one loss a position."""
+
+    @abstractmethod
+    def log_probs(self, states: Tensor) -> Tensor:
+        """[N, D] → [N, V]"""
+
+    def tie(self, table: nn.Parameter) -> None:
+        """Share the encoder's table of pieces, where this output does; called whenever weights are put in place."""
