@@ -20,7 +20,7 @@ from polyseme.convert.weights import read_weights, write_weights
 from polyseme.encoders.base import Encoder
 from polyseme.encoders.kinds import build_encoder
 from polyseme.errors import ModelError, PolysemeWarning
-from polyseme.files.atomic import atomic_folder
+from polyseme.files.atomic import whole_folder
 from polyseme.heads.base import Head
 from polyseme.outputs.base import Output
 from polyseme.text.load import load_tokenizer
@@ -112,7 +112,7 @@ def load_bundle(path: str | Path, *, dtype: torch.dtype = torch.float32, device:
         )
     with torch.device("meta"):
         bundle = new_bundle(family, config, found.outputs, tied=tied)
-    _put_in_place(bundle, found.tensors, folder, dtype, device)
+    put_weights(bundle, found.tensors, folder, dtype, device)
     bundle.foreign = {name: value for name, value in theirs.items() if name not in family.write_config(config)}
     bundle.tokenizer = load_tokenizer(folder, frame=family.frame)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
@@ -139,7 +139,7 @@ def save_bundle(bundle: Bundle, path: str | Path, *, force: bool = False, shard_
         config.update(
             {f"{name}_token_id": id for name, id in _token_ids(bundle.tokenizer).items() if f"{name}_token_id" not in config}
         )
-    with atomic_folder(Path(path), force=force) as folder:
+    with whole_folder(Path(path), force=force) as folder:
         _write_json(folder / "config.json", config)
         write_weights(folder, tensors, shard_size=shard_size)
         if bundle.tokenizer is not None:
@@ -168,7 +168,7 @@ def _model_folder(path: Path) -> Path:
     return path
 
 
-def _put_in_place(
+def put_weights(
     bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str
 ) -> None:
     """Fill a bundle built without memory; every parameter exactly once, every shape as the config says."""

@@ -1,0 +1,182 @@
+"""Encoders as inference runs them: no padding, weights laid out for the machine.
+
+Rows come flat, one after another, equal lengths together. Linear layers then run over all pieces at once, and attention
+over the rows of one length together, so that nothing is computed for padding. What comes out equals `Encoder.forward`
+on the same rows (tests hold it to that), for a frozen model: no gradients, no dropout.
+
+Shapes: N pieces of all rows, R rows of one length T, D width, H heads, d head width.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.transformer import Transformer
+from polyseme.encoders.transformer_layer import TransformerLayer
+from polyseme.parts.product import Product
+from polyseme.types import Batch
+
+PACKED_FOR = 2048
+"""Pieces in a product that packed weights are laid out for."""
+
+
+@dataclass
+class FlatRows:
+    """Rows one after another, none padded; equal lengths stand together."""
+
+    pieces: Tensor
+    """[N]"""
+    segments: Tensor | None
+    """[N]"""
+    lengths: Sequence[int]
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """Start among the pieces, number of rows, and length of each run of rows of one length."""
+        found = []
+        start = 0
+        for length, group in itertools.groupby(self.lengths):
+            n_rows = sum(1 for _ in group)
+            found.append((start, n_rows, length))
+            start += n_rows * length
+        return found
+
+    def positions(self) -> Tensor:
+        """[N]: 0 … T-1 in every row."""
+        device = self.pieces.device
+        return torch.cat([torch.arange(length, device=device).repeat(n_rows) for _, n_rows, length in self.runs])
+
+
+class Frozen(Protocol):
+    """An encoder ready for inference over flat rows."""
+
+    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+        """The layers asked for, by number: [N, D] each."""
+
+    def settle(self) -> None:
+        """Prepare for much work: spend a moment on laying weights out, once."""
+
+
+def freeze(encoder: Encoder) -> Frozen:
+    """The fastest way to run this encoder that equals its forward pass."""
+    if isinstance(encoder, Transformer) and _runs_flat(encoder):
+        return FlatTransformer(encoder)
+    return ByLength(encoder)
+
+
+def _runs_flat(encoder: Transformer) -> bool:
+    config = encoder.config
+    return (
+        config.direction in ("both", "none")
+        and config.positions in ("learned", "sinusoidal", "none")
+        and not (config.cross or config.gated)
+    )
+
+
+class ByLength:
+    """Any encoder: its own forward pass, over the rows of one length at a time."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def settle(self) -> None:
+        """Nothing to prepare."""
+
+    @torch.inference_mode()
+    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+        found: dict[int, list[Tensor]] = {}
+        for start, n_rows, length in rows.runs:
+            run = slice(start, start + n_rows * length)
+            shape = (n_rows, length, *rows.pieces.shape[1:])
+            segments = None if rows.segments is None else rows.segments[run].view(n_rows, length)
+            states = self.encoder(Batch(rows.pieces[run].view(shape), segments=segments), layers=layers)
+            for number, layer in states.layers.items():
+                found.setdefault(number, []).append(layer.flatten(0, 1))
+        return {number: torch.cat(parts) for number, parts in found.items()}
+
+
+class FlatTransformer:
+    """The Transformer in which every piece sees its whole row, flat."""
+
+    def __init__(self, encoder: Transformer) -> None:
+        self.encoder = encoder
+        self.layers = [FlatLayer(layer) for layer in encoder.layers]  # type: ignore[arg-type]
+        self.settled = False
+
+    def settle(self) -> None:
+        if not self.settled:
+            for layer in self.layers:
+                layer.pack()
+            self.settled = True
+
+    @torch.inference_mode()
+    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+        encoder, config = self.encoder, self.encoder.config
+        wanted = wanted_layers(layers, config.n_layers)
+        x: Tensor = encoder.embeddings(rows.pieces, rows.positions(), rows.segments)  # [N, D]
+        found = {0: x} if 0 in wanted else {}
+        attend = attention_over(rows, x)
+        for index in range(max(wanted, default=0)):
+            x = self.layers[config.weight_sets[index]](x, attend)
+            if index == config.n_layers - 1:
+                x = encoder.norm(x)
+            if index + 1 in wanted:
+                found[index + 1] = x
+        return found
+
+
+class FlatLayer:
+    """A Transformer layer over flat rows."""
+
+    def __init__(self, layer: TransformerLayer) -> None:
+        self.norm_first = layer.norm_first
+        self.attention_norm = layer.attention_norm
+        self.feed_forward_norm = layer.feed_forward_norm
+        self.n_heads = layer.attention.n_heads
+        self.scale = layer.attention.scale
+        self.project = Product(layer.attention.project)
+        self.output = Product(layer.attention.output)
+        self.up = Product(layer.feed_forward.up, layer.feed_forward.activation)
+        self.down = Product(layer.feed_forward.down)
+
+    def pack(self) -> None:
+        """Lay the weights out for this machine."""
+        for product in (self.project, self.output, self.up, self.down):
+            product.pack(PACKED_FOR)
+
+    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+        if self.norm_first:
+            x = self.output(attend(self.project(self.attention_norm(x)), self.n_heads, self.scale), x)
+            return self.down(self.up(self.feed_forward_norm(x)), x)
+        x = self.attention_norm(self.output(attend(self.project(x), self.n_heads, self.scale), x))
+        normed: Tensor = self.feed_forward_norm(self.down(self.up(x), x))
+        return normed
+
+
+Attend = Callable[[Tensor, int, float], Tensor]
+"""Fused queries, keys and values [N, 3·H·d], the number of heads and the scale → [N, H·d]."""
+
+
+def attention_over(rows: FlatRows, like: Tensor) -> Attend:
+    """Attention within each of these rows, by the rows of one length."""
+
+    def by_length(fused: Tensor, n_heads: int, scale: float) -> Tensor:
+        width = fused.shape[1] // 3
+        attended = fused.new_empty(fused.shape[0], width)
+        for start, n_rows, length in rows.runs:
+            run = slice(start, start + n_rows * length)
+            parts = fused[run].view(n_rows, length, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
+            out = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], scale=scale)
+            attended[run].view(n_rows, length, n_heads, -1).copy_(out.transpose(1, 2))
+        return attended
+
+    return by_length

@@ -1,0 +1,190 @@
+"""An output is whole or it is not there.
+
+What is written grows in a workshop: a hidden folder beside the output, thus on the same disk, named after it with the
+number of the process and a few random letters (`.vectors.parquet.4711-9f3a.part`). Once everything has reached the
+disk, the result takes its name in one rename and the workshop goes. If anything goes wrong the workshop goes with all
+that is in it. Only a process that is killed outright leaves its workshop behind; under the output's own name there is
+then what was there before: nothing, or the old output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from polyseme.errors import OutputError
+
+Kind = Literal["file", "folder"]
+AnyPath = str | os.PathLike[str]
+
+_NO_ROOM = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "it has grown past the largest file allowed here (see: ulimit -f)",
+}
+
+
+def check_output(path: AnyPath, *, force: bool = False, kind: Kind = "file") -> None:
+    """Refuse an output that could not be written, or would replace something; to be called before any work."""
+    target = _target(path)
+    try:
+        found = os.lstat(target)
+    except (FileNotFoundError, NotADirectoryError):
+        _check_parent(path, target.parent)
+        return
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} cannot be written: {_reason(error)}. Choose another name for the output.") from error
+    _check_parent(path, target.parent)
+    if kind == "file":
+        _check_replaced_file(path, found)
+    else:
+        _check_replaced_folder(path, target, found)
+    if not force:
+        raise OutputError(f"{path} is already there. Choose another name, or replace it with --force (force=True).")
+
+
+@contextlib.contextmanager
+def whole_file(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
+    """A path to write a file to, which becomes `path` when the block ends well.
+
+    The folder it stands in is private to the block: parts may be spooled there, and go when the block ends.
+    """
+    with _workshop(path, force, "file") as (workshop, target):
+        made = workshop / target.name
+        yield made
+        with explained(path):
+            _sync(made)
+            os.replace(made, target)
+            _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def whole_folder(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` when the block ends well.
+
+    With `force` the old folder is moved aside only once the new one is complete, and is removed after that.
+    """
+    with _workshop(path, force, "folder") as (workshop, target):
+        made = workshop / target.name
+        with explained(path):
+            made.mkdir()
+        yield made
+        with explained(path):
+            for folder, _, names in os.walk(made):
+                for name in names:
+                    _sync(Path(folder, name))
+                _sync_folder(Path(folder))
+            _swap(made, target, aside=workshop / "replaced")
+            _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def explained(path: AnyPath) -> Iterator[None]:
+    """Say in words why `path` cannot be written, where the system only gives a number."""
+    try:
+        yield
+    except OSError as error:
+        raise _told(path, error) from error
+
+
+@contextlib.contextmanager
+def _workshop(path: AnyPath, force: bool, kind: Kind) -> Iterator[tuple[Path, Path]]:
+    check_output(path, force=force, kind=kind)
+    target = _target(path)
+    workshop = target.parent / f".{target.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part"
+    with explained(path):
+        workshop.mkdir()
+    try:
+        yield workshop, target
+    except OSError as error:
+        if error.errno not in _NO_ROOM:  # anything else may have come from elsewhere, and is for others to explain
+            raise
+        raise _told(path, error) from error
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _target(path: AnyPath) -> Path:
+    """Where the output really stands: a link is followed, so that what it points to is replaced and not the link."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:
+        raise OutputError(f"{os.fspath(path)!r} is no name for an output: {error}.") from error
+
+
+def _check_parent(path: AnyPath, parent: Path) -> None:
+    if not parent.exists():
+        raise OutputError(f"{path} cannot be written: there is no folder {parent}. Make it first: mkdir -p '{parent}'")
+    if not parent.is_dir():
+        raise OutputError(f"{path} cannot be written: {parent} is not a folder. Choose another place for the output.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"{path} cannot be written: the folder {parent} may not be written to. "
+            "Choose another folder, or change its permissions."
+        )
+
+
+def _check_replaced_file(path: AnyPath, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise OutputError(f"{path} is a folder, and the output is a file. Give the name of a file in it.")
+    if not stat.S_ISREG(found.st_mode):
+        raise OutputError(f"{path} is a device or a pipe, and the output is a file. Give the name of a plain file.")
+
+
+def _check_replaced_folder(path: AnyPath, target: Path, found: os.stat_result) -> None:
+    if not stat.S_ISDIR(found.st_mode):
+        raise OutputError(f"{path} is a file, and the output is a folder. Choose another name for the output.")
+    for precious, what in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home folder")):
+        if precious.resolve().is_relative_to(target):
+            raise OutputError(f"{path} is, or holds, {what}; it is never replaced. Choose another name for the output.")
+
+
+def _swap(made: Path, target: Path, aside: Path) -> None:
+    """Put a new folder in the place of an old one, or the old one back if that fails."""
+    replaces = target.exists()
+    if replaces:
+        os.rename(target, aside)
+    try:
+        os.rename(made, target)
+    except OSError:
+        if replaces:
+            os.rename(aside, target)
+        raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a folder last through a power cut, where the system knows how to."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _told(path: AnyPath, error: OSError) -> OutputError:
+    if error.errno in _NO_ROOM:
+        return OutputError(
+            f"{path} could not be finished: {_NO_ROOM[error.errno]}. What was written so far has been removed. "
+            f"Make room in {_target(path).parent}, or choose another folder for the output."
+        )
+    return OutputError(f"{path} cannot be written: {_reason(error)}. Choose another place for the output.")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

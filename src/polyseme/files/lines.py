@@ -1,0 +1,109 @@
+"""Plain text in: one text a line, UTF-8 to the letter, with the place of each line known.
+
+- A line ends at `\\n` or `\\r\\n`, and at nothing else: U+2028, U+0085, form feeds and vertical tabs are text. So is a
+  lone `\\r`; a file that has no other line ends is most likely not meant as one text, and that is said.
+- An empty line is an empty text, not nothing: line 7 of the file is always text 7.
+- A byte-order mark at the very start is skipped.
+- What is not UTF-8, or has a NUL in it, is refused with its line and its byte; nothing is repaired.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.binary import binary_look
+from polyseme.files.source import READ_ERRORS, Reading, Source, open_source
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """One line of a file, without its end."""
+
+    text: str
+    number: int
+    """Counted from 1."""
+    offset: int
+    """The byte at which the line begins, counted from 0; in a compressed file, of what is packed in it."""
+
+
+def read_lines(given: str | os.PathLike[str]) -> Reading[Line]:
+    """The lines of a plain text, `.gz` or `.xz` file, or of standard input (`-`), in memory one at a time.
+
+    What can be seen to be wrong from the outside or from the first bytes is refused at once, the rest when it is met.
+    """
+    source = open_source(given)
+    return Reading(source, lines_of(source))
+
+
+def lines_of(source: Source) -> Iterator[Line]:
+    """The lines of a source. What its first bytes show to be no text is refused here, before the first line."""
+    try:
+        _refuse_what_is_no_text(source)
+    except InputError:
+        source.close()
+        raise
+    return _lines(source)
+
+
+def _refuse_what_is_no_text(source: Source) -> None:
+    head = source.head()
+    if not head:
+        raise InputError(f"{source.name} is empty: there is nothing to read.")
+    look = binary_look(head)
+    if look:
+        raise InputError(f"{source.name} looks to be {look.what}. {look.advice}")
+
+
+def _lines(source: Source) -> Iterator[Line]:
+    offset = number = 0
+    blank = True
+    lone_returns = 0
+    readline = source.stream.readline
+    while True:
+        try:
+            raw = readline()
+        except READ_ERRORS as error:
+            raise source.explain(error) from error
+        if not raw:
+            break
+        number += 1
+        if number == 1 and raw.startswith(_BYTE_ORDER_MARK):
+            offset = len(_BYTE_ORDER_MARK)
+            raw = raw[offset:]
+        text = _decoded(raw, source.name, number, offset)
+        blank = blank and not text.strip()
+        if number == 1:
+            lone_returns = text.count("\r")
+        yield Line(text, number, offset)
+        offset += len(raw)
+    source.close()
+    if blank:
+        raise InputError(f"{source.name} has nothing in it but blanks: there is nothing to read.")
+    if number == 1 and lone_returns:
+        warnings.warn(
+            f"{source.name} was read as one text, although it has {lone_returns} carriage returns: only \\n and \\r\\n "
+            "end a line. If each ends a text, convert the file: tr '\\r' '\\n'",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+
+
+def _decoded(raw: bytes, name: str, number: int, offset: int) -> str:
+    if raw.endswith(b"\n"):
+        raw = raw[: -2 if raw.endswith(b"\r\n") else -1]
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}, line {number}: byte {offset + error.start} of the text (0x{raw[error.start]:02X}) is not UTF-8. "
+            "Convert the file with the encoding it has, for instance: iconv -f LATIN1 -t UTF-8 FILE > NEW"
+        ) from error
+    nul = raw.find(b"\0")
+    if nul >= 0:
+        raise InputError(f"{name}, line {number}: byte {offset + nul} of the text is a NUL. Take it out: tr -d '\\0'")
+    return text

@@ -1,0 +1,28 @@
+"""What every reader of users' files yields: rows, each with its place, so that a message can say where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """Where a row stands, as messages say it: `reviews.txt, line 3`."""
+
+    name: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, line {self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One text of a user, or the words of one, with an id and what came beside it."""
+
+    content: str | Sequence[str]
+    """A text still to be split into words, or the words themselves."""
+    id: str
+    place: Place
+    fields: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,198 @@
+"""Where bytes come from: a file, a compressed file, or standard input; and how far one has read.
+
+A new compression is one line of `COMPRESSIONS`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
+
+from polyseme.errors import InputError
+
+Item = TypeVar("Item")
+
+STANDARD_INPUT = "-"
+BLOCK = 1 << 18
+"""Bytes asked of the system at a time."""
+
+READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What reading may raise half-way through a file; `Source.explain` puts it in words."""
+
+
+class Stream(Protocol):
+    """What a reader asks of decompressed bytes."""
+
+    def peek(self, size: int = ..., /) -> bytes: ...
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+    def readline(self, size: int = ..., /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+COMPRESSIONS: Mapping[str, Callable[[BinaryIO], Stream]] = {
+    ".gz": lambda packed: cast(Stream, gzip.GzipFile(fileobj=packed, mode="rb")),
+    ".xz": lambda packed: cast(Stream, lzma.LZMAFile(packed, mode="rb")),  # noqa: SIM115
+}
+
+
+class Source:
+    """Opened bytes with a name for messages, a total for progress bars, and a way to say what went wrong.
+
+    `total` and `done` count bytes of the file as it lies on the disk, compressed or not; `total` is None where it
+    cannot be known beforehand (standard input, pipes).
+    """
+
+    def __init__(self, name: str, opened: io.BufferedIOBase | io.FileIO, *, total: int | None, suffix: str) -> None:
+        self.name = name
+        self.total = total
+        self.suffix = suffix
+        """The ending that says what is in the file, without that of its compression, in small letters."""
+        self._counted = _Counted(opened)
+        packed = io.BufferedReader(self._counted, BLOCK)
+        compression = _compression(name)
+        self.compressed = compression in COMPRESSIONS
+        self.stream: Stream = COMPRESSIONS[compression](packed) if self.compressed else packed
+        self._packed = packed
+
+    @property
+    def done(self) -> int:
+        """How many bytes of the file have been read."""
+        return self._counted.count
+
+    def head(self) -> bytes:
+        """The first bytes, without moving on; empty only if there are none."""
+        try:
+            return self.stream.peek(BLOCK)
+        except READ_ERRORS as error:
+            raise self.explain(error) from error
+
+    def explain(self, error: BaseException) -> InputError:
+        """What one of `READ_ERRORS` means for this source."""
+        if self.compressed and not (isinstance(error, OSError) and error.errno):
+            return InputError(
+                f"{self.name} is damaged or was cut short: it cannot be decompressed past byte {self.done} of the file "
+                f"({error}). Copy or download it again."
+            )
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        return InputError(f"{self.name} cannot be read past byte {self.done}: {reason}.")
+
+    def close(self) -> None:
+        """Let go of the file; standard input stays open."""
+        self.stream.close()
+        self._packed.close()
+
+
+class Reading(Iterator[Item]):
+    """What is read from a source, item by item, and how far one has come.
+
+    `done` and `total` count bytes of the file on the disk, for a progress bar; `total` is None for a pipe.
+    """
+
+    def __init__(self, source: Source, items: Iterator[Item]) -> None:
+        self._source = source
+        self._items = items
+
+    def __next__(self) -> Item:
+        return next(self._items)
+
+    @property
+    def name(self) -> str:
+        """What the source is called in messages."""
+        return self._source.name
+
+    @property
+    def total(self) -> int | None:
+        return self._source.total
+
+    @property
+    def done(self) -> int:
+        return self._source.done
+
+    def close(self) -> None:
+        """Let go of the file before its end; at the end that is done already."""
+        self._source.close()
+
+    def __enter__(self) -> Reading[Item]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_source(given: str | os.PathLike[str]) -> Source:
+    """Open a path, decompressing by its ending, or standard input for `-`."""
+    name = os.fspath(given)
+    if name == STANDARD_INPUT:
+        return _standard_input()
+    try:
+        found = os.stat(name)
+        if stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{name} is a folder, and a file is read here. Give the name of a file in it.")
+        opened = open(name, "rb", buffering=0)  # noqa: SIM115 (the source closes it)
+    except FileNotFoundError as error:
+        raise InputError(f"There is no file {name} (looked for it in {Path.cwd()}).") from error
+    except PermissionError as error:
+        raise InputError(f"{name} may not be read by this user. Change its permissions: chmod +r '{name}'") from error
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise InputError(f"{name!r} cannot be opened: {reason}.") from error
+    total = found.st_size if stat.S_ISREG(found.st_mode) else None
+    return Source(name, opened, total=total, suffix=_suffix(name))
+
+
+def _standard_input() -> Source:
+    buffer: Any = getattr(sys.stdin, "buffer", None)
+    if buffer is None or buffer.closed:
+        raise InputError("There is no standard input to read. Give the name of a file instead of '-'.")
+    return Source("standard input", _Kept(buffer), total=None, suffix="")
+
+
+def _compression(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _suffix(name: str) -> str:
+    stem, last = os.path.splitext(name)
+    return (os.path.splitext(stem)[1] if last.lower() in COMPRESSIONS else last).lower()
+
+
+class _Counted(io.RawIOBase):
+    """Bytes as they come, counted."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+        self._read_into = opened.readinto1 if hasattr(opened, "readinto1") else opened.readinto
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n_bytes: int = self._read_into(buffer) or 0
+        self.count += n_bytes
+        return n_bytes
+
+    def close(self) -> None:
+        self._opened.close()
+        super().close()
+
+
+class _Kept(io.BufferedIOBase):
+    """Standard input, which is not ours to close."""
+
+    def __init__(self, opened: io.BufferedIOBase) -> None:
+        self._opened = opened
+
+    def readinto1(self, buffer: Any) -> int:
+        return self._opened.readinto1(buffer)

@@ -1,0 +1,1 @@
+"""Text to words, words to pieces, pieces to windows."""

@@ -1,0 +1,97 @@
+"""How a stretch of pieces, or a pair of stretches, is put between special pieces.
+
+A frame is data: which piece has which role, and a template for a single stretch and for a pair. A template names, in
+order, roles and the stretches `a` and `b`, each with its segment after a colon where that is not 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from polyseme.config import Config
+from polyseme.errors import ModelError, nearest
+
+ROLES = ("start", "end", "pad", "unknown", "mask")
+
+
+class Slot(NamedTuple):
+    """One place of a template: a role, or a stretch (`a` or `b`)."""
+
+    name: str
+    segment: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame(Config):
+    """The special pieces by role, and where they go.
+
+    >>> Frame(single="start a end", pair="start a end b:1 end:1", specials={"start": "[CLS]", "end": "[SEP]"}).slots(2)
+    (Slot(name='start', segment=0), Slot(name='a', segment=0), Slot(name='end', segment=0), \
+Slot(name='b', segment=1), Slot(name='end', segment=1))
+    """
+
+    single: str = "a"
+    pair: str = "a b"
+    specials: Mapping[str, str] = field(default_factory=dict)
+    """Role to piece; roles that the model has no piece for are absent."""
+
+    def __post_init__(self) -> None:
+        for role in self.specials:
+            if role not in ROLES:
+                raise ModelError(f"A frame has no role {role!r}. {nearest(role, ROLES)}")
+        for n_stretches, template in ((1, self.single), (2, self.pair)):
+            names = [slot.name for slot in self.slots(n_stretches)]
+            stretches = [name for name in names if name in ("a", "b")]
+            if stretches != ["a", "b"][:n_stretches]:
+                raise ModelError(f"The template {template!r} must name {'a' if n_stretches == 1 else 'a, then b'}, once.")
+            for name in names:
+                if name not in ("a", "b", *ROLES):
+                    raise ModelError(f"The template {template!r} names {name!r}. {nearest(name, ('a', 'b', *ROLES))}")
+
+    def slots(self, n_stretches: int) -> tuple[Slot, ...]:
+        """The template for one stretch or for two, taken apart."""
+        parts = (part.partition(":") for part in (self.single if n_stretches == 1 else self.pair).split())
+        return tuple(Slot(name, int(segment or 0)) for name, _, segment in parts)
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The roles that the templates put into rows."""
+        return frozenset(slot.name for n in (1, 2) for slot in self.slots(n)) - {"a", "b"}
+
+    @property
+    def n_segments(self) -> int:
+        """One more than the largest segment."""
+        return 1 + max(slot.segment for n in (1, 2) for slot in self.slots(n))
+
+
+_BRACKETS = {"start": "[CLS]", "end": "[SEP]", "pad": "[PAD]", "unknown": "[UNK]", "mask": "[MASK]"}
+_ANGLES = {"start": "<s>", "end": "</s>", "pad": "<pad>", "unknown": "<unk>", "mask": "<mask>"}
+_ROBERTA = Frame(single="start a end", pair="start a end end b end", specials=_ANGLES)
+
+FRAMES: Mapping[str, Frame] = {
+    "bert": Frame(single="start a end", pair="start a end b:1 end:1", specials=_BRACKETS),
+    "albert": Frame(
+        single="start a end", pair="start a end b:1 end:1", specials=_BRACKETS | {"pad": "<pad>", "unknown": "<unk>"}
+    ),
+    "roberta": _ROBERTA,
+    "bart": _ROBERTA,
+    "xlnet": Frame(
+        single="a end start:2",
+        pair="a end b:1 end:1 start:2",
+        specials=_ANGLES | {"start": "<cls>", "end": "<sep>"},
+    ),
+    "t5": Frame(single="a end", pair="a end b end", specials={"end": "</s>", "pad": "<pad>", "unknown": "<unk>"}),
+    "gpt": Frame(specials={"unknown": "<unk>"}),
+    "gpt2": Frame(specials={"start": "<|endoftext|>", "end": "<|endoftext|>"}),
+    "none": Frame(),
+}
+"""The framings of the families, with the names their specials usually have."""
+
+
+def frame_named(name: str) -> Frame:
+    """A frame of the table by its name."""
+    if name not in FRAMES:
+        raise ModelError(f"There is no frame {name!r}. {nearest(name, FRAMES)}")
+    return FRAMES[name]

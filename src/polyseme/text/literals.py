@@ -1,0 +1,39 @@
+"""What to do where a user's text spells out a special piece.
+
+The library does not look for special pieces in text (`encode_special_tokens`), and most models cannot come upon one by
+themselves, since their pre-tokenizer takes `[MASK]` apart. A unigram model can: its special pieces stand in its
+vocabulary with the best of all scores. Such text is read again by a twin of the tokenizer in which they have the worst.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from tokenizers import Tokenizer
+
+UNREACHABLE = 1000.0
+"""How far below the lowest score of a piece that of a piece lies which text must not come out as."""
+
+
+def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:
+    """A tokenizer that gives the same pieces, but a special one only where nothing else is known."""
+    settings = json.loads(backend.to_str())
+    model = settings["model"]
+    if model["type"] == "Unigram":
+        lowest = min(score for _, score in model["vocab"])
+        for id in special_ids:
+            if id < len(model["vocab"]):
+                model["vocab"][id][1] = lowest - UNREACHABLE
+    twin = Tokenizer.from_str(json.dumps(settings))
+    twin.encode_special_tokens = True
+    return twin
+
+
+def unknown_id(backend: Tokenizer) -> int | None:
+    """The id of the piece that the model itself gives for what it does not know."""
+    model = backend.model
+    if type(model).__name__ == "Unigram":
+        return int(model.unk_id) if getattr(model, "unk_id", None) is not None else None
+    piece = getattr(model, "unk_token", None)
+    return None if piece is None else backend.token_to_id(piece)

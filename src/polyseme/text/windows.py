@@ -1,0 +1,68 @@
+"""Windows: a document too long for its encoder is cut into runs of pieces that fit, and stitched together again.
+
+Windows overlap by half; the last one ends where the document ends, so it may overlap more. Every piece is taken from
+one window: the one in which its nearer edge is farthest away, since there it has seen most of its surroundings. The
+ends of the document are no edges, for there is nothing beyond them. A causal encoder sees nothing to the right, so
+there a piece is taken from the window in which it has the longest left context. Ties go to the earlier window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.config import Direction
+from polyseme.errors import OptionError
+
+
+class Window(NamedTuple):
+    """The pieces `[start, end)` of a document, of which `[keep_start, keep_end)` are taken from this window."""
+
+    start: int
+    end: int
+    keep_start: int
+    keep_end: int
+
+    @property
+    def kept(self) -> slice:
+        """Where the pieces that are taken stand among those of the window."""
+        return slice(self.keep_start - self.start, self.keep_end - self.start)
+
+
+def cut(n_pieces: int, capacity: int | None, direction: Direction = "both") -> list[Window]:
+    """The windows of a document of `n_pieces`, each of at most `capacity` pieces, specials not counted.
+
+    What the windows keep are the pieces of the document, each once and in order. A capacity of None has no bound.
+
+    >>> cut(10, 4)
+    [Window(start=0, end=4, keep_start=0, keep_end=3), Window(start=2, end=6, keep_start=3, keep_end=5), \
+Window(start=4, end=8, keep_start=5, keep_end=7), Window(start=6, end=10, keep_start=7, keep_end=10)]
+    """
+    if capacity is not None and capacity < 1:
+        raise OptionError(f"A window must have room for at least one piece besides the specials. Got {capacity}.")
+    if n_pieces == 0:
+        return []
+    if capacity is None or n_pieces <= capacity:
+        return [Window(0, n_pieces, 0, n_pieces)]
+    last = n_pieces - capacity
+    starts = [*range(0, last, (capacity + 1) // 2), last]
+    borders = [0, *(_border(left + capacity, right, direction) for left, right in pairwise(starts)), n_pieces]
+    return [Window(start, start + capacity, *kept) for start, kept in zip(starts, pairwise(borders), strict=True)]
+
+
+def stitch(windows: Sequence[Window], states: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One row for each piece of the document, from one array for each window, whose first axis is its pieces."""
+    return np.concatenate([rows[window.kept] for window, rows in zip(windows, states, strict=True)])
+
+
+def _border(end: int, next_start: int, direction: Direction) -> int:
+    """The first piece that is taken from the later one of two neighbouring windows.
+
+    In their overlap `[next_start, end)` a piece is `end - 1 - piece` from the edge of the earlier window and
+    `piece - next_start` from that of the later one; its other edges are farther away.
+    """
+    return end if direction == "causal" else (next_start + end + 1) // 2

@@ -1,0 +1,226 @@
+"""The main job as a flow: documents → pieces → windows → flat rows, sorted by length → encoder → word vectors, in order.
+
+Memory is bounded by a chunk's output: layers are combined and pieces pooled batch by batch, and of a document that
+takes many windows only the few words that lie across two of them wait for the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.bundle import Bundle
+from polyseme.cost import forward_flops
+from polyseme.encoders.frozen import FlatRows, freeze
+from polyseme.errors import ModelError
+from polyseme.text.windows import Window, cut
+from polyseme.types import Document, Embedded, Framed, Pieces
+from polyseme.vectors.layers import parse_layers
+from polyseme.vectors.pooling import parse_pooling
+
+BATCH_PIECES = {"cpu": 2048, "cuda": 65536}
+"""Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
+MUCH_WORK = 4096
+"""Pieces from which it pays to lay the weights out first."""
+
+OnBatch = Callable[[int, int], None]
+"""Told after each batch how many of a chunk's pieces are done, and how many there are."""
+
+
+@dataclass
+class Tally:
+    """What went through so far."""
+
+    documents: int = 0
+    words: int = 0
+    pieces: int = 0
+    flops: float = 0.0
+    vanished: int = 0
+    """Words that the tokenizer made nothing of; they were given the unknown piece."""
+
+
+@dataclass
+class _Row:
+    """One window of one document, framed."""
+
+    document: int
+    window: Window
+    framed: Framed
+
+    def __len__(self) -> int:
+        return len(self.framed.ids)
+
+
+@dataclass
+class _Pending:
+    """Pieces of words that lie across two windows, until all of them have come."""
+
+    places: list[NDArray[np.int64]] = field(default_factory=list)
+    vectors: list[Tensor] = field(default_factory=list)
+
+
+class Embedder:
+    """Documents in, documents with a vector for every word out, in their order."""
+
+    def __init__(
+        self, bundle: Bundle, *, layer: str | int = -1, pool: str = "mean", batch_pieces: int | None = None
+    ) -> None:
+        if bundle.tokenizer is None:
+            raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
+        self.tokenizer = bundle.tokenizer
+        self.config = bundle.config
+        self.choice = parse_layers(layer, bundle.config)
+        self.pooling = parse_pooling(pool, bundle.config.direction)
+        self.frozen = freeze(bundle.encoder)
+        self.device = next(bundle.encoder.parameters()).device
+        self.batch_pieces = batch_pieces or BATCH_PIECES.get(self.device.type, BATCH_PIECES["cpu"])
+        self.tally = Tally()
+
+    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
+        """One chunk; batches never cross it."""
+        return self.embed(documents, self.tokenizer.encode_many(documents), on_batch)
+
+    def embed(
+        self, documents: Sequence[Document], encoded: Sequence[Pieces], on_batch: OnBatch | None = None
+    ) -> list[Embedded]:
+        """The same for documents that are in pieces already."""
+        rows = sorted(self._rows(encoded), key=len)
+        total = sum(map(len, rows))
+        if total >= MUCH_WORK:
+            self.frozen.settle()
+        found = [self._room(pieces) for pieces in encoded]
+        pending: dict[int, _Pending] = {}
+        done = 0
+        for batch in _batches(rows, self.batch_pieces):
+            vectors = self.choice.combine(self.frozen(self._flat(batch), self.choice.layers))
+            self._take_words(batch, vectors, encoded, found, pending)
+            done += sum(map(len, batch))
+            if on_batch is not None:
+                on_batch(done, total)
+        for number, parts in pending.items():
+            self._finish(encoded[number], parts, found[number])
+        self.tally.documents += len(documents)
+        self.tally.words += sum(len(pieces.words) for pieces in encoded)
+        self.tally.pieces += total
+        self.tally.flops += forward_flops(self.config, map(len, rows))
+        self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
+        return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
+
+    def _rows(self, encoded: Sequence[Pieces]) -> Iterator[_Row]:
+        capacity = None if self.config.window is None else self.config.window - self.tokenizer.n_specials
+        for number, pieces in enumerate(encoded):
+            if not len(pieces.words):
+                continue
+            for window in cut(len(pieces), capacity or len(pieces), self.config.direction):
+                yield _Row(number, window, self.tokenizer.frame(pieces.ids[window.start : window.end]))
+
+    def _room(self, pieces: Pieces) -> NDArray[Any]:
+        """Where a document's vectors go."""
+        width = self.choice.width(self.config)
+        inner = (len(self.choice.layers), width) if self.choice.how == "all" else (width,)
+        return np.empty((len(pieces.words), *inner), dtype=np.float32)
+
+    def _flat(self, batch: Sequence[_Row]) -> FlatRows:
+        ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))
+        segments = torch.from_numpy(np.concatenate([row.framed.segments for row in batch]))
+        return FlatRows(
+            ids.to(self.device),
+            segments.to(self.device) if bool(segments.any()) else None,
+            [len(row) for row in batch],
+        )
+
+    def _take_words(
+        self,
+        batch: Sequence[_Row],
+        vectors: Tensor,
+        encoded: Sequence[Pieces],
+        found: list[NDArray[Any]],
+        pending: dict[int, _Pending],
+    ) -> None:
+        """Pool the words that lie whole in what a window keeps; set aside pieces of those that do not."""
+        spans: list[NDArray[np.int64]] = []
+        places: list[tuple[int, int, int]] = []
+        start = 0
+        for row in batch:
+            words, window = encoded[row.document].words, row.window
+            shift = start + row.framed.offset - window.start  # from the document's pieces to the batch's
+            begin = int(np.searchsorted(words[:, 0], window.keep_start))
+            end = int(np.searchsorted(words[:, 1], window.keep_end))
+            if end > begin:
+                spans.append(words[begin:end] + shift)
+                places.append((row.document, begin, end))
+            split = _split_pieces(words, window, begin, max(begin, end))
+            if len(split):
+                waiting = pending.setdefault(row.document, _Pending())
+                waiting.places.append(split)
+                waiting.vectors.append(vectors[torch.from_numpy(split + shift).to(vectors.device)].cpu())
+            start += len(row)
+        if not spans:
+            return
+        bounds = torch.from_numpy(np.concatenate(spans)).to(vectors.device)
+        pooled = _to_numpy(self.pooling(vectors, bounds[:, 0], bounds[:, 1]))
+        taken = 0
+        for number, begin, end in places:
+            found[number][begin:end] = pooled[taken : taken + end - begin]
+            taken += end - begin
+
+    def _finish(self, pieces: Pieces, parts: _Pending, room: NDArray[Any]) -> None:
+        """Pool the words whose pieces came from several windows."""
+        places = np.concatenate(parts.places)
+        order = np.argsort(places, kind="stable")
+        places, vectors = places[order], torch.cat(parts.vectors)[torch.from_numpy(order)]
+        begins = np.searchsorted(places, pieces.words[:, 0])
+        ends = np.searchsorted(places, pieces.words[:, 1], side="right") - 1
+        whole = np.flatnonzero(ends - begins == pieces.words[:, 1] - pieces.words[:, 0])
+        pooled = self.pooling(vectors, torch.from_numpy(begins[whole]), torch.from_numpy(ends[whole]))
+        room[whole] = _to_numpy(pooled)
+
+
+def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int) -> NDArray[np.int64]:
+    """The kept pieces of words that are only partly kept: those just before word `begin`, and from word `end` on."""
+    parts = []
+    for word in (begin - 1, end):
+        step = -1 if word == begin - 1 else 1
+        while 0 <= word < len(words):
+            first = max(int(words[word, 0]), window.keep_start)
+            last = min(int(words[word, 1]), window.keep_end - 1)
+            if first > last:
+                break
+            parts.append(np.arange(first, last + 1))
+            word += step
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+
+
+def _batches(rows: Sequence[_Row], budget: int) -> Iterator[Sequence[_Row]]:
+    """Rows in their order, as many as fit the budget; a longer row is a batch by itself."""
+    start, size = 0, 0
+    for number, row in enumerate(rows):
+        if number > start and size + len(row) > budget:
+            yield rows[start:number]
+            start, size = number, 0
+        size += len(row)
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _to_numpy(vectors: Tensor) -> NDArray[Any]:
+    return vectors.float().cpu().numpy()
+
+
+def _embedded(document: Document, vectors: NDArray[Any]) -> Embedded:
+    offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64).reshape(-1, 2)
+    return Embedded(
+        text=document.text,
+        words=document.words,
+        id=document.id,
+        fields=document.fields,
+        given=document.given,
+        offsets=offsets,
+        vectors=vectors,
+    )

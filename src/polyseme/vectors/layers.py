@@ -1,0 +1,113 @@
+"""Which layers make a vector: `-1`, `all`, `sum:a:b`, `mean:a:b`, `concat:a:b`, `mix:last3:0.2,0.3,0.5`, `mix`.
+
+Layers are numbered alike everywhere: 0 is the token layer, −1 the top. Both ends of a range count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from polyseme.config import EncoderConfig
+from polyseme.errors import OptionError, nearest
+
+How = Literal["one", "all", "sum", "mean", "concat", "mix"]
+FORMS = ("-1", "0", "all", "sum:a:b", "mean:a:b", "concat:a:b", "mix", "mix:lastN:w1,…,wN")
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """The layers to take, lowest first, and how they become one vector."""
+
+    how: How
+    layers: tuple[int, ...]
+    weights: tuple[float, ...] = ()
+
+    def width(self, config: EncoderConfig) -> int:
+        """How wide the vectors are (each layer's, where all are kept apart)."""
+        widths = [config.widths[layer] for layer in self.layers]
+        return sum(widths) if self.how == "concat" else widths[0]
+
+    def combine(self, states: Mapping[int, Tensor]) -> Tensor:
+        """[N, D] a layer → [N, D], or [N, layers, D] where all are kept apart."""
+        chosen = [states[layer] for layer in self.layers]
+        if self.how == "one":
+            return chosen[0]
+        if self.how == "concat":
+            return torch.cat(chosen, dim=-1)
+        if self.how == "all":
+            return torch.stack(chosen, dim=1)
+        weights = self.weights or (1.0 if self.how == "sum" else 1.0 / len(chosen),) * len(chosen)
+        combined = chosen[0] * weights[0]
+        for state, weight in zip(chosen[1:], weights[1:], strict=True):
+            combined = combined + state * weight
+        return combined
+
+
+def parse_layers(spec: str | int, config: EncoderConfig) -> LayerChoice:
+    """What a user's `--layer` means for an encoder. An unknown form is refused with the nearest one."""
+    spec = str(spec).strip()
+    depth = config.depth
+    head, _, rest = spec.partition(":")
+    if _is_int(spec):
+        return LayerChoice("one", (_number(int(spec), depth, spec),))
+    if spec == "all":
+        return _same_width(LayerChoice("all", tuple(range(depth + 1))), config, spec)
+    if head in ("sum", "mean", "concat"):
+        choice = LayerChoice(head, _range(rest, depth, spec))  # type: ignore[arg-type]
+        return choice if head == "concat" else _same_width(choice, config, spec)
+    if spec == "mix":
+        return _same_width(LayerChoice("mix", tuple(range(depth + 1))), config, spec)
+    if head == "mix":
+        return _same_width(_mix(rest, depth, spec), config, spec)
+    raise OptionError(f"There is no layer {spec!r}. {nearest(head, ['all', 'sum', 'mean', 'concat', 'mix'])} {_forms()}")
+
+
+def _mix(rest: str, depth: int, spec: str) -> LayerChoice:
+    which, _, listed = rest.partition(":")
+    try:
+        weights = tuple(float(weight) for weight in listed.split(","))
+    except ValueError:
+        raise OptionError(f"The weights of layer {spec!r} must be numbers with commas between them. {_forms()}") from None
+    if not which.startswith("last") or not _is_int(which[4:]):
+        raise OptionError(f"A mix names its layers as last1, last2, …. Got {which!r} in {spec!r} instead. {_forms()}")
+    count = int(which[4:])
+    if not 1 <= count <= depth + 1:
+        raise OptionError(f"The encoder has {depth + 1} layers, counting layer 0. Got {which!r} in {spec!r} instead.")
+    if len(weights) != count:
+        raise OptionError(f"Layer {spec!r} mixes {count} layers and gives {len(weights)} weights.")
+    return LayerChoice("mix", tuple(range(depth + 1 - count, depth + 1)), weights)
+
+
+def _range(rest: str, depth: int, spec: str) -> tuple[int, ...]:
+    ends = rest.split(":")
+    if len(ends) != 2 or not all(_is_int(end) for end in ends):
+        raise OptionError(f"Layer {spec!r} must name two ends, as in {spec.partition(':')[0]}:-4:-1. {_forms()}")
+    first, last = (_number(int(end), depth, spec) for end in ends)
+    if first > last:
+        raise OptionError(f"Layer {spec!r} runs from {first} down to {last}; name the lower layer first.")
+    return tuple(range(first, last + 1))
+
+
+def _number(layer: int, depth: int, spec: str) -> int:
+    if not -depth - 1 <= layer <= depth:
+        raise OptionError(f"Layer {spec!r} is not there: the encoder has layers 0 to {depth}, or {-depth - 1} to -1.")
+    return layer if layer >= 0 else depth + 1 + layer
+
+
+def _same_width(choice: LayerChoice, config: EncoderConfig, spec: str) -> LayerChoice:
+    if len({config.widths[layer] for layer in choice.layers}) > 1:
+        raise OptionError(f"Layer {spec!r} needs layers of one width, and this encoder's differ; use concat:a:b.")
+    return choice
+
+
+def _is_int(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _forms() -> str:
+    return f"A layer is written as one of: {', '.join(FORMS)}."

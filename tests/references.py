@@ -1,0 +1,93 @@
+"""Reference models of `transformers`, tiny and redrawn so that a wrong mask shows, beside ours with the same weights."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyseme.bundle import Bundle, put_weights, new_bundle
+from polyseme.convert.family import Family
+from polyseme.convert.table import Found, read
+from polyseme.types import Batch
+
+SPREAD = 0.3
+"""At the usual 0.02 attention is so flat that a wrong mask hardly shows."""
+
+
+@dataclass
+class Pair:
+    """A reference and ours, with equal weights."""
+
+    reference: Any
+    ours: Bundle
+    found: Found
+
+
+def reference_class(family: Family, architecture: str) -> Any:
+    """A class of the reference library."""
+    return getattr(importlib.import_module(f"transformers.models.{family.reference}"), architecture)
+
+
+def make_reference(family: Family, architecture: str, config: Any = None, *, spread: float = SPREAD, **options: Any) -> Any:
+    """A reference model with random weights of this spread, eager attention, in float64, ready for inference."""
+    config = family.tiny() if config is None else config
+    chosen = reference_class(family, architecture)
+    settings = chosen.config_class(**{**family.write_config(config), **options}, attn_implementation="eager")
+    torch.manual_seed(7)
+    model = chosen(settings).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=spread)
+    return model
+
+
+def make_pair(family: Family, architecture: str, config: Any = None, **options: Any) -> Pair:
+    """The reference and ours with its weights, both in float64."""
+    config = family.tiny() if config is None else config
+    reference = make_reference(family, architecture, config, **options)
+    found = read(family.table(config, True), reference.state_dict(), "the reference")
+    with torch.device("meta"):
+        ours = new_bundle(family, config, found.outputs)
+    own = {name: tensor.clone() for name, tensor in found.tensors.items()}
+    put_weights(ours, own, Path("reference"), torch.float64, "cpu")
+    return Pair(reference, ours.eval(), found)
+
+
+def ragged_batch(config: Any, *, seed: int = 0, lengths: tuple[int, ...] = (11, 4, 1, 8)) -> Batch:
+    """Rows of different lengths, padded on the right with pieces that mean something, and two segments."""
+    generator = torch.Generator().manual_seed(seed)
+    n_rows, longest = len(lengths), max(lengths)
+    pieces = torch.randint(5, config.n_pieces, (n_rows, longest), generator=generator)
+    segments = None
+    if config.n_segments:
+        segments = torch.randint(0, config.n_segments, (n_rows, longest), generator=generator)
+    return Batch(pieces, torch.tensor(lengths), segments)
+
+
+def reference_inputs(batch: Batch) -> dict[str, Any]:
+    """A batch as the reference library takes it."""
+    assert batch.lengths is not None
+    mask = torch.arange(batch.pieces.shape[1])[None] < batch.lengths[:, None]
+    inputs = {"input_ids": batch.pieces, "attention_mask": mask.long()}
+    if batch.segments is not None:
+        inputs["token_type_ids"] = batch.segments
+    return inputs
+
+
+def real(batch: Batch) -> torch.Tensor:
+    """[R, T]: which pieces are real."""
+    assert batch.lengths is not None
+    return torch.arange(batch.pieces.shape[1])[None] < batch.lengths[:, None]
+
+
+def assert_close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float, largest: float | None = None) -> None:
+    """Equal up to `tolerance` × the largest value of the tensor compared."""
+    ours, theirs = ours.detach().double(), theirs.detach().double()
+    assert ours.shape == theirs.shape
+    size = float(theirs.abs().max()) if largest is None else largest
+    difference = float((ours - theirs).abs().max())
+    assert difference <= tolerance * size, f"differs by {difference:.2e}, largest value {size:.2e}"
