@@ -62,6 +62,10 @@ class Bundle(nn.Module):
     def config(self) -> EncoderConfig:
         return self.encoder.config
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.encoder.parameters()).device
+
     def tie(self) -> None:
         """Let outputs share the encoder's table of pieces where they do."""
         table = self.encoder.piece_table()

@@ -124,7 +124,14 @@ class Tokenizer(Protocol):
     def n_specials(self) -> int:
         """How many specials `frame` puts around a single stretch."""
 
-    def encode(self, document: Document) -> Pieces: ...
+    def encode(self, document: Document) -> Pieces:
+        """A document's pieces, without specials."""
+
+    def encode_many(self, documents: Sequence[Document]) -> list[Pieces]:
+        """The same for many documents, faster."""
+
+    def encode_with_masks(self, text: str) -> Pieces:
+        """Raw text in which masks are written out as `[MASK]`; the words of the result are the masks."""
 
     def frame(self, ids: NDArray[np.int64], pair: NDArray[np.int64] | None = None) -> Framed: ...
 

@@ -89,7 +89,7 @@ class ParquetSink:
                     "more than one row of Parquet can hold. It goes on in the rows that follow, under the same id. "
                     "(An .npz file has no such bound.)",
                     PolysemeWarning,
-                    stacklevel=2,
+                    stacklevel=4,
                 )
             self._continued.append(row)
 
@@ -97,7 +97,7 @@ class ParquetSink:
 def read_parquet(name: str) -> Iterator[Embedded]:
     """The documents of a file that `ParquetSink` wrote, a row group in memory at a time."""
     file = _open(name)
-    continued = set(json.loads((file.schema_arrow.metadata or {}).get(CONTINUED_KEY, b"[]")))
+    continued = set(json.loads((file.metadata.metadata or {}).get(CONTINUED_KEY, b"[]")))
     return _documents(file, continued)
 
 
@@ -234,32 +234,40 @@ def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[Embedded]:
 def _rows(file: pq.ParquetFile) -> Iterator[Embedded]:
     for group in range(file.num_row_groups):
         try:
-            table = file.read_row_group(group, columns=list(_COLUMNS)).combine_chunks()
+            table = file.read_row_group(group, columns=list(_COLUMNS))
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"The Parquet file of vectors is damaged in row group {group}: {error}") from error
         columns = {name: table.column(name).combine_chunks() for name in _COLUMNS}
-        vectors = _array(columns["vectors"].flatten(), columns["vectors"].type.value_type)
-        offsets = np.stack([_array(columns[name].flatten(), pa.int64()) for name in ("start", "end")], axis=1)
-        first = 0
-        for row, text in enumerate(columns["text"]):
-            words = columns["words"][row].as_py()
-            where = slice(first, first + len(words))
-            first = where.stop
-            yield Embedded(
-                id=columns["id"][row].as_py(),
-                text=text.as_py(),
-                words=[Word(word, *place) for word, place in zip(words, offsets[where].tolist(), strict=True)],
-                offsets=offsets[where].copy(),
-                vectors=vectors[where].copy(),
-            )
+        del table
+        yield from _rows_of_group(columns)
 
 
-def _array(nested: pa.Array, kind: pa.DataType) -> NDArray[Any]:
-    """N fixed-size lists as [N, …, D], over the same memory."""
+def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
+    """The rows of one group; `columns` is emptied, so that only what is still to come stays in memory."""
+    ids, texts, words = (columns.pop(name) for name in ("id", "text", "words"))
+    offsets = np.stack([_array(columns.pop(name)) for name in ("start", "end")], axis=1)
+    vectors = _array(columns.pop("vectors"))
+    first = 0
+    for row, text in enumerate(texts):
+        spelled = words[row].as_py()
+        where = slice(first, first + len(spelled))
+        first = where.stop
+        yield Embedded(
+            id=ids[row].as_py(),
+            text=text.as_py(),
+            words=[Word(word, *place) for word, place in zip(spelled, offsets[where].tolist(), strict=True)],
+            offsets=offsets[where].copy(),
+            vectors=vectors[where].copy(),
+        )
+
+
+def _array(lists: pa.ListArray) -> NDArray[Any]:
+    """The items of all lists end to end, [N] or [N, …, D], over the same memory."""
+    nested = lists.flatten()
     shape = [len(nested)]
-    while pa.types.is_fixed_size_list(kind):
-        shape.append(kind.list_size)
-        nested, kind = nested.flatten(), kind.value_type
+    while pa.types.is_fixed_size_list(nested.type):
+        shape.append(nested.type.list_size)
+        nested = nested.flatten()
     numbers: NDArray[Any] = nested.to_numpy(zero_copy_only=False)
     return numbers.reshape(shape)
 

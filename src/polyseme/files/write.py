@@ -106,8 +106,8 @@ class VectorWriter:
         like = self._like.vectors
         if vectors.shape[1:] != like.shape[1:] or vectors.dtype != like.dtype:
             raise InputError(
-                f"The vectors of document {document.id!r} are {vectors.dtype} of shape {vectors.shape}, those before it "
-                f"{like.dtype} of shape (words, {', '.join(map(str, like.shape[1:]))}). One file holds one kind."
+                f"The vectors of document {document.id!r} are {vectors.dtype} of shape {vectors.shape}, those before "
+                f"it {like.dtype} of shape (words, {', '.join(map(str, like.shape[1:]))}). One file holds one kind."
             )
         return self._well_formed(document)
 
@@ -121,7 +121,7 @@ class VectorWriter:
                 f"The document {document.id!r} has lone surrogates in it, which cannot be written as UTF-8; in the "
                 "file they are U+FFFD. The same is done, unsaid, with those that follow.",
                 PolysemeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         words = [Word(_repaired(word), word.start, word.end) for word in document.words]
         return dataclasses.replace(document, text=_repaired(document.text), id=_repaired(document.id), words=words)

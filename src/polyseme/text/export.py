@@ -10,15 +10,8 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from polyseme.text.framing import Frame
+from polyseme.text.specials import THEIR_NAMES
 
-_THEIR_NAMES = {
-    "start": ("cls_token", "bos_token"),
-    "end": ("sep_token", "eos_token"),
-    "pad": ("pad_token",),
-    "unknown": ("unk_token",),
-    "mask": ("mask_token",),
-}
-"""Our roles and what the files of other libraries call them, the preferred name first."""
 
 
 def behaviour(backend: Tokenizer) -> dict[str, Any]:
@@ -31,7 +24,7 @@ def write(backend: Tokenizer, frame: Frame, folder: str) -> None:
     """Write the files from which this library and others can load the tokenizer."""
     settings: dict[str, Any] = json.loads(backend.to_str())
     settings["post_processor"] = _post_processor(backend, frame)
-    specials = {name: frame.specials[role] for role, names in _THEIR_NAMES.items() if role in frame.specials for name in names}
+    specials = {name: frame.specials[role] for role, names in THEIR_NAMES.items() if role in frame.specials for name in names}
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", *(["token_type_ids"] if frame.n_segments > 1 else []), "attention_mask"],

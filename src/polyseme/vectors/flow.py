@@ -78,7 +78,7 @@ class Embedder:
         self.choice = parse_layers(layer, bundle.config)
         self.pooling = parse_pooling(pool, bundle.config.direction)
         self.frozen = freeze(bundle.encoder)
-        self.device = next(bundle.encoder.parameters()).device
+        self.device = bundle.device
         self.batch_pieces = batch_pieces or BATCH_PIECES.get(self.device.type, BATCH_PIECES["cpu"])
         self.tally = Tally()
 
@@ -117,7 +117,7 @@ class Embedder:
         for number, pieces in enumerate(encoded):
             if not len(pieces.words):
                 continue
-            for window in cut(len(pieces), capacity or len(pieces), self.config.direction):
+            for window in cut(len(pieces), capacity, self.config.direction):
                 yield _Row(number, window, self.tokenizer.frame(pieces.ids[window.start : window.end]))
 
     def _room(self, pieces: Pieces) -> NDArray[Any]:

@@ -1,0 +1,68 @@
+"""polyseme: a word has as many vectors as it has contexts.
+
+    >>> import polyseme                                               # doctest: +SKIP
+    >>> model = polyseme.load("path/to/bert")                         # doctest: +SKIP
+    >>> model.embed(["Dawn broke."])[0].vectors.shape                 # doctest: +SKIP
+    (3, 768)
+
+Importing polyseme loads neither torch nor numpy; names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyseme.api import Model, convert_model, embed, fill, load, next, pieces, show
+    from polyseme.errors import PolysemeError, PolysemeWarning
+    from polyseme.files import read_vectors
+    from polyseme.types import Document, Embedded, Word
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Model": "api",
+    "convert_model": "api",
+    "embed": "api",
+    "fill": "api",
+    "load": "api",
+    "next": "api",
+    "pieces": "api",
+    "show": "api",
+    "PolysemeError": "errors",
+    "PolysemeWarning": "errors",
+    "read_vectors": "files",
+    "Document": "types",
+    "Embedded": "types",
+    "Word": "types",
+}
+
+__all__ = [
+    "Document",
+    "Embedded",
+    "Model",
+    "PolysemeError",
+    "PolysemeWarning",
+    "Word",
+    "convert_model",
+    "embed",
+    "fill",
+    "load",
+    "next",
+    "pieces",
+    "read_vectors",
+    "show",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,342 @@
+"""What users call: `load`, `Model`, and a function a verb.
+
+Each verb of the command line is one function here with the same names and defaults.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyseme.bundle import Bundle, load_bundle, save_bundle
+from polyseme.convert.hub import find_model
+from polyseme.cost import Cost
+from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.files.atomic import check_output
+from polyseme.text.words import document
+from polyseme.types import Batch, Document, Embedded, Framed, Progress
+from polyseme.vectors.flow import Embedder
+from polyseme.vectors.job import cost_so_far, embed_file, warn_vanished
+
+AnyPath = str | PathLike[str]
+Dtype = Literal["fp32", "bf16", "fp16", "fp64"]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+
+
+@dataclass(frozen=True)
+class PieceStates:
+    """A text in a model's pieces, specials included, and what the encoder makes of each."""
+
+    pieces: list[str]
+    ids: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    """[n, 2] in the text; specials are empty."""
+    states: NDArray[Any]
+    """[layers, n, D], layer 0 first."""
+    attentions: NDArray[Any] | None = None
+    """[layers, heads, n, n], on request."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What may stand at one mask: pieces with their probabilities, the likeliest first."""
+
+    start: int
+    end: int
+    """Where the mask stands in the text."""
+    pieces: list[str]
+    probabilities: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a model is and what it can do."""
+
+    path: str
+    family: str
+    direction: str
+    layers: int
+    width: int
+    vocabulary: int
+    window: int | None
+    parameters: int
+    outputs: tuple[str, ...]
+    tokenizer: str
+    can: tuple[str, ...]
+    """The verbs that work with it."""
+    settings: dict[str, Any]
+    """The encoder's whole config."""
+
+
+class Model:
+    """A model ready for use; make one with `load`."""
+
+    def __init__(self, bundle: Bundle, path: str = "") -> None:
+        self.bundle = bundle
+        self.path = path
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def embed(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document],
+        *,
+        layer: str | int = -1,
+        pool: str = "mean",
+        batch_pieces: int | None = None,
+    ) -> list[Embedded]:
+        """One vector for every word of every text.
+
+        A list of strings is texts; a list of lists of strings is words, which are kept as they are. `layer` is a
+        number (0 is the token layer, −1 the top), `all`, `sum:a:b`, `mean:a:b`, `concat:a:b` or `mix…`; `pool` is
+        first, last, mean or max.
+
+            >>> model = polyseme.load()                                         # doctest: +SKIP
+            >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
+        """
+        if isinstance(texts, str):
+            texts = [texts]
+        documents = [_document(text, position) for position, text in enumerate(texts)]
+        embedder = self._embedder(layer, pool, batch_pieces)
+        embedder.tally.vanished = 0
+        found = embedder(documents)
+        if embedder.tally.vanished:
+            warn_vanished(embedder.tally.vanished)
+        return found
+
+    def _embedder(self, layer: str | int, pool: str, batch_pieces: int | None) -> Embedder:
+        settings = (str(layer), pool, batch_pieces)
+        if settings not in self._embedders:
+            self._embedders[settings] = Embedder(self.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
+        return self._embedders[settings]
+
+    @cached_property
+    def _embedders(self) -> dict[tuple[str, str, int | None], Embedder]:
+        return {}
+
+    # --- pieces -------------------------------------------------------------------------------------------------------
+
+    def pieces(self, text: str | Sequence[str], *, attentions: bool = False) -> PieceStates:
+        """A text (or its words) in the model's pieces, with the states of every layer."""
+        given = _document(text, 0)
+        encoded = self._tokenizer.encode(given)
+        framed = self._tokenizer.frame(encoded.ids)
+        self._check_length(framed)
+        with torch.inference_mode():
+            states = self.bundle.encoder(self._batch(framed), attentions=attentions)
+        spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
+        spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
+        seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
+        return PieceStates(
+            pieces=self._tokenizer.pieces(framed.ids.tolist()),
+            ids=framed.ids,
+            spans=spans,
+            states=np.stack([_numpy(states[number][0]) for number in range(states.depth + 1)]),
+            attentions=None if seen is None else _numpy(seen),
+        )
+
+    def fill(self, text: str, *, top: int = 5) -> list[Filled]:
+        """What may stand at each `[MASK]` of a text: the `top` likeliest pieces, each mask by itself."""
+        output = self._output("masked", "fill masks")
+        if top < 1:
+            raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
+        encoded = self._tokenizer.encode_with_masks(text)
+        if not len(encoded.words):
+            raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
+        framed = self._tokenizer.frame(encoded.ids)
+        self._check_length(framed)
+        places = torch.from_numpy(encoded.words[:, 0] + framed.offset)
+        with torch.inference_mode():
+            states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1][0]
+            best = output.log_probs(states[places.to(states.device)]).float().exp().topk(min(top, self._tokenizer.n_pieces))
+        return [
+            Filled(
+                start=int(encoded.spans[place, 0]),
+                end=int(encoded.spans[place, 1]),
+                pieces=self._tokenizer.pieces(ids),
+                probabilities=probabilities,
+            )
+            for place, ids, probabilities in zip(
+                encoded.words[:, 0], best.indices.tolist(), best.values.tolist(), strict=True
+            )
+        ]
+
+    def next(self, first: str, second: str) -> float:
+        """The probability that `second` follows `first`, by the model's next-sentence output."""
+        output = self._output("next", "judge whether a sentence follows another")
+        pooled = self._output("pooled", "judge whether a sentence follows another")
+        ids = [self._tokenizer.encode(document(text)).ids for text in (first, second)]
+        framed = self._tokenizer.frame(ids[0], ids[1])
+        self._check_length(framed)
+        with torch.inference_mode():
+            states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1]
+            return float(output.log_probs(pooled(states[:, 0])).exp()[0, 0])
+
+    # --- the model itself ---------------------------------------------------------------------------------------------
+
+    def save(self, path: AnyPath, *, force: bool = False, shard_size: int | None = None) -> None:
+        """Write the model as a folder that polyseme and, where it has the class, `transformers` load."""
+        save_bundle(self.bundle, path, force=force, shard_size=shard_size)
+
+    def show(self) -> Card:
+        """What the model is and what it can do."""
+        config = self.bundle.config
+        tokenizer = self._tokenizer
+        can = ["embed", "pieces", "convert"]
+        can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
+        can += ["next"] if "next" in self.bundle.outputs else []
+        return Card(
+            path=self.path,
+            family=self.bundle.family.name,
+            direction=config.direction,
+            layers=config.depth,
+            width=config.widths[-1],
+            vocabulary=config.n_pieces,
+            window=config.window,
+            parameters=self.bundle.n_parameters(),
+            outputs=tuple(self.bundle.outputs),
+            tokenizer=f"{tokenizer.n_pieces:,} pieces, fingerprint {tokenizer.fingerprint[:12]}",
+            can=tuple(can),
+            settings=config.to_json(),
+        )
+
+    @property
+    def _tokenizer(self) -> Any:
+        if self.bundle.tokenizer is None:
+            raise ModelError("The model has no tokenizer, so it cannot read text.")
+        return self.bundle.tokenizer
+
+    def _output(self, name: str, purpose: str) -> Any:
+        if name not in self.bundle.outputs:
+            has = ", ".join(self.bundle.outputs) or "none"
+            raise ModelError(
+                f"The model cannot {purpose}: it has no {name!r} output (it has: {has}). "
+                "Take a checkpoint that was saved with it."
+            )
+        return self.bundle.outputs[name]
+
+    def _check_length(self, framed: Framed) -> None:
+        window = self.bundle.config.window
+        if window is not None and len(framed.ids) > window:
+            raise InputError(
+                f"The text makes {len(framed.ids):,} pieces, specials included, and the model reads {window:,} at once. "
+                "Shorten it; to have vectors for words of longer text, use embed, which cuts windows."
+            )
+
+    def _batch(self, framed: Framed) -> Batch:
+        device = self.bundle.device
+        return Batch(
+            torch.from_numpy(framed.ids)[None].to(device),
+            segments=torch.from_numpy(framed.segments)[None].to(device),
+        )
+
+
+def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
+    """The model in a folder, of a name, or of a hub (`hub:owner/name`); without a name, the default model.
+
+    `device` is auto (a GPU where there is one), cpu, cuda or cuda:N; `dtype` is what it computes in.
+    """
+    if dtype not in DTYPES:
+        raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")
+    chosen = _device(device)
+    folder = find_model(None if model is None else str(model))
+    return Model(load_bundle(folder, dtype=DTYPES[dtype], device=chosen), path=str(folder))
+
+
+def embed(
+    source: AnyPath,
+    *,
+    output: AnyPath,
+    model: AnyPath | None = None,
+    layer: str | int = -1,
+    pool: str = "mean",
+    device: str = "auto",
+    dtype: Dtype = "fp32",
+    batch_pieces: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Cost:
+    """Embed every word of a file (`-` is standard input) into a file of vectors; what it cost is returned."""
+    started = time.perf_counter()
+    check_output(output, force=force)
+    loaded = load(model, device=device, dtype=dtype)
+    embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
+    about = {"model": loaded.path, "family": loaded.bundle.family.name, "layer": str(layer), "pool": pool, "dtype": dtype}
+    embed_file(embedder, source, output, force=force, about=about, progress=progress)
+    return cost_so_far(embedder, time.perf_counter() - started)
+
+
+def show(*, model: AnyPath | None = None) -> Card:
+    """What a model is: family, sizes, parameters, tokenizer, outputs, what it can do."""
+    return load(model, device="cpu").show()
+
+
+def pieces(
+    text: str | Sequence[str], *, model: AnyPath | None = None, attentions: bool = False, device: str = "auto"
+) -> PieceStates:
+    """A text in a model's pieces, with the states of every layer."""
+    return load(model, device=device).pieces(text, attentions=attentions)
+
+
+def fill(text: str, *, model: AnyPath | None = None, top: int = 5, device: str = "auto") -> list[Filled]:
+    """What may stand at each `[MASK]` of a text."""
+    return load(model, device=device).fill(text, top=top)
+
+
+def next(first: str, second: str, *, model: AnyPath | None = None, device: str = "auto") -> float:
+    """The probability that `second` follows `first`."""
+    return load(model, device=device).next(first, second)
+
+
+def convert_model(
+    *, output: AnyPath, model: AnyPath | None = None, force: bool = False, shard_size: int | None = None
+) -> None:
+    """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
+    check_output(output, force=force, kind="folder")
+    load(model, device="cpu").save(output, force=force, shard_size=shard_size)
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise OptionError(f"There is no device {name!r}. {nearest(name, ['auto', 'cpu', 'cuda', 'cuda:0'])}") from None
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        raise OptionError(f"The device {name!r} is not there: torch sees {torch.cuda.device_count()} GPUs. Use cpu.")
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
+    return name
+
+
+def _document(text: Any, position: int) -> Document:
+    if isinstance(text, Document):
+        return text
+    if isinstance(text, str):
+        return document(text, id=str(position))
+    try:
+        words = list(text)
+    except TypeError:
+        raise InputError(
+            f"Text {position} must be a string or a list of words. Got a {type(text).__name__} instead."
+        ) from None
+    try:
+        return document(words, id=str(position))
+    except InputError as error:
+        raise InputError(f"Text {position}: {error}") from None
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    found: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()
+    return found
