@@ -20,7 +20,7 @@ from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.errors import InputError, ModelError, OptionError, nearest
-from polyseme.files.atomic import check_output
+from polyseme.files.atomic import check_output, whole_file
 from polyseme.text.words import document
 from polyseme.types import Batch, Document, Embedded, Framed, Progress
 from polyseme.vectors.flow import Embedder
@@ -280,10 +280,27 @@ def show(*, model: AnyPath | None = None) -> Card:
 
 
 def pieces(
-    text: str | Sequence[str], *, model: AnyPath | None = None, attentions: bool = False, device: str = "auto"
+    text: str | Sequence[str],
+    *,
+    model: AnyPath | None = None,
+    attentions: bool = False,
+    output: AnyPath | None = None,
+    device: str = "auto",
+    force: bool = False,
 ) -> PieceStates:
-    """A text in a model's pieces, with the states of every layer."""
-    return load(model, device=device).pieces(text, attentions=attentions)
+    """A text in a model's pieces, with the states of every layer; `output` also keeps them as an .npz."""
+    if output is not None:
+        if not str(output).endswith(".npz"):
+            raise OptionError(f"The states of pieces are written as .npz. Got {str(output)!r} instead.")
+        check_output(output, force=force)
+    found = load(model, device=device).pieces(text, attentions=attentions)
+    if output is not None:
+        arrays = {"pieces": np.array(found.pieces), "ids": found.ids, "spans": found.spans, "states": found.states}
+        if found.attentions is not None:
+            arrays["attentions"] = found.attentions
+        with whole_file(output, force=force) as path, path.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+    return found
 
 
 def fill(text: str, *, model: AnyPath | None = None, top: int = 5, device: str = "auto") -> list[Filled]:

@@ -23,6 +23,7 @@ from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.base import Head
 from polyseme.outputs.base import Output
+from polyseme.parts.unfilled import unfilled
 from polyseme.text.load import load_tokenizer
 from polyseme.types import Tokenizer
 
@@ -86,7 +87,7 @@ def new_bundle(
     *,
     tied: bool = True,
 ) -> Bundle:
-    """A bundle with freshly drawn weights. Under `torch.device("meta")` nothing is allocated."""
+    """A bundle with freshly drawn weights. Under `parts.unfilled` nothing is allocated."""
     encoder = build_encoder(config)
     built = {name: family.outputs[name](config, tied) for name in outputs}
     spread = getattr(config, "initial_spread", 0.02)
@@ -114,7 +115,7 @@ def load_bundle(path: str | Path, *, dtype: torch.dtype = torch.float32, device:
             PolysemeWarning,
             stacklevel=2,
         )
-    with torch.device("meta"):
+    with unfilled():
         bundle = new_bundle(family, config, found.outputs, tied=tied)
     put_weights(bundle, found.tensors, folder, dtype, device)
     bundle.foreign = {name: value for name, value in theirs.items() if name not in family.write_config(config)}
@@ -158,7 +159,7 @@ def named_tensors(bundle: Bundle) -> dict[str, Tensor]:
 
 def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str]) -> int:
     """How many parameters a model has, counted without allocating any."""
-    with torch.device("meta"):
+    with unfilled():
         return new_bundle(FAMILIES[family], config, outputs).n_parameters()
 
 

@@ -10,6 +10,7 @@ Shapes: R rows, T pieces, K targets, S keys, M remembered pieces, D width, H hea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -114,7 +115,7 @@ class Transformer(Encoder):
 
         n_run = config.n_layers if memory is not None or attentions else max(wanted, default=0)
         for index in range(n_run):
-            layer = self.layers[config.weight_sets[index]]
+            layer = cast(TransformerLayer, self.layers[config.weight_sets[index]])
             mask = config.layer_masks[index]
             reading = Reading(
                 seen=content.seen[mask],
@@ -204,8 +205,8 @@ class Transformer(Encoder):
         if isinstance(memory, Cache):
             slots = torch.arange(memory.keys[0].shape[2], device=device)[None]
             new = n_pieces if batch.lengths is None else batch.lengths
-            exists = slots < (memory.lengths + new)[:, None]
-            return Places(here + memory.lengths[:, None], slots, exists, counted=False)
+            filled = slots < (memory.lengths + new)[:, None]
+            return Places(here + memory.lengths[:, None], slots, filled, counted=False)
         exists = None if batch.lengths is None else here < batch.lengths[:, None]
         k = here
         if isinstance(memory, Segments):
@@ -316,7 +317,7 @@ class Transformer(Encoder):
     # --- parameters ---------------------------------------------------------------------------------------------------
 
     def piece_table(self) -> nn.Parameter:
-        return self.embeddings.pieces.weight
+        return cast(nn.Parameter, self.embeddings.pieces.weight)
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
         below = list(self.embeddings.parameters())

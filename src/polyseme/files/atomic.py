@@ -61,7 +61,7 @@ def whole_file(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
         yield made
         with explained(path):
             _sync(made)
-            os.replace(made, target)
+            made.replace(target)
             _sync_folder(target.parent)
 
 
@@ -150,12 +150,12 @@ def _swap(made: Path, target: Path, aside: Path) -> None:
     """Put a new folder in the place of an old one, or the old one back if that fails."""
     replaces = target.exists()
     if replaces:
-        os.rename(target, aside)
+        target.rename(aside)
     try:
-        os.rename(made, target)
+        made.rename(target)
     except OSError:
         if replaces:
-            os.rename(aside, target)
+            aside.rename(target)
         raise
 
 

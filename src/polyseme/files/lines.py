@@ -1,7 +1,7 @@
-"""Plain text in: one text a line, UTF-8 to the letter, with the place of each line known.
+r"""Plain text in: one text a line, UTF-8 to the letter, with the place of each line known.
 
-- A line ends at `\\n` or `\\r\\n`, and at nothing else: U+2028, U+0085, form feeds and vertical tabs are text. So is a
-  lone `\\r`; a file that has no other line ends is most likely not meant as one text, and that is said.
+- A line ends at `\n` or `\r\n`, and at nothing else: U+2028, U+0085, form feeds and vertical tabs are text. So is a
+  lone `\r`; a file that has no other line ends is most likely not meant as one text, and that is said.
 - An empty line is an empty text, not nothing: line 7 of the file is always text 7.
 - A byte-order mark at the very start is skipped.
 - What is not UTF-8, or has a NUL in it, is refused with its line and its byte; nothing is repaired.
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def lines_of(source: Source) -> Iterator[Line]:
 
 
 def _refuse_what_is_no_text(source: Source) -> None:
-    head = source.head()
+    head = b"" if source.total == 0 else source.head()
     if not head:
         raise InputError(f"{source.name} is empty: there is nothing to read.")
     look = binary_look(head)
@@ -60,37 +61,37 @@ def _refuse_what_is_no_text(source: Source) -> None:
 
 
 def _lines(source: Source) -> Iterator[Line]:
-    offset = number = 0
+    number = offset = n_returns = 0
     blank = True
-    lone_returns = 0
-    readline = source.stream.readline
-    while True:
-        try:
-            raw = readline()
-        except READ_ERRORS as error:
-            raise source.explain(error) from error
-        if not raw:
-            break
-        number += 1
-        if number == 1 and raw.startswith(_BYTE_ORDER_MARK):
-            offset = len(_BYTE_ORDER_MARK)
-            raw = raw[offset:]
-        text = _decoded(raw, source.name, number, offset)
-        blank = blank and not text.strip()
-        if number == 1:
-            lone_returns = text.count("\r")
-        yield Line(text, number, offset)
-        offset += len(raw)
-    source.close()
+    with contextlib.closing(source):
+        for raw in _raw_lines(source):
+            number += 1
+            if number == 1 and raw.startswith(_BYTE_ORDER_MARK):
+                offset = len(_BYTE_ORDER_MARK)
+                raw = raw[offset:]
+            text = _decoded(raw, source.name, number, offset)
+            blank = blank and not text.strip()
+            if number == 1:
+                n_returns = text.count("\r")
+            yield Line(text, number, offset)
+            offset += len(raw)
     if blank:
         raise InputError(f"{source.name} has nothing in it but blanks: there is nothing to read.")
-    if number == 1 and lone_returns:
+    if number == 1 and n_returns:
         warnings.warn(
-            f"{source.name} was read as one text, although it has {lone_returns} carriage returns: only \\n and \\r\\n "
+            f"{source.name} was read as one text, although it has {n_returns} carriage returns: only \\n and \\r\\n "
             "end a line. If each ends a text, convert the file: tr '\\r' '\\n'",
             PolysemeWarning,
             stacklevel=2,
         )
+
+
+def _raw_lines(source: Source) -> Iterator[bytes]:
+    try:
+        while raw := source.stream.readline():
+            yield raw
+    except READ_ERRORS as error:
+        raise source.explain(error) from error
 
 
 def _decoded(raw: bytes, name: str, number: int, offset: int) -> str:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -111,7 +110,7 @@ class _Spool:
 
     def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...]) -> None:
         self._path = path
-        self._file = open(path, "wb", buffering=_BLOCK)  # noqa: SIM115
+        self._file = path.open("wb", buffering=_BLOCK)  # noqa: SIM115
         self._dtype = np.dtype(dtype)
         self._row_shape = row_shape
         self.n_rows = 0
@@ -129,7 +128,7 @@ class _Spool:
 
     def reopened(self) -> Any:
         self._file.close()
-        return open(self._path, "rb", buffering=_BLOCK)
+        return self._path.open("rb", buffering=_BLOCK)
 
     def close(self) -> None:
         """Let go of the file; what its buffer still holds may find no room, and is not wanted any more."""
@@ -205,7 +204,7 @@ def _cut(encoded: bytes, ends: NDArray[np.int64]) -> list[str]:
 
 def _open(name: str) -> zipfile.ZipFile:
     try:
-        if not os.path.isfile(name):
+        if not Path(name).is_file():
             raise InputError(f"There is no file {name}.")
         return zipfile.ZipFile(name)
     except (OSError, zipfile.BadZipFile) as error:
@@ -213,24 +212,28 @@ def _open(name: str) -> zipfile.ZipFile:
 
 
 def _documents(name: str, archive: zipfile.ZipFile) -> Iterator[Embedded]:
-    with archive:
-        ids, texts, words = (_Strings(archive, name, column) for column in ("ids", "text", "words"))
-        offsets, documents, vectors = (_Column(archive, name, column) for column in ("offsets", "documents", "vectors"))
-        try:
-            first = int(documents.take(1)[0])
-            for _ in range(documents.n_rows - 1):
-                stop = int(documents.take(1)[0])
-                n_words, first = stop - first, stop
-                places = offsets.take(n_words)
-                yield Embedded(
-                    id=ids.take(1)[0],
-                    text=texts.take(1)[0],
-                    words=[Word(w, *place) for w, place in zip(words.take(n_words), places.tolist(), strict=True)],
-                    offsets=places,
-                    vectors=vectors.take(n_words),
-                )
-        except zipfile.BadZipFile as error:
-            raise InputError(f"{name} is damaged: {error}") from error
+    try:
+        with archive:
+            yield from _documents_in(name, archive)
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise InputError(f"{name} is damaged: {error}") from error
+
+
+def _documents_in(name: str, archive: zipfile.ZipFile) -> Iterator[Embedded]:
+    ids, texts, words = (_Strings(archive, name, column) for column in ("ids", "text", "words"))
+    offsets, documents, vectors = (_Column(archive, name, column) for column in ("offsets", "documents", "vectors"))
+    first = int(documents.take(1)[0])
+    for _ in range(documents.n_rows - 1):
+        stop = int(documents.take(1)[0])
+        n_words, first = stop - first, stop
+        places = offsets.take(n_words)
+        yield Embedded(
+            id=ids.take(1)[0],
+            text=texts.take(1)[0],
+            words=[Word(word, *place) for word, place in zip(words.take(n_words), places.tolist(), strict=True)],
+            offsets=places,
+            vectors=vectors.take(n_words),
+        )
 
 
 class _Column:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -206,7 +205,7 @@ def _nested(vectors: NDArray[Any]) -> pa.Array:
 
 def _open(name: str) -> pq.ParquetFile:
     try:
-        if not os.path.isfile(name):
+        if not Path(name).is_file():
             raise InputError(f"There is no file {name}.")
         file = pq.ParquetFile(name)
     except (OSError, pa.ArrowException) as error:

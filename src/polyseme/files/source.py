@@ -53,16 +53,14 @@ class Source:
     cannot be known beforehand (standard input, pipes).
     """
 
-    def __init__(self, name: str, opened: io.BufferedIOBase | io.FileIO, *, total: int | None, suffix: str) -> None:
+    def __init__(self, name: str, opened: io.BufferedIOBase | io.FileIO, *, total: int | None) -> None:
         self.name = name
         self.total = total
-        self.suffix = suffix
-        """The ending that says what is in the file, without that of its compression, in small letters."""
+        self.suffix, compression = _suffixes(name)
         self._counted = _Counted(opened)
         packed = io.BufferedReader(self._counted, BLOCK)
-        compression = _compression(name)
-        self.compressed = compression in COMPRESSIONS
-        self.stream: Stream = COMPRESSIONS[compression](packed) if self.compressed else packed
+        self.compressed = bool(compression)
+        self.stream: Stream = COMPRESSIONS[compression](packed) if compression else packed
         self._packed = packed
 
     @property
@@ -136,10 +134,10 @@ def open_source(given: str | os.PathLike[str]) -> Source:
     if name == STANDARD_INPUT:
         return _standard_input()
     try:
-        found = os.stat(name)
+        found = Path(name).stat()
         if stat.S_ISDIR(found.st_mode):
             raise InputError(f"{name} is a folder, and a file is read here. Give the name of a file in it.")
-        opened = open(name, "rb", buffering=0)  # noqa: SIM115 (the source closes it)
+        opened = Path(name).open("rb", buffering=0)
     except FileNotFoundError as error:
         raise InputError(f"There is no file {name} (looked for it in {Path.cwd()}).") from error
     except PermissionError as error:
@@ -148,23 +146,22 @@ def open_source(given: str | os.PathLike[str]) -> Source:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise InputError(f"{name!r} cannot be opened: {reason}.") from error
     total = found.st_size if stat.S_ISREG(found.st_mode) else None
-    return Source(name, opened, total=total, suffix=_suffix(name))
+    return Source(name, opened, total=total)
 
 
 def _standard_input() -> Source:
     buffer: Any = getattr(sys.stdin, "buffer", None)
     if buffer is None or buffer.closed:
         raise InputError("There is no standard input to read. Give the name of a file instead of '-'.")
-    return Source("standard input", _Kept(buffer), total=None, suffix="")
+    return Source("standard input", _Kept(buffer), total=None)
 
 
-def _compression(name: str) -> str:
-    return os.path.splitext(name)[1].lower()
-
-
-def _suffix(name: str) -> str:
-    stem, last = os.path.splitext(name)
-    return (os.path.splitext(stem)[1] if last.lower() in COMPRESSIONS else last).lower()
+def _suffixes(name: str) -> tuple[str, str]:
+    """The ending that says what is in a file, and that of its compression, in small letters; either may be empty."""
+    path = Path(name)
+    if path.suffix.lower() in COMPRESSIONS:
+        return Path(path.stem).suffix.lower(), path.suffix.lower()
+    return path.suffix.lower(), ""
 
 
 class _Counted(io.RawIOBase):

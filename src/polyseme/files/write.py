@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning, nearest
@@ -142,7 +143,7 @@ def _writing(path: AnyPath, made_by: Format, force: bool, about: About) -> Itera
 
 
 def _format(path: AnyPath) -> Format:
-    suffix = os.path.splitext(os.fspath(path))[1].lower()
+    suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         ending = f"{suffix!r} is no format of vectors" if suffix else "its name has no ending, which says the format"
         raise OptionError(f"{path}: {ending}. {nearest(suffix, FORMATS)}")

@@ -117,12 +117,13 @@ class Attention(nn.Module):
             q = self.relative.content(q)
 
         dropout_rate = self.dropout_rate if self.training else 0.0
-        settings = {"scale": self.scale, "seen": seen, "added": added, "dropout_rate": dropout_rate}
         weights: Tensor | None = None
         if eager:
-            attended, weights = attend_eagerly(q, k, v, **settings)
+            attended, weights = attend_eagerly(
+                q, k, v, scale=self.scale, seen=seen, added=added, dropout_rate=dropout_rate
+            )
         else:
-            attended = attend_fast(q, k, v, **settings)
+            attended = attend_fast(q, k, v, scale=self.scale, seen=seen, added=added, dropout_rate=dropout_rate)
         return self.output(attended.transpose(1, 2).flatten(2)), weights
 
     def keys_and_values(self, source: Tensor) -> KeysAndValues:

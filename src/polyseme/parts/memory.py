@@ -31,15 +31,18 @@ class Memory:
 
     def select(self: SomeMemory, rows: Tensor) -> SomeMemory:
         """The memory of these rows, in this order; a row may be picked more than once."""
-        return _zip_map(lambda mine: mine.index_select(0, rows), self)
+        selected: SomeMemory = _zip_map(lambda mine: mine.index_select(0, rows), self)
+        return selected
 
     def put(self: SomeMemory, rows: Tensor, memory: SomeMemory) -> SomeMemory:
         """The same memory with `memory` at these rows."""
-        return _zip_map(lambda mine, theirs: mine.index_copy(0, rows, theirs), self, memory)
+        written: SomeMemory = _zip_map(lambda mine, theirs: mine.index_copy(0, rows, theirs), self, memory)
+        return written
 
     def detach(self: SomeMemory) -> SomeMemory:
         """The same memory, cut off from the graph that made it."""
-        return _zip_map(lambda mine: mine.detach(), self)
+        detached: SomeMemory = _zip_map(lambda mine: mine.detach(), self)
+        return detached
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by a name of its own, for a checkpoint."""

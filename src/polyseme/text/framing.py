@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from polyseme.config import Config
@@ -21,6 +22,12 @@ class Slot(NamedTuple):
 
     name: str
     segment: int
+
+
+@cache
+def _slots(template: str) -> tuple[Slot, ...]:
+    parts = (part.partition(":") for part in template.split())
+    return tuple(Slot(name, int(segment or 0)) for name, _, segment in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +51,16 @@ Slot(name='b', segment=1), Slot(name='end', segment=1))
         for n_stretches, template in ((1, self.single), (2, self.pair)):
             names = [slot.name for slot in self.slots(n_stretches)]
             stretches = [name for name in names if name in ("a", "b")]
-            if stretches != ["a", "b"][:n_stretches]:
-                raise ModelError(f"The template {template!r} must name {'a' if n_stretches == 1 else 'a, then b'}, once.")
+            wanted = ["a", "b"][:n_stretches]
+            if stretches != wanted:
+                raise ModelError(f"The template {template!r} must name {' and then '.join(wanted)}, once.")
             for name in names:
                 if name not in ("a", "b", *ROLES):
                     raise ModelError(f"The template {template!r} names {name!r}. {nearest(name, ('a', 'b', *ROLES))}")
 
     def slots(self, n_stretches: int) -> tuple[Slot, ...]:
         """The template for one stretch or for two, taken apart."""
-        parts = (part.partition(":") for part in (self.single if n_stretches == 1 else self.pair).split())
-        return tuple(Slot(name, int(segment or 0)) for name, _, segment in parts)
+        return _slots(self.single if n_stretches == 1 else self.pair)
 
     @property
     def needed(self) -> frozenset[str]:

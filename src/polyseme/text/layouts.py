@@ -62,7 +62,7 @@ def _read_tokenizer_json(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
     [path] = paths
     try:
         backend = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library has no class of its own for this
+    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
         raise ModelError(f"{path} is not a tokenizer that this version can read ({error}).") from None
     if wishes.lowercase is not None:
         _set_lowercase(backend, wishes.lowercase, path)
@@ -74,7 +74,7 @@ def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:
     if isinstance(normalizer, normalizers.BertNormalizer):
         normalizer.lowercase = lowercase
         backend.normalizer = normalizer
-    elif lowercase != (backend.encode("A", add_special_tokens=False).ids == backend.encode("a", add_special_tokens=False).ids):
+    elif lowercase != (backend.encode("A").ids == backend.encode("a").ids):
         raise ModelError(
             f"{path} says by itself whether text is lower-cased, in a way that cannot be changed from outside. "
             "Leave the option out."
@@ -142,9 +142,13 @@ def _read_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
     return _byte_bpe({piece: id for id, piece in enumerate(pieces)}, merges, wishes, paths)
 
 
-def _byte_bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], wishes: Wishes, paths: Sequence[Path]) -> Tokenizer:
+def _byte_bpe(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], wishes: Wishes, paths: Sequence[Path]
+) -> Tokenizer:
     backend = Tokenizer(_bpe_model(paths, vocab=vocabulary, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(wishes.settings.get("add_prefix_space", False)))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(
+        add_prefix_space=bool(wishes.settings.get("add_prefix_space", False))
+    )
     backend.decoder = decoders.ByteLevel()
     return backend
 
@@ -162,7 +166,7 @@ def _letter_bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], paths
 def _bpe_model(paths: Sequence[Path], **settings: Any) -> models.BPE:
     try:
         return models.BPE(**settings)
-    except Exception as error:  # the library has no class of its own for this
+    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
         raise ModelError(f"{paths[0]} and {paths[1]} do not belong together ({error}).") from None
 
 

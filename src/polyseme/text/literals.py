@@ -17,13 +17,17 @@ UNREACHABLE = 1000.0
 
 
 def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:
-    """A tokenizer that gives the same pieces, but a special one only where nothing else is known."""
+    """A tokenizer that gives the same pieces, but a special one only where nothing else is known.
+
+    The lowest score also decides how bad an unknown character is; but no piece of a trained model has a character that
+    is none by itself, so that an unknown one has no alternative whatever its score.
+    """
     settings = json.loads(backend.to_str())
     model = settings["model"]
     if model["type"] == "Unigram":
         lowest = min(score for _, score in model["vocab"])
-        for id in special_ids:
-            if id < len(model["vocab"]):
+        for id in {*special_ids, model["unk_id"]}:
+            if id is not None and id < len(model["vocab"]):
                 model["vocab"][id][1] = lowest - UNREACHABLE
     twin = Tokenizer.from_str(json.dumps(settings))
     twin.encode_special_tokens = True

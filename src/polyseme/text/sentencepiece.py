@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from polyseme.errors import ModelError
+from polyseme.text.cutting import EXTRA_BLANKS, OUTER_BLANKS
 from polyseme.text.literals import UNREACHABLE
-from polyseme.text.stretches import EXTRA_BLANKS, OUTER_BLANKS
 
 BLANK = "▁"
 """What a blank is written as in pieces."""
@@ -62,7 +62,7 @@ def read_model(path: Path) -> SentencePieceModel:
     """Read a `.model` file."""
     try:
         return _model(path.read_bytes())
-    except (_Damaged, UnicodeDecodeError, ValueError) as error:
+    except (_DamagedError, UnicodeDecodeError, ValueError, struct.error) as error:
         raise ModelError(
             f"{path} is not a SentencePiece model, or it is damaged or was cut short ({error}). Get the file again."
         ) from None
@@ -128,7 +128,7 @@ def _unknown(model: SentencePieceModel) -> int:
 # --- the wire format -------------------------------------------------------------------------------------------------
 
 
-class _Damaged(Exception):
+class _DamagedError(Exception):
     """The bytes are not what they should be."""
 
 
@@ -146,9 +146,9 @@ def _model(data: bytes) -> SentencePieceModel:
     algorithms = {1: "unigram", 2: "bpe"}
     algorithm = trainer.get(3, 1)
     if algorithm not in algorithms:
-        raise _Damaged(f"its algorithm has the number {algorithm}, which is neither unigram (1) nor BPE (2)")
+        raise _DamagedError(f"its algorithm has the number {algorithm}, which is neither unigram (1) nor BPE (2)")
     if sum(piece.kind == Kind.UNKNOWN for piece in pieces) != 1:
-        raise _Damaged("it must have exactly one unknown piece")
+        raise _DamagedError("it must have exactly one unknown piece")
     return SentencePieceModel(
         pieces=pieces,
         algorithm=algorithms[algorithm],
@@ -164,8 +164,8 @@ def _model(data: bytes) -> SentencePieceModel:
 
 def _piece(data: Any) -> Piece:
     fields = dict(_fields(_message(data)))
-    (score,) = struct.unpack("<f", fields[2]) if isinstance(fields.get(2), bytes) else (0.0,)
-    return Piece(_message(fields.get(1, b"")).decode(), score, Kind(fields.get(3, Kind.NORMAL)))
+    (score,) = struct.unpack("<f", _message(fields.get(2, bytes(4))))
+    return Piece(_message(fields.get(1, b"")).decode(), score, Kind(_number(fields.get(3, Kind.NORMAL))))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -183,9 +183,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
-            raise _Damaged(f"no field is of kind {wire}")
+            raise _DamagedError(f"no field is of kind {wire}")
         if position + length > len(data):
-            raise _Damaged(f"a field of {length} bytes goes beyond the end")
+            raise _DamagedError(f"a field of {length} bytes goes beyond the end")
         yield number, data[position : position + length]
         position += length
 
@@ -195,7 +195,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(data) or shift > 63:
-            raise _Damaged("a number does not end")
+            raise _DamagedError("a number does not end")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -206,5 +206,11 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _message(value: Any) -> bytes:
     if not isinstance(value, bytes):
-        raise _Damaged("a number stands where a text or message should")
+        raise _DamagedError("a number stands where a text or message should")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise _DamagedError("a text or message stands where a number should")
     return value

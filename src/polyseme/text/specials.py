@@ -7,8 +7,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from polyseme.text.cutting import steps
 from polyseme.text.framing import FRAMES, ROLES, Frame
-from polyseme.text.stretches import steps
 
 THEIR_NAMES: Mapping[str, tuple[str, ...]] = {
     "start": ("cls_token", "bos_token"),

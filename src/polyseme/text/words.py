@@ -31,10 +31,7 @@ from polyseme.errors import InputError, PolysemeWarning
 from polyseme.types import Document, Word
 
 # Scripts written without blanks between words; ranges as they stand in a character class.
-_HAN = (
-    "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff"
-)
+_HAN = "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _KANA = (
     "\u3031-\u3035\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
     "\U0001aff0-\U0001afff\U0001b000-\U0001b16f"
@@ -117,10 +114,10 @@ def _stretches(text: str) -> Iterator[tuple[int, int, re.Pattern[str]]]:
 
 @cache
 def _general_pattern() -> re.Pattern[str]:
-    """The rules in full. Made when first needed, since gathering and compiling the classes takes a few hundredths of a
-    second."""
+    """The rules in full; made when first needed, since gathering and compiling the classes takes some hundredths of a
+    second.
+    """
     classes = _categories()
-    classes["Cf"] = [stretch for stretch in classes["Cf"] if stretch != (0x200B, 0x200F)] + [(0x200C, 0x200F)]
     mark = _ranges(classes, "Mn", "Mc", "Me", "Cf") + _SKIN_TONES
     symbol = _ranges(classes, "So", "Sm") + "\U0001f000-\U0001faff"
     letters = rf"[0-9A-Za-z]+|[^\W{_HAN}{_KANA}{_THAI_LAO_KHMER_MYANMAR}]+"
@@ -142,10 +139,11 @@ def _general_pattern() -> re.Pattern[str]:
 def _categories() -> dict[str, list[tuple[int, int]]]:
     """The first and last characters of all stretches of one general category, by category.
 
-    Only planes that have marks, format characters or symbols are looked at: 0, 1, and the beginning of 14.
+    Only planes that have marks, format characters or symbols are looked at: 0, 1, and the beginning of 14. The zero
+    width space, which ends a word, is left out of the format characters.
     """
     found: dict[str, list[tuple[int, int]]] = {}
-    for first, end in ((0x0, 0x20000), (0xE0000, 0xE0200)):
+    for first, end in ((0x0, 0x200B), (0x200C, 0x20000), (0xE0000, 0xE0200)):
         for category, stretch in groupby(map(unicodedata.category, map(chr, range(first, end)))):
             length = sum(1 for _ in stretch)
             found.setdefault(category, []).append((first, first + length - 1))
@@ -156,8 +154,8 @@ def _categories() -> dict[str, list[tuple[int, int]]]:
 def _ranges(classes: Mapping[str, list[tuple[int, int]]], *categories: str) -> str:
     """The inside of a character class with all characters of some categories.
 
-    >>> _ranges({"Zl": [(0x2028, 0x2028)]}, "Zl") == "\\u2028-\\u2028"
-    True
+    >>> _ranges({"Nd": [(0x30, 0x39)], "Nl": [(0x2160, 0x2162)]}, "Nd", "Nl")
+    '0-9Ⅰ-Ⅲ'
     """
     stretches = sorted(stretch for category in categories for stretch in classes[category])
     return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in stretches)

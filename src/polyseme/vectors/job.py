@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from polyseme import files
 from polyseme.cost import Cost, peak_memory
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.read import read_rows
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
-from polyseme.files.write import open_writer
 from polyseme.text.words import document
 from polyseme.types import Document, Pieces, Progress
 from polyseme.vectors.flow import Embedder
@@ -47,7 +46,7 @@ def embed_file(
 ) -> Cost:
     """Embed every word of a file and write the vectors; what it cost is returned."""
     started = time.perf_counter()
-    with open_writer(output, force=force, about=dict(about or {})) as writer, read_rows(source) as rows:
+    with files.open_writer(output, force=force, about=dict(about or {})) as writer, files.read_rows(source) as rows:
         before = 0
         for chunk in _chunks(rows, embedder):
 

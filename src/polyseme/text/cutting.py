@@ -1,9 +1,8 @@
-"""Long text in stretches, each of which a tokenizer can read by itself with the same result.
+"""Where raw text can be cut so that its parts, read by themselves, have the same pieces as the whole.
 
-Encoding ten megabytes in one call takes several times the memory and time of encoding them in stretches. A stretch
-begins with a single blank between two letters or digits. Whether that gives the same pieces as the whole text depends
-on the tokenizer's normaliser and pre-tokenizer, so it is done only for those of which it can be shown: where every
-blank ends what came before, and nothing that happens at the beginning of a text is lost or done twice.
+That is before a single blank between two ordinary characters, but only for tokenizers of which it can be shown from
+their normaliser and pre-tokenizer: every blank must end what came before it, and nothing that happens at the beginning
+of a text may be lost or done twice. A part that begins with a blank is then read as it stands in its text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-_BLANK_BETWEEN_WORDS = re.compile(r"(?<=\w) (?=\w)")
+_BLANK = re.compile(r"(?<=[\w!-~]) (?=[\w!-~])")
+"""A single blank between letters, digits and ASCII punctuation; marks and format characters might hold on to it."""
 
 _CHARACTER_BY_CHARACTER = frozenset(
     ["BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "StripAccents"]
@@ -30,24 +30,17 @@ OUTER_BLANKS = r"\A +| +\z"
 """Patterns with which blanks are tidied: several in a row, and those around a text."""
 
 
-def cut_text(text: str, length: int) -> Iterator[tuple[int, int]]:
-    """Where stretches of at least `length` characters start and end; the last may be shorter.
+def cut_places(text: str) -> list[int]:
+    """Where a part of the text ends and the next one starts.
 
-    >>> list(cut_text("one two three", 5))
-    [(0, 7), (7, 13)]
+    >>> cut_places("one two,  three four")
+    [3, 15]
     """
-    start = 0
-    while start + length < len(text):
-        blank = _BLANK_BETWEEN_WORDS.search(text, start + length)
-        if blank is None:
-            break
-        yield start, blank.start()
-        start = blank.start()
-    yield start, len(text)
+    return [blank.start() for blank in _BLANK.finditer(text)]
 
 
 def can_be_cut(backend: Tokenizer) -> bool:
-    """Whether stretches give the same pieces as the whole text."""
+    """Whether the parts of a text, cut at `cut_places`, have the same pieces as the whole."""
     return not _has_added_words(backend) and _cut_at_blanks(steps(backend.normalizer), steps(backend.pre_tokenizer))
 
 
@@ -83,7 +76,7 @@ def _has_added_words(backend: Tokenizer) -> bool:
 
 
 def _cut_at_blanks(normalizers: list[dict[str, Any]], pre_tokenizers: list[dict[str, Any]]) -> bool:
-    if not pre_tokenizers or not all(_stays_in_stretch(step) for step in normalizers):
+    if not pre_tokenizers or not all(_stays_in_part(step) for step in normalizers):
         return False
     loses_blank = any(_strips_start(step) for step in normalizers)
     first = pre_tokenizers[0]
@@ -96,7 +89,7 @@ def _cut_at_blanks(normalizers: list[dict[str, Any]], pre_tokenizers: list[dict[
     return False
 
 
-def _stays_in_stretch(step: dict[str, Any]) -> bool:
+def _stays_in_part(step: dict[str, Any]) -> bool:
     if step["type"] == "Replace":
         pattern = step["pattern"]
         return pattern.get("Regex") in (EXTRA_BLANKS, OUTER_BLANKS) or " " not in pattern.get("String", " ")
@@ -106,4 +99,4 @@ def _stays_in_stretch(step: dict[str, Any]) -> bool:
 def _strips_start(step: dict[str, Any]) -> bool:
     if step["type"] == "Strip":
         return bool(step.get("strip_left"))
-    return step["type"] == "Replace" and step["pattern"].get("Regex") == OUTER_BLANKS
+    return step["type"] == "Replace" and bool(step["pattern"].get("Regex") == OUTER_BLANKS)

@@ -1,0 +1,30 @@
+"""Building modules without memory or random draws, for weights that are put in place afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_DRAWS = frozenset({"normal_", "uniform_", "kaiming_uniform_", "zero_", "fill_", "zeros_", "ones_"})
+
+
+class _NoDraws(TorchFunctionMode):
+    """Leaves out what would fill a tensor: on tensors without memory it only takes time, and loads half of torch."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in _DRAWS:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def unfilled() -> Iterator[None]:
+    """Within this block, modules have shapes and names but no numbers."""
+    with torch.device("meta"), _NoDraws():
+        yield

@@ -1,0 +1,64 @@
+"""Reading and writing take no more memory for a large file than for a small one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polyseme.files.write import FORMATS
+
+READ = """
+import resource, sys
+from polyseme.files import read_lines
+
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+lines = read_lines(sys.argv[1])
+next(lines)
+before = peak()
+print(sum(1 for line in lines), peak() - before)
+"""
+
+WRITE = """
+import resource, sys
+import numpy as np
+from polyseme.files import open_writer, read_vectors
+from polyseme.types import Embedded, Word
+
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+words = [Word("a", 0, 1)] * 50
+vectors = np.random.default_rng(0).standard_normal((50, 384)).astype(np.float32)
+chunk = [Embedded(text="a", words=words, offsets=np.zeros((50, 2), np.int64), vectors=vectors)] * 50
+with open_writer(sys.argv[1]) as writer:
+    for number in range(40):
+        writer.write(chunk)
+        if number == 5:
+            before = peak()
+print(sum(len(document.vectors) for document in read_vectors(sys.argv[1])), peak() - before)
+"""
+
+
+def run(code: str, path: Path) -> tuple[int, int]:
+    """What the code counts, and by how many KiB its peak memory grew."""
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    count, growth = map(int, done.stdout.split())
+    return count, growth
+
+
+def test_reading_200_megabytes_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    with path.open("wb") as file:
+        for _ in range(200):
+            file.write((b"x" * 999 + b"\n") * 1000)
+    count, growth = run(READ, path)
+    assert count == 199_999
+    assert growth < 4_000
+
+
+@pytest.mark.parametrize("suffix", sorted(FORMATS))
+def test_writing_and_reading_150_megabytes_of_vectors(tmp_path: Path, suffix: str) -> None:
+    count, growth = run(WRITE, tmp_path / f"out{suffix}")
+    assert count == 100_000
+    assert growth < 60_000

@@ -1,0 +1,47 @@
+"""A process killed outright in the middle of writing leaves nothing under the output's name."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polyseme.files.write import FORMATS
+
+WRITE_FOREVER = """
+import sys
+import numpy as np
+from polyseme.files import open_writer
+from polyseme.types import Embedded, Word
+
+document = Embedded(
+    text="a", words=[Word("a", 0, 1)], offsets=np.array([[0, 1]]), vectors=np.ones((1, 2000), np.float32)
+)
+with open_writer(sys.argv[1], force=True) as writer:
+    for number in range(10**9):
+        writer.write([document] * 100)
+        if number == 5:
+            print("writing", flush=True)
+"""
+
+
+@pytest.mark.parametrize("suffix", sorted(FORMATS))
+@pytest.mark.parametrize("old", [None, b"what was there before"])
+def test_a_killed_writer_leaves_no_output(tmp_path: Path, suffix: str, old: bytes | None) -> None:
+    output = tmp_path / f"out{suffix}"
+    if old is not None:
+        output.write_bytes(old)
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE_FOREVER, str(output)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    assert (output.read_bytes() if output.exists() else None) == old
+    left = [path.name for path in tmp_path.iterdir() if path != output]
+    assert len(left) == 1
+    assert left[0].startswith(f".out{suffix}.{process.pid}-")

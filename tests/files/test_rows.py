@@ -1,0 +1,59 @@
+"""Users' files to rows: ids, places, and what is not taken for plain text."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polyseme import files
+from polyseme.errors import InputError
+from polyseme.files import read_rows
+from polyseme.files.read import READERS, STRUCTURED
+
+
+@pytest.mark.parametrize("name", ["reviews.txt", "REVIEWS.TXT", "reviews", "reviews.log", "reviews.txt.gz"])
+def test_plain_text_is_a_row_a_line(tmp_path: Path, name: str) -> None:
+    raw = b"The food was good.\n\nNever again.\n"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    rows = read_rows(path)
+    assert rows.total == path.stat().st_size
+    found = list(rows)
+    assert [row.content for row in found] == ["The food was good.", "", "Never again."]
+    assert [row.id for row in found] == ["1", "2", "3"]
+    assert str(found[2].place) == f"{path}, line 3"
+    assert found[0].fields == {}
+
+
+@pytest.mark.parametrize("suffix", STRUCTURED)
+def test_structured_files_are_not_taken_for_plain_text(tmp_path: Path, suffix: str) -> None:
+    if suffix in READERS:
+        pytest.skip("has a reader")
+    path = tmp_path / f"reviews{suffix}.gz"
+    path.write_bytes(gzip.compress(b"text,label\n"))
+    with pytest.raises(InputError, match=f"ending in {suffix} are not read.*standard input"):
+        read_rows(path)
+
+
+def test_a_binary_file_is_refused_before_the_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.txt"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n")
+    with pytest.raises(InputError, match="PNG"):
+        read_rows(path)
+
+
+def test_reading_text_loads_neither_numpy_nor_arrow() -> None:
+    code = (
+        "import sys, polyseme.files; polyseme.files.read_rows; print({'numpy', 'pyarrow', 'torch'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'read_everything'"):
+        files.read_everything  # noqa: B018

@@ -1,0 +1,47 @@
+"""Tokenizers of every kind, loaded once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer import PieceTokenizer
+
+KINDS = ("bert-base-cased", "bert-base-uncased", "gpt2", "roberta", "openai-gpt", "albert")
+"""WordPiece with and without case, byte-level BPE with and without specials, BPE with ends of words, unigram."""
+
+
+@pytest.fixture(scope="session")
+def folder_of(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a vocabulary; RoBERTa's files, published apart, are put into one."""
+
+    def find(kind: str) -> Path:
+        if kind != "roberta":
+            return data / "vocab" / kind
+        folder = tmp_path_factory.mktemp("roberta")
+        for name in ("gpt2/encoder.json", "gpt2/vocab.bpe", "roberta/dict.txt"):
+            shutil.copy(data / "vocab" / name, folder)
+        return folder
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def tokenizer_of(folder_of: Callable[[str], Path]) -> Callable[[str], PieceTokenizer]:
+    loaded: dict[str, PieceTokenizer] = {}
+
+    def load(kind: str) -> PieceTokenizer:
+        if kind not in loaded:
+            loaded[kind] = load_tokenizer(folder_of(kind))
+        return loaded[kind]
+
+    return load
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest, tokenizer_of: Callable[[str], PieceTokenizer]) -> PieceTokenizer:
+    return tokenizer_of(request.param)
