@@ -156,7 +156,12 @@ class Model:
         places = torch.from_numpy(encoded.words[:, 0] + framed.offset)
         with torch.inference_mode():
             states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1][0]
-            best = output.log_probs(states[places.to(states.device)]).float().exp().topk(min(top, self._tokenizer.n_pieces))
+            best = (
+                output.log_probs(states[places.to(states.device)])
+                .float()
+                .exp()
+                .topk(min(top, self._tokenizer.n_pieces))
+            )
         return [
             Filled(
                 start=int(encoded.spans[place, 0]),
@@ -269,7 +274,13 @@ def embed(
     check_output(output, force=force)
     loaded = load(model, device=device, dtype=dtype)
     embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
-    about = {"model": loaded.path, "family": loaded.bundle.family.name, "layer": str(layer), "pool": pool, "dtype": dtype}
+    about = {
+        "model": loaded.path,
+        "family": loaded.bundle.family.name,
+        "layer": str(layer),
+        "pool": pool,
+        "dtype": dtype,
+    }
     embed_file(embedder, source, output, force=force, about=about, progress=progress)
     return cost_so_far(embedder, time.perf_counter() - started)
 

@@ -142,7 +142,11 @@ def save_bundle(bundle: Bundle, path: str | Path, *, force: bool = False, shard_
     if bundle.tokenizer is not None:
         card["tokenizer"] = bundle.tokenizer.fingerprint
         config.update(
-            {f"{name}_token_id": id for name, id in _token_ids(bundle.tokenizer).items() if f"{name}_token_id" not in config}
+            {
+                f"{name}_token_id": id
+                for name, id in _token_ids(bundle.tokenizer).items()
+                if f"{name}_token_id" not in config
+            }
         )
     with whole_folder(Path(path), force=force) as folder:
         _write_json(folder / "config.json", config)
@@ -173,9 +177,7 @@ def _model_folder(path: Path) -> Path:
     return path
 
 
-def put_weights(
-    bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str
-) -> None:
+def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str) -> None:
     """Fill a bundle built without memory; every parameter exactly once, every shape as the config says."""
     expected = dict(bundle.named_parameters())
     wrong = [

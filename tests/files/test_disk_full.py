@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import subprocess
@@ -28,6 +27,12 @@ def large(n_words: int = 3000) -> Embedded:
     return Embedded(
         text="a " * n_words, words=words, id="1", offsets=np.stack([starts, starts + 1], axis=1), vectors=numbers
     )
+
+
+def write_small_chunks(output: Path) -> None:
+    with open_writer(output) as writer:
+        for _ in range(100):
+            writer.write([large(30)])
 
 
 @pytest.fixture
@@ -61,9 +66,8 @@ def test_a_full_disk_is_explained_and_left_as_it_was(tiny_disk: Path, suffix: st
 @every_format
 def test_a_disk_that_fills_up_late_is_explained_too(tiny_disk: Path, suffix: str) -> None:
     output = tiny_disk / f"out{suffix}"
-    with open_writer(output) as writer, pytest.raises(OutputError, match="the disk is full"):
-        for chunk in [[large(30)]] * 100:
-            writer.write(chunk)
+    with pytest.raises(OutputError, match="the disk is full"):
+        write_small_chunks(output)
     assert not any(tiny_disk.iterdir())
 
 

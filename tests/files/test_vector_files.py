@@ -152,7 +152,7 @@ def test_an_existing_output_is_refused_before_any_work(tmp_path: Path, suffix: s
     with pytest.raises(OutputError, match="no folder"):
         open_writer(tmp_path / "missing" / f"out{suffix}")
     assert path.read_bytes() == before
-    write(path, [[embedded(["new"]])], force=True)
+    write(path, [[embedded(["new"])]], force=True)
     assert [list(document.words) for document in read_vectors(path)] == [["new"]]
 
 

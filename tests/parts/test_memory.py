@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -64,16 +66,16 @@ def assert_same(one: Memory, other: Memory) -> None:
 
 
 @kinds
-def test_select_picks_rows_in_order_and_more_than_once(make: object) -> None:
-    memory = make()  # type: ignore[operator]
+def test_select_picks_rows_in_order_and_more_than_once(make: Callable[[], Any]) -> None:
+    memory = make()
     picked = memory.select(torch.tensor([2, 0, 2]))
     for name, tensor in memory.tensors().items():
         assert torch.equal(picked.tensors()[name], torch.stack([tensor[2], tensor[0], tensor[2]])), name
 
 
 @kinds
-def test_put_writes_rows_and_leaves_the_others(make: object) -> None:
-    memory, other = make(), make()  # type: ignore[operator]
+def test_put_writes_rows_and_leaves_the_others(make: Callable[[], Any]) -> None:
+    memory, other = make(), make()
     before = {name: tensor.clone() for name, tensor in memory.tensors().items()}
     new = other.select(torch.tensor([0, 1]))
     written = memory.put(torch.tensor([3, 1]), new)
@@ -98,8 +100,8 @@ def test_detach_cuts_every_tensor_off() -> None:
 
 
 @kinds
-def test_tensors_have_names_of_their_own_and_come_back(make: object) -> None:
-    memory, other = make(), make()  # type: ignore[operator]
+def test_tensors_have_names_of_their_own_and_come_back(make: Callable[[], Any]) -> None:
+    memory, other = make(), make()
     saved = memory.tensors()
     assert all(tensor.shape[0] == ROWS for tensor in saved.values())
     assert_same(other.with_tensors(saved), memory)

@@ -15,7 +15,9 @@ characters = st.characters(exclude_categories=("Cs",))
 
 texts = st.one_of(
     st.text(characters, max_size=40),
-    st.lists(st.one_of(st.sampled_from(NASTY), st.sampled_from((" ", "a", "The", "cat", ".", "naïve", "Zoë")))).map("".join),
+    st.lists(st.one_of(st.sampled_from(NASTY), st.sampled_from((" ", "a", "The", "cat", ".", "naïve", "Zoë")))).map(
+        "".join
+    ),
 )
 """Anything that is a text."""
 

@@ -29,7 +29,8 @@ SIMPLE = st.text(
         ("the U.S. paid $1,000.50 (3.14%)", ["the", "U.S", ".", "paid", "$", "1,000.50", "(", "3.14", "%", ")"]),
         ("l’été d'Anna", ["l’été", "d'Anna"]),
         ("'quoted' dogs' a.1 1.a x_y __init__", ["'", "quoted", "'", "dogs", "'", "a", ".", "1", "1", ".", "a", "x_y", "__init__"]),
-        ("well-known 10:30 wait... no--yes", ["well", "-", "known", "10", ":", "30", "wait", ".", ".", ".", "no", "-", "-", "yes"]),
+        ("well-known 10:30 wait... no--yes", ["well", "-", "known", "10", ":", "30", "wait", "...", "no", "--", "yes"]),
+        ("``What?!'' he said……(((!!! ==", ["``", "What", "?", "!", "''", "he", "said", "……", "(", "(", "(", "!!!", "=="]),
         ("example.com a@b.org", ["example.com", "a", "@", "b.org"]),
         ("e\u0301te\u0301's co\u00adop a\u200db", ["e\u0301te\u0301's", "co\u00adop", "a\u200db"]),
         ("हिन्दी में नमस्ते।", ["हिन्दी", "में", "नमस्ते", "।"]),
@@ -70,7 +71,8 @@ def test_words_are_in_order_and_do_not_depend_on_other_lines(text: str) -> None:
 
 @given(SIMPLE)
 def test_the_quick_pattern_gives_what_the_full_one_gives(text: str) -> None:
-    assert _SIMPLE.findall(text) == _general_pattern().findall(text)
+    quick, full = ([match.span() for match in pattern.finditer(text)] for pattern in (_SIMPLE, _general_pattern()))
+    assert quick == full
 
 
 @given(st.lists(words, max_size=8))

@@ -11,7 +11,9 @@ from polyseme.cli import options
 @click.command()
 @options.model
 @options.output("The folder to write.")
-@click.option("--shard-size", type=click.IntRange(min=1), metavar="BYTES", help="Cut the weights into files of this size.")
+@click.option(
+    "--shard-size", type=click.IntRange(min=1), metavar="BYTES", help="Cut the weights into files of this size."
+)
 @options.force
 def command(model: str | None, output: str, shard_size: int | None, force: bool) -> None:
     """Load a model and save it: config.json, model.safetensors, tokenizer.json, as transformers loads them too.

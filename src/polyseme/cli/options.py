@@ -16,7 +16,11 @@ model = click.option(
     help="A model folder, a run's folder, or hub:owner/name.  [default: minilm, of the extra 'demo']",
 )
 device = click.option(
-    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto (a GPU where there is one), cpu, cuda, cuda:N."
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="DEVICE",
+    help="auto (a GPU where there is one), cpu, cuda, cuda:N.",
 )
 force = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

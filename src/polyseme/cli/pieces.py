@@ -31,9 +31,7 @@ def command(
       polyseme pieces "Snuffleupagus broke even."
       polyseme pieces "Dawn broke." --attentions -o dawn.npz
     """
-    found = polyseme.pieces(
-        text, model=model, attentions=attentions, output=output, device=device, force=force
-    )
+    found = polyseme.pieces(text, model=model, attentions=attentions, output=output, device=device, force=force)
     if as_json:
         click.echo(json.dumps({"pieces": found.pieces, "ids": found.ids.tolist(), "spans": found.spans.tolist()}))
         return

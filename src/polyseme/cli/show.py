@@ -31,7 +31,10 @@ def command(model: str | None, as_json: bool) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("model", card.path)
     table.add_row("family", card.family)
-    table.add_row("sees", {"both": "both sides of a piece", "causal": "what stands before a piece"}.get(card.direction, card.direction))
+    table.add_row(
+        "sees",
+        {"both": "both sides of a piece", "causal": "what stands before a piece"}.get(card.direction, card.direction),
+    )
     table.add_row("layers", f"{card.layers} above layer 0, {card.width} wide")
     table.add_row("window", "no bound" if card.window is None else f"{card.window:,} pieces, specials included")
     table.add_row("parameters", f"{card.parameters:,}")

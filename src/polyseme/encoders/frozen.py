@@ -25,6 +25,11 @@ from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.parts.product import Product
 from polyseme.types import Batch
 
+try:
+    from torch.nn.attention.varlen import varlen_attn as flash_attention
+except ImportError:  # torch before 2.10
+    flash_attention = None  # type: ignore[assignment]
+
 PACKED_FOR = 2048
 """Pieces in a product that packed weights are laid out for."""
 
@@ -167,11 +172,17 @@ Attend = Callable[[Tensor, int, float], Tensor]
 
 
 def attention_over(rows: FlatRows, like: Tensor) -> Attend:
-    """Attention within each of these rows, by the rows of one length."""
+    """Attention within each of these rows, in the way that suits where `like` lives."""
+    if flash_attention is not None and like.is_cuda and like.dtype in (torch.bfloat16, torch.float16):
+        return _in_one_call(rows, flash_attention)
+    return _by_length(rows)
 
-    def by_length(fused: Tensor, n_heads: int, scale: float) -> Tensor:
-        width = fused.shape[1] // 3
-        attended = fused.new_empty(fused.shape[0], width)
+
+def _by_length(rows: FlatRows) -> Attend:
+    """One call for the rows of each length."""
+
+    def attend(fused: Tensor, n_heads: int, scale: float) -> Tensor:
+        attended = fused.new_empty(fused.shape[0], fused.shape[1] // 3)
         for start, n_rows, length in rows.runs:
             run = slice(start, start + n_rows * length)
             parts = fused[run].view(n_rows, length, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
@@ -179,4 +190,17 @@ def attention_over(rows: FlatRows, like: Tensor) -> Attend:
             attended[run].view(n_rows, length, n_heads, -1).copy_(out.transpose(1, 2))
         return attended
 
-    return by_length
+    return attend
+
+
+def _in_one_call(rows: FlatRows, flash: Callable[..., Tensor]) -> Attend:
+    """One call for rows of any lengths: flash attention, in half precision on a GPU."""
+    device = rows.pieces.device
+    longest = max(rows.lengths)
+    ends = torch.tensor([0, *itertools.accumulate(rows.lengths)], dtype=torch.int32).to(device, non_blocking=True)
+
+    def attend(fused: Tensor, n_heads: int, scale: float) -> Tensor:
+        q, k, v = fused.view(fused.shape[0], 3, n_heads, -1).unbind(1)  # [N, H, d]
+        return flash(q, k, v, ends, ends, longest, longest, scale=scale).flatten(1)
+
+    return attend

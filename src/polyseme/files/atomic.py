@@ -124,7 +124,7 @@ def _check_parent(path: AnyPath, parent: Path) -> None:
         raise OutputError(f"{path} cannot be written: there is no folder {parent}. Make it first: mkdir -p '{parent}'")
     if not parent.is_dir():
         raise OutputError(f"{path} cannot be written: {parent} is not a folder. Choose another place for the output.")
-    if not os.access(parent, os.W_OK | os.X_OK):
+    if not os.access(parent, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise OutputError(
             f"{path} cannot be written: the folder {parent} may not be written to. "
             "Choose another folder, or change its permissions."

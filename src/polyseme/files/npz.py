@@ -110,7 +110,7 @@ class _Spool:
 
     def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...]) -> None:
         self._path = path
-        self._file = path.open("wb", buffering=_BLOCK)  # noqa: SIM115
+        self._file = path.open("wb", buffering=_BLOCK)
         self._dtype = np.dtype(dtype)
         self._row_shape = row_shape
         self.n_rows = 0

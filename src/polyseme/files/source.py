@@ -137,7 +137,7 @@ def open_source(given: str | os.PathLike[str]) -> Source:
         found = Path(name).stat()
         if stat.S_ISDIR(found.st_mode):
             raise InputError(f"{name} is a folder, and a file is read here. Give the name of a file in it.")
-        opened = Path(name).open("rb", buffering=0)
+        opened = Path(name).open("rb", buffering=0)  # noqa: SIM115
     except FileNotFoundError as error:
         raise InputError(f"There is no file {name} (looked for it in {Path.cwd()}).") from error
     except PermissionError as error:

@@ -17,8 +17,13 @@ _GIVES_PIECES = ("added_tokens", "normalizer", "pre_tokenizer", "model")
 
 def behaviour(backend: Tokenizer) -> dict[str, Any]:
     """All that decides which pieces a text comes out as; not what is done to rows, or back to text, afterwards."""
-    settings = json.loads(backend.to_str())
+    settings = json.loads(backend.to_str(), parse_float=_rounded)
     return {name: settings[name] for name in _GIVES_PIECES}
+
+
+def _rounded(number: str) -> str:
+    """A score to as many digits as it has; the library does not read the last ones back as it wrote them."""
+    return f"{float(number):.8g}"
 
 
 def write(backend: Tokenizer, frame: Frame, folder: str) -> None:

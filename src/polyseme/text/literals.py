@@ -2,7 +2,8 @@
 
 The library does not look for special pieces in text (`encode_special_tokens`), and most models cannot come upon one by
 themselves, since their pre-tokenizer takes `[MASK]` apart. A unigram model can: its special pieces stand in its
-vocabulary with the best of all scores. Such text is read again by a twin of the tokenizer in which they have the worst.
+vocabulary with the best of all scores. Such text is read again by a twin of the tokenizer in which they have names
+that no text can spell.
 """
 
 from __future__ import annotations
@@ -12,23 +13,16 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-UNREACHABLE = 1000.0
-"""How far below the lowest score of a piece that of a piece lies which text must not come out as."""
-
 
 def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:
-    """A tokenizer that gives the same pieces, but a special one only where nothing else is known.
-
-    The lowest score also decides how bad an unknown character is; but no piece of a trained model has a character that
-    is none by itself, so that an unknown one has no alternative whatever its score.
-    """
+    """A tokenizer that gives the same pieces, but never a special one; the unknown piece only for what is unknown."""
     settings = json.loads(backend.to_str())
     model = settings["model"]
     if model["type"] == "Unigram":
-        lowest = min(score for _, score in model["vocab"])
+        settings["added_tokens"] = []
         for id in {*special_ids, model["unk_id"]}:
             if id is not None and id < len(model["vocab"]):
-                model["vocab"][id][1] = lowest - UNREACHABLE
+                model["vocab"][id][0] = f"special {id}"  # models are given text without blanks
     twin = Tokenizer.from_str(json.dumps(settings))
     twin.encode_special_tokens = True
     return twin

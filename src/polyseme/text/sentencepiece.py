@@ -17,7 +17,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from polyseme.errors import ModelError
 from polyseme.text.cutting import EXTRA_BLANKS, OUTER_BLANKS
-from polyseme.text.literals import UNREACHABLE
 
 BLANK = "▁"
 """What a blank is written as in pieces."""
@@ -76,28 +75,52 @@ def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
             "words (▁the) can be read."
         )
     tokenizer = Tokenizer(_unigram(model) if model.algorithm == "unigram" else _bpe(model))
-    steps = list(before)
+    tokenizer.normalizer = normalizers.Sequence([*before, *_normalizers(model)])
+    tokenizer.pre_tokenizer = _pre_tokenizer(model)
+    metaspace = decoders.Metaspace(replacement=BLANK, prepend_scheme=_scheme(model))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), metaspace]) if model.byte_fallback else metaspace
+    return tokenizer
+
+
+def _normalizers(model: SentencePieceModel) -> list[Any]:
+    steps: list[Any] = []
     if "nfkc" in model.normalization:
         # The library applies the compiled table to a letter and its marks at a time and loses marks that way where
         # SentencePiece does not; text that is in NFKC already has nothing to lose.
         steps.append(normalizers.NFKC())
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))
-    if model.remove_extra_whitespaces:
+    if model.remove_extra_whitespaces and not _words_are_apart(model):
         steps += [normalizers.Replace(Regex(OUTER_BLANKS), ""), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
-    tokenizer.normalizer = normalizers.Sequence(steps)
-    scheme = "always" if model.add_dummy_prefix else "never"
-    split = not any(BLANK in piece.text.lstrip(BLANK) or piece.text.startswith(2 * BLANK) for piece in model.pieces)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme, split=split)
-    metaspace = decoders.Metaspace(replacement=BLANK, prepend_scheme=scheme, split=split)
-    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), metaspace]) if model.byte_fallback else metaspace
-    return tokenizer
+    return steps
+
+
+def _pre_tokenizer(model: SentencePieceModel) -> Any:
+    """Where words are apart, each gets its ▁ as its own, so that it counts as part of the word and not of a blank."""
+    scheme = _scheme(model)
+    if _words_are_apart(model):
+        apart = pre_tokenizers.Split(" ", behavior="removed")
+        return pre_tokenizers.Sequence([apart, pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme)])
+    return pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme, split=not _has_phrases(model))
+
+
+def _words_are_apart(model: SentencePieceModel) -> bool:
+    return model.add_dummy_prefix and model.remove_extra_whitespaces and not _has_phrases(model)
+
+
+def _has_phrases(model: SentencePieceModel) -> bool:
+    """Whether some piece has a blank anywhere but at its start, so that it may go beyond a word."""
+    return any(BLANK in piece.text[1:] for piece in model.pieces)
+
+
+def _scheme(model: SentencePieceModel) -> str:
+    return "always" if model.add_dummy_prefix else "never"
 
 
 def _unigram(model: SentencePieceModel) -> models.Unigram:
     lowest = min((piece.score for piece in model.pieces if piece.kind == Kind.NORMAL), default=0.0)
-    found = (Kind.NORMAL, Kind.USER_DEFINED)
-    vocabulary = [(text, score if kind in found else lowest - UNREACHABLE) for text, score, kind in model.pieces]
+    out_of_reach = {Kind.UNUSED, Kind.BYTE}
+    vocabulary = [(text, lowest - 1000 if kind in out_of_reach else score) for text, score, kind in model.pieces]
     return models.Unigram(vocabulary, unk_id=_unknown(model), byte_fallback=model.byte_fallback)
 
 

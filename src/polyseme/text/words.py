@@ -12,7 +12,9 @@ What counts as a word follows Unicode's default word boundaries (UAX #29), with 
 - Each Han character is a word. A run of Kana is a word, and so is a run of Thai, Lao, Khmer or Myanmar letters, since
   those scripts put no blanks between words and finding them would take a dictionary.
 - An emoji is one word with all that is joined to it: skin tones, joined sequences, flags, keycaps.
-- Every other character is a word by itself: each point of `...` is one.
+- A run of one and the same mark is a word: an ellipsis `...`, a dash `--`, quotes `''`, `!!!`, a rule `=====`. That
+  goes for ASCII's marks but for brackets, and for dashes and the ellipsis.
+- Every other character is a word by itself.
 
 Whitespace and control characters are in no word; every other character is in exactly one.
 """
@@ -51,6 +53,7 @@ _LETTER = rf"[^\W\d_{_HAN}{_KANA}{_THAI_LAO_KHMER_MYANMAR}]"
 _INSIDE = rf"(?<![\d_])[{_BETWEEN_LETTERS}](?={_LETTER})|(?<=\d)[{_BETWEEN_DIGITS}](?=\d)"
 _INSIDE_HEBREW = '(?<=[\u05d0-\u05f2])"(?=[\u05d0-\u05f2])'
 
+_RUN_OF_MARKS = r"([!-'*-/:-@\\^`|~\u2010-\u2015\u2026])\1*"
 _CONTROL = r"\x00-\x1f\x7f-\x9f"
 _REGIONAL = "[\U0001f1e6-\U0001f1ff]"
 _SKIN_TONES = "\U0001f3fb-\U0001f3ff"
@@ -60,7 +63,7 @@ _ZERO_WIDTH_JOINER = "\u200d"
 # Latin, Greek, Cyrillic and common punctuation: no marks, no format characters, no script or emoji with rules of its
 # own. Text of nothing else is split by a pattern that is quicker to make and to run, with the same result.
 _NOT_SIMPLE = re.compile("[^\x00-\xac\xae-\u02ff\u0370-\u0482\u048a-\u052f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf]")
-_SIMPLE = re.compile(rf"\w(?:\w+|{_INSIDE})*|[^\s{_CONTROL}]")
+_SIMPLE = re.compile(rf"\w(?:\w+|{_INSIDE})*|{_RUN_OF_MARKS}|[^\s{_CONTROL}]")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -128,6 +131,7 @@ def _general_pattern() -> re.Pattern[str]:
         rf"|[{_HAN}]"
         rf"|[{_KANA}][{_KANA}{mark}]*"
         rf"|[{_THAI_LAO_KHMER_MYANMAR}][{_THAI_LAO_KHMER_MYANMAR}{mark}]*"
+        rf"|{_RUN_OF_MARKS}"
         rf"|{_REGIONAL}{{2}}"
         rf"|[{symbol}](?:[{mark}]*(?<={_ZERO_WIDTH_JOINER})[{symbol}])*"
         rf"|[^\s{_CONTROL}]"

@@ -64,7 +64,9 @@ def parse_layers(spec: str | int, config: EncoderConfig) -> LayerChoice:
         return _same_width(LayerChoice("mix", tuple(range(depth + 1))), config, spec)
     if head == "mix":
         return _same_width(_mix(rest, depth, spec), config, spec)
-    raise OptionError(f"There is no layer {spec!r}. {nearest(head, ['all', 'sum', 'mean', 'concat', 'mix'])} {_forms()}")
+    raise OptionError(
+        f"There is no layer {spec!r}. {nearest(head, ['all', 'sum', 'mean', 'concat', 'mix'])} {_forms()}"
+    )
 
 
 def _mix(rest: str, depth: int, spec: str) -> LayerChoice:
@@ -72,7 +74,9 @@ def _mix(rest: str, depth: int, spec: str) -> LayerChoice:
     try:
         weights = tuple(float(weight) for weight in listed.split(","))
     except ValueError:
-        raise OptionError(f"The weights of layer {spec!r} must be numbers with commas between them. {_forms()}") from None
+        raise OptionError(
+            f"The weights of layer {spec!r} must be numbers with commas between them. {_forms()}"
+        ) from None
     if not which.startswith("last") or not _is_int(which[4:]):
         raise OptionError(f"A mix names its layers as last1, last2, …. Got {which!r} in {spec!r} instead. {_forms()}")
     count = int(which[4:])

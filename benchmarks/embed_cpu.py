@@ -1,0 +1,107 @@
+"""Word vectors on the CPU: polyseme beside the `transformers` pipeline and sentence-transformers, same model, same run.
+
+2,000 sentences of UD-EWT with MiniLM (6 × 384), fp32. Runs alternate; medians. The share of the matrix-product peak
+counts real pieces only, against the best packed fp32 product found in the same run.
+
+    POLYSEME_DATA=... python benchmarks/embed_cpu.py [--sentences 2000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import lzma
+import os
+import statistics
+import time
+from pathlib import Path
+
+import torch
+from measure import alternate, machine, table
+
+import polyseme
+from polyseme.convert.hub import find_model
+from polyseme.cost import forward_flops
+from polyseme.parts.product import Product
+
+PIPELINE_BATCHES = (1, 8, 32)
+
+
+def sentences(count: int) -> list[str]:
+    """Sentences of mixed length, in the treebank's order."""
+    path = Path(os.environ["POLYSEME_DATA"]) / "tasks" / "ud-ewt" / "en_ewt-ud-train.conllu.xz"
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        found = [line[len("# text = ") :].strip() for line in file if line.startswith("# text = ")]
+    return found[:count]
+
+
+def peak(rounds: int = 15) -> float:
+    """FLOP/s of the best packed fp32 product among the model's shapes and larger ones."""
+    best = 0.0
+    for width, inner in ((384, 1152), (384, 1536), (1536, 384), (1024, 1024), (2048, 2048)):
+        for rows in (1024, 2048, 4096):
+            x = torch.randn(rows, width)
+            product = Product(torch.nn.Linear(width, inner))
+            product.pack(rows)
+            times = []
+            with torch.inference_mode():
+                for _ in range(rounds):
+                    started = time.perf_counter()
+                    product(x)
+                    times.append(time.perf_counter() - started)
+            best = max(best, 2.0 * rows * width * inner / statistics.median(times))
+    return best
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    settings = parser.parse_args()
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    logging.disable(logging.WARNING)
+
+    from sentence_transformers import SentenceTransformer
+    from transformers import pipeline
+
+    folder = str(find_model("minilm"))
+    texts = sentences(settings.sentences)
+    model = polyseme.load(folder, device="cpu")
+    encoded = [model.pieces(text).ids for text in texts]
+    n_pieces = sum(map(len, encoded))
+    flops = forward_flops(model.bundle.config, map(len, encoded))
+
+    extract = pipeline("feature-extraction", model=folder, device="cpu")
+    sentence_model = SentenceTransformer(folder, device="cpu")
+    runs = {
+        f"transformers pipeline, batch {size}": lambda size=size: extract(texts, batch_size=size)
+        for size in PIPELINE_BATCHES
+    }
+    runs["sentence-transformers, token embeddings"] = lambda: sentence_model.encode(
+        texts, output_value="token_embeddings", show_progress_bar=False
+    )
+    runs["sentence-transformers, sentence vectors"] = lambda: sentence_model.encode(texts, show_progress_bar=False)
+    runs["polyseme, every word"] = lambda: model.embed(texts)
+    seconds = alternate(runs, settings.rounds)
+
+    ours = seconds["polyseme, every word"]
+    print(machine("polyseme", "torch", "transformers", "sentence-transformers"))
+    print(f"{len(texts):,} sentences, {n_pieces:,} pieces, medians of {settings.rounds} alternating runs\n")
+    rows = [
+        [name, f"{taken:.2f}", f"{n_pieces / taken:,.0f}", f"{taken / ours:.2f}"] for name, taken in seconds.items()
+    ]
+    print(table(["route", "seconds", "pieces/s", "times ours"], rows))
+    highest = peak()
+    print(
+        f"\npolyseme: {flops / ours / 1e9:.0f} GFLOP/s, {flops / ours / highest:.0%} of the best packed product "
+        f"({highest / 1e9:.0f} GFLOP/s)"
+    )
+    best_pipeline = min(seconds[name] for name in seconds if "pipeline" in name)
+    best_sentence = min(seconds[name] for name in seconds if "sentence-" in name)
+    print(f"against the pipeline at its best: {best_pipeline / ours:.2f} x (floor 2.4)")
+    print(f"against sentence-transformers: {best_sentence / ours:.2f} x (floor 1.6)")
+
+
+if __name__ == "__main__":
+    main()

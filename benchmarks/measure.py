@@ -1,0 +1,46 @@
+"""What the benchmarks share: alternating runs, medians, and the line that says where a figure comes from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+def alternate(runs: Mapping[str, Callable[[], object]], rounds: int, *, warm_ups: int = 1) -> dict[str, float]:
+    """Median seconds of each, run in turns so that a busy machine is busy for all alike."""
+    for run in runs.values():
+        for _ in range(warm_ups):
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def machine(*packages: str) -> str:
+    """Processor, threads, Python and package versions."""
+    import torch
+
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        name = next(
+            (line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line), name
+        )
+    if torch.cuda.is_available():
+        name = f"{torch.cuda.get_device_name()}, {name}"
+    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
+    return f"{name}, {torch.get_num_threads()} threads, Python {platform.python_version()}, {versions}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

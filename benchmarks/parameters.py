@@ -1,0 +1,31 @@
+"""Parameters of the published sizes: ours, the reference's bare model, and the papers' rounded figures.
+
+python benchmarks/parameters.py
+"""
+
+from __future__ import annotations
+
+from measure import table
+
+from polyseme.bundle import count_parameters
+from polyseme.convert.sizes import SIZES
+
+
+def main() -> None:
+    """Count without allocating, and print the table."""
+    rows = [
+        [
+            name,
+            size.family,
+            f"{size.layers} × {size.width}",
+            f"{size.vocabulary:,}",
+            f"{count_parameters(size.family, size.config, size.outputs):,}",
+            size.paper,
+        ]
+        for name, size in SIZES.items()
+    ]
+    print(table(["size", "family", "layers × width", "vocabulary", "parameters", "paper"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""Pictures: figures for pages and papers, and their counterparts in the terminal.
+
+Figures need matplotlib (the extra `plots`), and are drawn without touching its global state; the terminal needs nothing
+beyond the core. Nothing here writes to disk: `figure_bytes` returns what a file would hold.
+"""
+
+from __future__ import annotations
+
+from polyseme.plots.similarity import figure_bytes, similarity_figure
+from polyseme.plots.terminal import SimilarityTable, similarity_tables
+from polyseme.plots.uses import Use, WordUses
+
+__all__ = ["SimilarityTable", "Use", "WordUses", "figure_bytes", "similarity_figure", "similarity_tables"]

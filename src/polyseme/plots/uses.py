@@ -1,0 +1,86 @@
+"""Uses of a word: sentences in which it stands, and how alike its vectors are from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import OptionError
+
+IN_CONTEXT = "in context"
+ALONE = "layer 0: the word alone, no context"
+
+
+class Keyword(NamedTuple):
+    """A word between what stands before and after it, as in a concordance."""
+
+    before: str
+    word: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Use:
+    """A word as it stands in one text: `text[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end <= len(self.text):
+            raise OptionError(
+                f"A use is a stretch of its text. Got [{self.start}, {self.end}) of a text of {len(self.text)} characters."
+            )
+
+    def keyword(self, context: int) -> Keyword:
+        """The word with at most `context` characters on each side, cut between words and marked `…` where cut."""
+        before = _one_line(self.text[: self.start])
+        after = _one_line(self.text[self.end :])
+        if len(before) > context:
+            before = "…" + before[-context:][before[-context:].find(" ") :]
+        if len(after) > context:
+            after = after[:context][: after[:context].rfind(" ") + 1] + "…"
+        return Keyword(before, _one_line(self.text[self.start : self.end]), after)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WordUses:
+    """Several uses of one word, with the cosine of each pair of vectors: in context, and of the token layer."""
+
+    word: str
+    uses: Sequence[Use]
+    in_context: NDArray[Any]
+    """[n, n]"""
+    alone: NDArray[Any]
+    """[n, n]: at layer 0, before any context."""
+
+    def __post_init__(self) -> None:
+        n_uses = len(self.uses)
+        for name, cosines in (("in_context", self.in_context), ("alone", self.alone)):
+            if np.shape(cosines) != (n_uses, n_uses) or not n_uses:
+                raise OptionError(
+                    f"The {name!r} cosines of {self.word!r} must be a row and a column a use, and there must be uses. "
+                    f"Got shape {np.shape(cosines)} for {n_uses} uses."
+                )
+
+
+def lowest(words: Sequence[WordUses]) -> float:
+    """Where a scale of colours that serves all these words begins: the lowest cosine, down to a tenth; it ends at 1."""
+    least = min(float(np.nanmin(cosines)) for uses in words for cosines in (uses.in_context, uses.alone))
+    return min(np.floor(least * 10 + 1e-6) / 10, 0.9)
+
+
+def spelled(cosine: float) -> str:
+    """A cosine in two places, without a minus where it rounds to nothing."""
+    return f"{round(float(cosine), 2) + 0.0:.2f}"
+
+
+def _one_line(text: str) -> str:
+    """The text with each run of blanks and line ends as one blank."""
+    inner = " ".join(text.split())
+    return f"{' ' * text[:1].isspace()}{inner}{' ' * (text[-1:].isspace() and bool(inner))}"
