@@ -63,7 +63,7 @@ def ragged_batch(config: Any, *, seed: int = 0, lengths: tuple[int, ...] = (11, 
     n_rows, longest = len(lengths), max(lengths)
     pieces = torch.randint(5, config.n_pieces, (n_rows, longest), generator=generator)
     segments = None
-    if config.n_segments:
+    if getattr(config, "n_segments", 0):
         segments = torch.randint(0, config.n_segments, (n_rows, longest), generator=generator)
     return Batch(pieces, torch.tensor(lengths), segments)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def new_bundle(
     return Bundle(family=family, encoder=encoder, outputs=built, tokenizer=tokenizer, tied=tied)
 
 
-def load_bundle(path: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
+def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
     """The model in a folder. A run's folder stands for its `model/`."""
     folder = _model_folder(Path(path))
     family = family_of(folder)
@@ -124,7 +125,9 @@ def load_bundle(path: str | Path, *, dtype: torch.dtype = torch.float32, device:
     return bundle.eval()
 
 
-def save_bundle(bundle: Bundle, path: str | Path, *, force: bool = False, shard_size: int | None = None) -> None:
+def save_bundle(
+    bundle: Bundle, path: str | PathLike[str], *, force: bool = False, shard_size: int | None = None
+) -> None:
     """Write a model folder that `transformers` loads too, where it has the class; whole or not at all."""
     family, outputs = bundle.family, list(bundle.outputs)
     architecture = family.architecture(outputs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from polyseme.config import EncoderConfig
+
+if sys.platform != "win32":
+    import resource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,9 @@ def forward_flops(config: EncoderConfig, row_lengths: Iterable[int]) -> float:
 
 
 def peak_memory() -> int:
-    """The largest resident memory of this process so far, in bytes."""
+    """The largest resident memory of this process so far, in bytes; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -11,10 +11,9 @@ from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.detect import by_model_type, refuse_unknown_positions
 from polyseme.convert.family import Family
 from polyseme.convert.masked import masked_output, masked_rules
-from polyseme.convert.settings import Settings
+from polyseme.convert.settings import Settings, whole
 from polyseme.convert.table import Rule, Table, module
 from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.errors import ModelError
 from polyseme.outputs.labels import NextOutput, PooledOutput
 
 SETTINGS: Settings = dataclasses.replace(
@@ -37,47 +36,40 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     """A group's layers stand one above the other; each round through a group adds all of them."""
     refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
-    rounds = int(theirs.get("num_hidden_layers", 12))
-    n_groups = int(theirs.get("num_hidden_groups", 1))
-    in_group = int(theirs.get("inner_group_num", 1))
-    if n_groups < 1 or in_group < 1:
-        raise ModelError(f"In {where}, 'num_hidden_groups' and 'inner_group_num' must be at least 1.")
+    rounds, n_groups, in_group = (
+        whole(theirs.get(name, default), name, where)
+        for name, default in (("num_hidden_layers", 12), ("num_hidden_groups", 1), ("inner_group_num", 1))
+    )
     layer_map = tuple(
         int(number / (rounds / n_groups)) * in_group + inner for number in range(rounds) for inner in range(in_group)
     )
     return TransformerConfig(
-        **ours, n_layers=len(layer_map), layer_map=layer_map, embedding_dropout_rate=ours["dropout_rate"]
+        **ours,
+        n_layers=len(layer_map),
+        layer_map=layer_map,
+        sets_in_group=in_group,
+        embedding_dropout_rate=ours["dropout_rate"],
     )
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    n_groups, in_group = _groups(config)
+    """The other way round: rounds, groups, and layers in each."""
     return {
         **SETTINGS.write(config),
-        "num_hidden_layers": config.n_layers // in_group,
-        "num_hidden_groups": n_groups,
-        "inner_group_num": in_group,
+        "num_hidden_layers": config.n_layers // config.sets_in_group,
+        "num_hidden_groups": (max(config.weight_sets) + 1) // config.sets_in_group,
+        "inner_group_num": config.sets_in_group,
     }
 
 
-def _groups(config: TransformerConfig) -> tuple[int, int]:
-    """How many groups there are, and how many layers each has: the number of layers until the map falls back or stays."""
-    sets = config.weight_sets
-    in_group = next((number for number in range(1, len(sets)) if sets[number] <= sets[number - 1]), len(sets))
-    if in_group == len(sets):  # every layer its own
-        in_group = 1
-    return (max(sets) + 1) // in_group, in_group
-
-
 def table(config: TransformerConfig, tied: bool) -> Table:
-    n_groups, in_group = _groups(config)
+    """How ALBERT's checkpoints are named."""
     layers = [
         rule
-        for group in range(n_groups)
-        for inner in range(in_group)
+        for number in range(max(config.weight_sets) + 1)
         for rule in _layer(
-            f"{{p}}encoder.albert_layer_groups.{group}.albert_layers.{inner}",
-            f"encoder.layers.{group * in_group + inner}",
+            "{{p}}encoder.albert_layer_groups.{}.albert_layers.{}".format(*divmod(number, config.sets_in_group)),
+            f"encoder.layers.{number}",
         )
     ]
     masked, aliases = masked_rules(
@@ -141,6 +133,7 @@ FAMILY = Family(
         width=32,
         n_layers=8,
         layer_map=(0, 1, 0, 1, 2, 3, 2, 3),
+        sets_in_group=2,
         n_heads=4,
         inner_width=64,
         max_positions=40,

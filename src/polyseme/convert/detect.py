@@ -14,16 +14,22 @@ def by_model_type(*names: str) -> Callable[[Path], bool]:
     """A test for a folder whose config.json names one of these as its `model_type`."""
 
     def detect(path: Path) -> bool:
-        return (path / "config.json").is_file() and read_json(path / "config.json").get("model_type") in names
+        return (path / "config.json").is_file() and model_type(read_json(path / "config.json")) in names
 
     return detect
+
+
+def model_type(theirs: Mapping[str, Any]) -> Any:
+    """What a config says it is. The first years' name no type, and were all BERT's (SpanBERT's is one)."""
+    untyped_bert = "model_type" not in theirs and not theirs.get("architectures") and "type_vocab_size" in theirs
+    return "bert" if untyped_bert else theirs.get("model_type")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a model folder."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"The file {path} cannot be read as JSON: {error}. Is the model folder whole?") from None
     if not isinstance(content, dict):
         raise ModelError(f"The file {path} must hold a JSON object. Got a {type(content).__name__} instead.")

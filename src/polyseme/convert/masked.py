@@ -20,15 +20,20 @@ def masked_output(config: TransformerConfig, tied: bool, *, activation: str | No
 
 
 def masked_rules(*, dense: str, norm: str, bias: str, decoder: str, tied: bool) -> tuple[list[Rule], list[Alias]]:
-    """Rules and aliases for its parts: `decoder` is the table of pieces, the encoder's own where `tied`."""
-    rules = [
-        *module(dense, "outputs.masked.dense"),
-        *module(norm, "outputs.masked.norm"),
-        Rule((bias,), ("outputs.masked.bias",)),
-    ]
-    aliases = [] if bias == f"{decoder}.bias" else [Alias(f"{decoder}.bias", bias)]
+    """Rules and aliases for its parts: `decoder` is the table of pieces, the encoder's own where `tied`.
+
+    Where it is not, the decoder's bias is the one that counts; a `bias` beside it may be left from before.
+    """
+    rules = [*module(dense, "outputs.masked.dense"), *module(norm, "outputs.masked.norm")]
+    aliases = []
     if tied:
+        rules.append(Rule((bias,), ("outputs.masked.bias",)))
         aliases.append(Alias(f"{decoder}.weight", "{p}embeddings.word_embeddings.weight"))
+        if bias != f"{decoder}.bias":
+            aliases.append(Alias(f"{decoder}.bias", bias))
     else:
+        rules.append(Rule((f"{decoder}.bias",), ("outputs.masked.bias",)))
         rules.append(Rule((f"{decoder}.weight",), ("outputs.masked.table",)))
+        if bias != f"{decoder}.bias":
+            aliases.append(Alias(bias, f"{decoder}.bias", checked=False))
     return rules, aliases

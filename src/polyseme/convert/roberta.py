@@ -13,7 +13,7 @@ from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.detect import by_model_type, refuse_unknown_positions
 from polyseme.convert.family import Family
 from polyseme.convert.masked import masked_output, masked_rules
-from polyseme.convert.settings import Settings
+from polyseme.convert.settings import Settings, whole
 from polyseme.convert.table import Foreign, Table
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import PooledOutput
@@ -26,8 +26,9 @@ SETTINGS: Settings = dataclasses.replace(
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
-    offset = int(theirs.get("pad_token_id", 1)) + 1
-    n_rows = int(theirs.get("max_position_embeddings", 514))
+    offset = whole(theirs.get("pad_token_id", 1), "pad_token_id", where, least=0) + 1
+    n_rows = theirs.get("max_position_embeddings", BERT_SETTINGS.defaults["max_position_embeddings"])
+    whole(n_rows, "max_position_embeddings", where, least=offset + 1)
     return TransformerConfig(
         **ours,
         max_positions=n_rows - offset,

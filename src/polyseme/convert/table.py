@@ -31,10 +31,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Alias:
-    """A second name of theirs for a tensor that another rule brings: checked when it is there, never needed."""
+    """A second name of theirs for a tensor that another rule brings: checked when it is there, never needed.
+
+    Where only the second name is there, it stands in for the first.
+    """
 
     theirs: str
     same_as: str
+    checked: bool = True
+    """Whether the two must be equal; if not, the first is the one that counts."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,10 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     """Their tensors → ours. `where` names the checkpoint in errors."""
     keys = {_modern(key): key for key in tensors}
     prefix = table.prefix if any(key.startswith(table.prefix) for key in keys) else ""
+    for alias in table.aliases:
+        one, other = _name(alias.theirs, prefix), _name(alias.same_as, prefix)
+        if one in keys:
+            keys.setdefault(other, keys[one])
     outputs = [
         name for name, rules in table.outputs.items() if any(key in keys for key in _their_names(rules, prefix, table))
     ]
@@ -165,7 +174,7 @@ def _sort_out(table: Table, rest: set[str], prefix: str) -> tuple[list[str], lis
 def _check_aliases(table: Table, tensors: Mapping[str, Tensor], prefix: str, where: str) -> None:
     for alias in table.aliases:
         one, other = _name(alias.theirs, prefix), _name(alias.same_as, prefix)
-        if one in tensors and other in tensors and not torch.equal(tensors[one], tensors[other]):
+        if alias.checked and one in tensors and not torch.equal(tensors[one], tensors[other]):
             raise ModelError(
                 f"In {where}, {one!r} should be the same tensor as {other!r}, and is not. The config says that the two "
                 "are tied; if they are not, set 'tie_word_embeddings' to false in config.json."

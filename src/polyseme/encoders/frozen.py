@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -193,7 +193,7 @@ def _by_length(rows: FlatRows) -> Attend:
     return attend
 
 
-def _in_one_call(rows: FlatRows, flash: Callable[..., Tensor]) -> Attend:
+def _in_one_call(rows: FlatRows, flash: Callable[..., Any]) -> Attend:
     """One call for rows of any lengths: flash attention, in half precision on a GPU."""
     device = rows.pieces.device
     longest = max(rows.lengths)
@@ -201,6 +201,7 @@ def _in_one_call(rows: FlatRows, flash: Callable[..., Tensor]) -> Attend:
 
     def attend(fused: Tensor, n_heads: int, scale: float) -> Tensor:
         q, k, v = fused.view(fused.shape[0], 3, n_heads, -1).unbind(1)  # [N, H, d]
-        return flash(q, k, v, ends, ends, longest, longest, scale=scale).flatten(1)
+        attended: Tensor = flash(q, k, v, ends, ends, longest, longest, scale=scale)
+        return attended.flatten(1)
 
     return attend

@@ -29,6 +29,8 @@ class TransformerConfig(EncoderConfig):
     """None: as the stack; else a map brings the token layer from this width to the stack's (ALBERT, ELECTRA)."""
     layer_map: tuple[int, ...] | None = None
     """Which set of weights each layer uses (ALBERT shares); None: its own."""
+    sets_in_group: int = 1
+    """How many sets of weights are kept together in a checkpoint (ALBERT's inner groups)."""
 
     norm: Literal["after", "before", "none"] = "after"
     """Where the norm stands: after each residual sum, before each part, or nowhere."""
@@ -93,6 +95,8 @@ class TransformerConfig(EncoderConfig):
             raise ModelError(
                 f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead."
             )
+        if self.sets_in_group < 1 or (max(self.weight_sets, default=-1) + 1) % self.sets_in_group:
+            raise ModelError(f"The sets of weights cannot be kept in groups of {self.sets_in_group}.")
         if len(self.masks) not in (1, self.n_layers):
             raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
         for mask in self.masks:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import OptionError
 from polyseme.extras import require
-from polyseme.plots.ramp import ink, ramp, to_hex, to_rgb
+from polyseme.plots.ramp import ink, ramp, to_rgb
 from polyseme.plots.uses import ALONE, IN_CONTEXT, Keyword, WordUses, lowest, spelled
 
 if TYPE_CHECKING:
@@ -31,22 +31,24 @@ DOTS_PER_INCH = 96
 _MARGIN = 0.28
 _CELL_WIDTH = 0.54
 _CELL_HEIGHT = 0.36
-_GAP = 0.42
+_GAP = 0.3
 _NUMBER = 0.32
 _HEADING = 0.66
 _BETWEEN = 0.22
-_TITLE = 0.52
-_LEGEND = 0.62
+_TITLE = 0.36
+_LEGEND = 0.46
 _TEXT_SIZE = 10.5
 _VALUE_SIZE = 9.0
 _WORD_SIZE = 14.0
+_MAGNIFIED = 16
+"""Text is measured this much larger, so that the rounding of letters to dots does not count."""
 
 
 def similarity_figure(
     words: Sequence[WordUses],
     *,
     title: str | None = None,
-    context: int = 44,
+    context: int = 34,
     headings: tuple[str, str] = (IN_CONTEXT, ALONE),
 ) -> Figure:
     """The uses of some words and how alike they are, in context and alone; `figure_bytes` makes a picture of it.
@@ -55,7 +57,7 @@ def similarity_figure(
     """
     if not words:
         raise OptionError("A figure of similarities needs the uses of at least one word. Got none.")
-    figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
+    figure: Figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
     lines = [[use.keyword(context) for use in one.uses] for one in words]
     page = _page(figure, words, lines, headings, has_title=title is not None)
     figure.set_size_inches(page.width, page.height)
@@ -132,11 +134,11 @@ class _Measure:
         self._font = require("matplotlib.font_manager", extra="plots").FontProperties
 
     def __call__(self, text: str, weight: str = "normal", size: float = _TEXT_SIZE) -> float:
-        font = self._font(weight=weight, size=size)
+        font = self._font(weight=weight, size=size * _MAGNIFIED)
         # A blank at either end has no width of its own, so the text is measured between two bars.
         with_bars, _, _ = self._renderer.get_text_width_height_descent(f"|{text}|", font, ismath=False)
         bars, _, _ = self._renderer.get_text_width_height_descent("||", font, ismath=False)
-        return float(with_bars - bars) / DOTS_PER_INCH
+        return float(with_bars - bars) / (DOTS_PER_INCH * _MAGNIFIED)
 
 
 def _draw_word(

@@ -25,9 +25,12 @@ _GAP = 2
 _LEAST_CONTEXT = 16
 """Characters on each side of the word without which a sentence says too little to stand beside two maps."""
 
+_FEWEST = 4
+"""Characters on each side of the word that are shown however narrow the terminal is."""
+
 
 def similarity_tables(
-    words: Sequence[WordUses], *, context: int = 44, headings: tuple[str, str] = (IN_CONTEXT, ALONE)
+    words: Sequence[WordUses], *, context: int = 34, headings: tuple[str, str] = (IN_CONTEXT, ALONE)
 ) -> Group:
     """A table a word, one below the other, all on one scale of colours; to be printed with rich."""
     least = lowest(words) if words else 0.0
@@ -44,7 +47,7 @@ class SimilarityTable:
         one: WordUses,
         *,
         least: float | None = None,
-        context: int = 44,
+        context: int = 34,
         headings: tuple[str, str] = (IN_CONTEXT, ALONE),
     ) -> None:
         self._one = one
@@ -56,29 +59,31 @@ class SimilarityTable:
         in_context = self._map(self._headings[0], self._one.in_context)
         alone = self._map(self._headings[1], self._one.alone)
         widest = max(cell_len(use.text[use.start : use.end]) for use in self._one.uses)
-        map_width = _number_width(len(self._one.uses)) + len(self._one.uses) * _CELL_WIDTH + _GAP
+        n_uses = len(self._one.uses)
+        map_widths = [
+            _GAP + _number_width(n_uses) + max(n_uses * _CELL_WIDTH, cell_len(heading)) for heading in self._headings
+        ]
 
-        def room(n_maps: int) -> int:
-            """Characters that n maps side by side leave on each side of the word."""
-            first = self._headings[:n_maps]
-            maps = sum(max(map_width, cell_len(heading) + _GAP) for heading in first)
-            return (options.max_width - maps - widest) // 2
+        def room(maps_width: int) -> int:
+            """Characters that the maps leave on each side of the word."""
+            return (options.max_width - maps_width - widest) // 2
 
-        if room(2) >= min(_LEAST_CONTEXT, self._context):
-            yield _beside(self._sentences(room(2)), in_context, alone)
+        beside = room(sum(map_widths))
+        if beside >= min(_LEAST_CONTEXT, self._context):
+            yield _beside(self._sentences(beside), in_context, alone)
         else:
-            sentences = self._sentences(max(room(1), 4))
-            yield _beside(sentences, _below(in_context, alone))
+            yield _beside(self._sentences(max(room(max(map_widths)), _FEWEST)), _below(in_context, alone))
 
     def _sentences(self, room: int) -> Table:
         keywords = [use.keyword(min(room, self._context) - 1) for use in self._one.uses]
+        margin = max(cell_len(keyword.before) for keyword in keywords)
         grid = Table.grid()
-        grid.add_column(justify="right", no_wrap=True)
         grid.add_column(no_wrap=True)
-        grid.add_row("", Text(self._one.word, style="bold underline"))
-        grid.add_row("", "")
+        grid.add_row(Text.assemble(" " * margin, (self._one.word, "bold underline")))
+        grid.add_row("")
         for before, word, after in keywords:
-            grid.add_row(Text(before, style="dim"), Text.assemble((word, "bold"), (after, "dim")))
+            indented = " " * (margin - cell_len(before)) + before
+            grid.add_row(Text.assemble((indented, "dim"), (word, "bold"), (after, "dim")))
         return grid
 
     def _map(self, heading: str, cosines: NDArray[Any]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ class Use:
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end <= len(self.text):
             raise OptionError(
-                f"A use is a stretch of its text. Got [{self.start}, {self.end}) of a text of {len(self.text)} characters."
+                f"A use is a stretch of its text. Got [{self.start}, {self.end}) of {len(self.text)} characters."
             )
 
     def keyword(self, context: int) -> Keyword:
@@ -42,9 +43,11 @@ class Use:
         before = _one_line(self.text[: self.start])
         after = _one_line(self.text[self.end :])
         if len(before) > context:
-            before = "…" + before[-context:][before[-context:].find(" ") :]
+            kept = before[len(before) - context :]
+            before = "…" + kept[max(kept.find(" ", 0, -1), 0) :]
         if len(after) > context:
-            after = after[:context][: after[:context].rfind(" ") + 1] + "…"
+            kept = after[:context]
+            after = kept[: kept.rfind(" ", 1) + 1 or context] + "…"
         return Keyword(before, _one_line(self.text[self.start : self.end]), after)
 
 
@@ -72,7 +75,7 @@ class WordUses:
 def lowest(words: Sequence[WordUses]) -> float:
     """Where a scale of colours that serves all these words begins: the lowest cosine, down to a tenth; it ends at 1."""
     least = min(float(np.nanmin(cosines)) for uses in words for cosines in (uses.in_context, uses.alone))
-    return min(np.floor(least * 10 + 1e-6) / 10, 0.9)
+    return min(math.floor(least * 10 + 1e-6) / 10, 0.9)
 
 
 def spelled(cosine: float) -> str:

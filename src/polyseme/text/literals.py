@@ -28,10 +28,6 @@ def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:
     return twin
 
 
-def unknown_id(backend: Tokenizer) -> int | None:
-    """The id of the piece that the model itself gives for what it does not know."""
-    model = backend.model
-    if type(model).__name__ == "Unigram":
-        return int(model.unk_id) if getattr(model, "unk_id", None) is not None else None
-    piece = getattr(model, "unk_token", None)
-    return None if piece is None else backend.token_to_id(piece)
+def is_unigram(backend: Tokenizer) -> bool:
+    """Whether the tokenizer's model is one that may come upon special pieces in text."""
+    return type(backend.model).__name__ == "Unigram"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from polyseme.text.cutting import can_be_cut, cut_places, prepends_itself
-from polyseme.text.literals import literal_twin, unknown_id
+from polyseme.text.literals import is_unigram, literal_twin
 from polyseme.types import Document
 
 Ints = NDArray[np.int64]
@@ -137,13 +137,14 @@ class Reader:
         """The ids of special pieces, which text must not come out as; the unknown piece may."""
         added = self._backend.get_added_tokens_decoder()
         special = {id for id, token in added.items() if token.special} | set(self._specials.values())
-        return frozenset(special - {self._specials.get("unknown"), unknown_id(self._backend)})
+        return frozenset(special - {self._specials.get("unknown")})
 
     @cached_property
     def _unknown_in_text(self) -> str | None:
         """The unknown piece as it is written, where text that spells it out would come out as it."""
-        id = unknown_id(self._backend) if type(self._backend.model).__name__ == "Unigram" else None
-        return None if id is None else str(self._backend.id_to_token(id))
+        if "unknown" not in self._specials or not is_unigram(self._backend):
+            return None
+        return str(self._backend.id_to_token(self._specials["unknown"]))
 
     @cached_property
     def _literal_twin(self) -> Tokenizer:

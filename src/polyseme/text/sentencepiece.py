@@ -77,7 +77,8 @@ def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
     tokenizer = Tokenizer(_unigram(model) if model.algorithm == "unigram" else _bpe(model))
     tokenizer.normalizer = normalizers.Sequence([*before, *_normalizers(model)])
     tokenizer.pre_tokenizer = _pre_tokenizer(model)
-    metaspace = decoders.Metaspace(replacement=BLANK, prepend_scheme=_scheme(model))
+    scheme = "always" if model.add_dummy_prefix else "never"
+    metaspace = decoders.Metaspace(replacement=BLANK, prepend_scheme=scheme)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), metaspace]) if model.byte_fallback else metaspace
     return tokenizer
 
@@ -90,6 +91,8 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
         steps.append(normalizers.NFKC())
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))
+    if model.add_dummy_prefix and not model.remove_extra_whitespaces:
+        steps.append(normalizers.Prepend(" "))
     if model.remove_extra_whitespaces and not _words_are_apart(model):
         steps += [normalizers.Replace(Regex(OUTER_BLANKS), ""), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
     return steps
@@ -97,7 +100,7 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
 
 def _pre_tokenizer(model: SentencePieceModel) -> Any:
     """Where words are apart, each gets its ▁ as its own, so that it counts as part of the word and not of a blank."""
-    scheme = _scheme(model)
+    scheme = "always" if model.add_dummy_prefix and model.remove_extra_whitespaces else "never"
     if _words_are_apart(model):
         apart = pre_tokenizers.Split(" ", behavior="removed")
         return pre_tokenizers.Sequence([apart, pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme)])
@@ -111,10 +114,6 @@ def _words_are_apart(model: SentencePieceModel) -> bool:
 def _has_phrases(model: SentencePieceModel) -> bool:
     """Whether some piece has a blank anywhere but at its start, so that it may go beyond a word."""
     return any(BLANK in piece.text[1:] for piece in model.pieces)
-
-
-def _scheme(model: SentencePieceModel) -> str:
-    return "always" if model.add_dummy_prefix else "never"
 
 
 def _unigram(model: SentencePieceModel) -> models.Unigram:

@@ -1,0 +1,100 @@
+"""One word, many vectors: *broke* in eight sentences is several words, and layer 0 does not know it.
+
+Prints a table of cosines a word and writes `senses.png` and `senses.svg`: on the left the word in its context, on the
+right the same word at layer 0, before any context, where every use is the same.
+
+    python examples/demo.py -o demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import polyseme
+from polyseme.plots.similarity import figure_bytes, similarity_figure
+from polyseme.plots.terminal import similarity_tables
+from polyseme.plots.uses import Use, WordUses
+
+SENTENCES = {
+    "broke": [
+        "The vase broke.",
+        "Dawn broke.",
+        "The news broke.",
+        "Sandy broke the world record.",
+        "Sandy broke the law.",
+        "The burglar broke into the house.",
+        "The newscaster broke into the movie broadcast.",
+        "We broke even.",
+    ],
+    "crane": ["A crane caught a fish.", "A crane picked up the steel beam.", "I saw a crane."],
+    "flat": ["We had a flat tire.", "We drank flat beer.", "We heard a flat note.", "We stood on a flat surface."],
+    "throw": ["They throw a party.", "They throw a fight.", "They throw a ball.", "They throw a fit."],
+    "balls": ["they dance at balls", "they hit the balls"],
+    "any": [
+        "Are there typos? I didn't see any.",
+        "Are there bookstores downtown? I didn't see any.",
+    ],
+}
+
+HEADINGS = ("in context", "layer 0: the word and its place, no context")
+
+
+def cosines(vectors: np.ndarray) -> np.ndarray:
+    """How alike each pair of vectors is."""
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def uses_of(word: str, sentences: list[str], model: polyseme.Model, layer: str) -> WordUses:
+    """One word in its sentences: where it stands, and how alike its vectors are."""
+
+    def vectors(layer: str) -> np.ndarray:
+        found = model.embed(sentences, layer=layer)
+        return np.stack([document.vectors[list(document.words).index(word)] for document in found])
+
+    places = [re.search(rf"\b{word}\b", sentence) for sentence in sentences]
+    uses = [Use(place.string, place.start(), place.end()) for place in places if place is not None]
+    return WordUses(word=word, uses=uses, in_context=cosines(vectors(layer)), alone=cosines(vectors("0")))
+
+
+def main() -> None:
+    """Embed, print the tables, draw the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, of the extra 'demo')")
+    parser.add_argument("--layer", default="-1", help="which layer to look at (default: the top)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="the folder for the pictures")
+    settings = parser.parse_args()
+
+    started = time.perf_counter()
+    model = polyseme.load(settings.model)
+    words = [uses_of(word, sentences, model, settings.layer) for word, sentences in SENTENCES.items()]
+    console = Console()
+    console.print(similarity_tables(words, headings=HEADINGS))
+
+    settings.output.mkdir(parents=True, exist_ok=True)
+    figure = similarity_figure(words, headings=HEADINGS, title="A word has as many vectors as it has contexts")
+    for format in ("png", "svg"):
+        (settings.output / f"senses.{format}").write_bytes(figure_bytes(figure, format))
+    card = model.show()
+    if settings.model is None:
+        console.print(
+            "The model is all-MiniLM-L6-v2: a real BERT of 6 layers, trained further as a sentence model on pairs of "
+            "similar sentences; it has no masked output.",
+            style="dim",
+        )
+    console.print(
+        f"{card.family}, {card.layers} layers, {card.parameters:,} parameters; "
+        f"{sum(map(len, SENTENCES.values()))} sentences in {time.perf_counter() - started:.1f} s.\n"
+        f"Pictures: {settings.output / 'senses.png'}, {settings.output / 'senses.svg'}",
+        style="dim",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Small whole models of every registered family: a trained tokenizer, random weights, all outputs; in memory or on disk.
+
+Weights are redrawn with the spread that `references` uses, so that a piece taken from the wrong window, or a wrong
+neighbour, shows in the vectors.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from references import SPREAD
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from torch import nn
+
+from polyseme.api import Model
+from polyseme.bundle import new_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer import PieceTokenizer
+
+CORPUS = """
+The vase broke. Dawn broke. The news broke. Sandy broke the world record. Sandy broke the law. The burglar broke into
+the house. The newscaster broke into the movie broadcast. We broke even. A crane caught a fish. A crane picked up the
+steel beam. I saw a crane. The tire is flat, the beer is flat, the note is flat and so is the surface. They throw a
+party; they throw a ball! Did they dance at balls, or hit the balls? "Are there typos? I didn't see any." Are there
+bookstores downtown? It cost $3.50 (or 4,200 of them) in 1998: unbelievable, misunderstandings, well-known, naïve, Zoë.
+""".split("\n")
+N_PIECES = 320
+
+BRACKETS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+ANGLES = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+def wordpiece(*, lowercase: bool = True) -> Tokenizer:
+    """BERT's kind."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(vocab_size=N_PIECES, special_tokens=BRACKETS, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def byte_bpe() -> Tokenizer:
+    """RoBERTa's kind."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=N_PIECES,
+        special_tokens=ANGLES,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def unigram(specials: list[str], unknown: str) -> Tokenizer:
+    """SentencePiece's kind: XLM-R's and ALBERT's."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=N_PIECES, special_tokens=specials, unk_token=unknown, show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+BACKENDS: dict[str, Callable[[], Tokenizer]] = {
+    "bert": wordpiece,
+    "roberta": byte_bpe,
+    "xlm-roberta": lambda: unigram(ANGLES, "<unk>"),
+    "electra": wordpiece,
+    "albert": lambda: unigram(["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], "<unk>"),
+    "distilbert": wordpiece,
+}
+"""The kind of tokenizer that goes with each family; a family that is registered needs a line here."""
+
+
+@cache
+def _tokenizer_json(family: str) -> str:
+    return str(BACKENDS[family]().to_str())
+
+
+def write_tokenizer(family: str, folder: Path) -> None:
+    """A family's tokenizer as its file, as others would have put it there."""
+    (folder / "tokenizer.json").write_text(_tokenizer_json(family), encoding="utf-8")
+
+
+def tiny_tokenizer(family: str) -> PieceTokenizer:
+    """A small trained tokenizer of the family's kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_tokenizer(family, Path(folder))
+        return load_tokenizer(folder, frame=FAMILIES[family].frame)
+
+
+def tiny_config(family: str, **changes: Any) -> Any:
+    """The family's small config, with as many pieces as its small tokenizer has."""
+    return FAMILIES[family].tiny().replace(n_pieces=tiny_tokenizer(family).n_pieces, **changes)
+
+
+def tiny_model(family: str = "bert", **changes: Any) -> Model:
+    """A whole small model with every output its family has; `changes` are of the config."""
+    chosen = FAMILIES[family]
+    torch.manual_seed(11)
+    bundle = new_bundle(chosen, tiny_config(family, **changes), chosen.outputs, tiny_tokenizer(family))
+    for parameter in bundle.parameters():
+        nn.init.normal_(parameter, std=SPREAD)
+    return Model(bundle.eval())
