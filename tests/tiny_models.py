@@ -65,7 +65,7 @@ def byte_bpe() -> Tokenizer:
 def unigram(specials: list[str], unknown: str) -> Tokenizer:
     """SentencePiece's kind: XLM-R's and ALBERT's."""
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\u200b", ""), normalizers.NFKC()])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(

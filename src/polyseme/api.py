@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
-from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.errors import InputError, ModelError, OptionError, OutputError, nearest
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.text.words import document
 from polyseme.types import Batch, Document, Embedded, Framed, Progress
@@ -102,9 +103,7 @@ class Model:
             >>> model = polyseme.load()                                         # doctest: +SKIP
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
-        if isinstance(texts, str):
-            texts = [texts]
-        documents = [_document(text, position) for position, text in enumerate(texts)]
+        documents = _documents(texts)
         embedder = self._embedder(layer, pool, batch_pieces)
         embedder.tally.vanished = 0
         found = embedder(documents)
@@ -148,7 +147,7 @@ class Model:
         output = self._output("masked", "fill masks")
         if top < 1:
             raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
-        encoded = self._tokenizer.encode_with_masks(text)
+        encoded = self._tokenizer.encode_with_masks(_text(text).text)
         if not len(encoded.words):
             raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
         framed = self._tokenizer.frame(encoded.ids)
@@ -178,7 +177,7 @@ class Model:
         """The probability that `second` follows `first`, by the model's next-sentence output."""
         output = self._output("next", "judge whether a sentence follows another")
         pooled = self._output("pooled", "judge whether a sentence follows another")
-        ids = [self._tokenizer.encode(document(text)).ids for text in (first, second)]
+        ids = [self._tokenizer.encode(_text(text)).ids for text in (first, second)]
         framed = self._tokenizer.frame(ids[0], ids[1])
         self._check_length(framed)
         with torch.inference_mode():
@@ -189,6 +188,8 @@ class Model:
 
     def save(self, path: AnyPath, *, force: bool = False, shard_size: int | None = None) -> None:
         """Write the model as a folder that polyseme and, where it has the class, `transformers` load."""
+        if shard_size is not None and shard_size < 1:
+            raise OptionError(f"A shard must have room for at least 1 byte. Got {shard_size} instead.")
         save_bundle(self.bundle, path, force=force, shard_size=shard_size)
 
     def show(self) -> Card:
@@ -232,7 +233,7 @@ class Model:
         window = self.bundle.config.window
         if window is not None and len(framed.ids) > window:
             raise InputError(
-                f"The text makes {len(framed.ids):,} pieces, specials included, and the model reads {window:,} at once. "
+                f"The text makes {len(framed.ids):,} pieces, specials included; the model reads {window:,} at once. "
                 "Shorten it; to have vectors for words of longer text, use embed, which cuts windows."
             )
 
@@ -272,6 +273,8 @@ def embed(
     """Embed every word of a file (`-` is standard input) into a file of vectors; what it cost is returned."""
     started = time.perf_counter()
     check_output(output, force=force)
+    if _is_same_file(source, output):
+        raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
     loaded = load(model, device=device, dtype=dtype)
     embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
     about = {
@@ -342,15 +345,38 @@ def _device(name: str) -> str:
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise OptionError(f"The device {name!r} is not there: torch sees {torch.cuda.device_count()} GPUs. Use cpu.")
     try:
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
     return name
 
 
+def _is_same_file(one: AnyPath, other: AnyPath) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
+def _documents(texts: Any) -> list[Document]:
+    if isinstance(texts, (str, Document)):
+        texts = [texts]
+    try:
+        each = list(texts)
+    except TypeError:
+        raise InputError(f"What is embedded must be texts. Got a {type(texts).__name__} instead.") from None
+    return [_document(text, position) for position, text in enumerate(each)]
+
+
+def _text(text: Any) -> Document:
+    if not isinstance(text, str):
+        raise InputError(f"The text must be a string. Got a {type(text).__name__} instead.")
+    return document(text)
+
+
 def _document(text: Any, position: int) -> Document:
     if isinstance(text, Document):
-        return text
+        return _in_order(text, position)
     if isinstance(text, str):
         return document(text, id=str(position))
     try:
@@ -363,6 +389,18 @@ def _document(text: Any, position: int) -> Document:
         return document(words, id=str(position))
     except InputError as error:
         raise InputError(f"Text {position}: {error}") from None
+
+
+def _in_order(given: Document, position: int) -> Document:
+    start = end = 0
+    for word in given.words:
+        if not (start <= word.start < word.end <= len(given.text) and end <= word.end):
+            raise InputError(
+                f"Text {position}: its words must stand in its text, in order. Got {str(word)!r} at {word.start} to "
+                f"{word.end}, after one at {start} to {end}."
+            )
+        start, end = word.start, word.end
+    return given
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:

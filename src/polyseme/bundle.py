@@ -119,7 +119,8 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     with unfilled():
         bundle = new_bundle(family, config, found.outputs, tied=tied)
     put_weights(bundle, found.tensors, folder, dtype, device)
-    bundle.foreign = {name: value for name, value in theirs.items() if name not in family.write_config(config)}
+    ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
+    bundle.foreign = {name: value for name, value in theirs.items() if name not in ours}
     bundle.tokenizer = load_tokenizer(folder, frame=family.frame)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
     return bundle.eval()

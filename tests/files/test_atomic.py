@@ -81,6 +81,17 @@ def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out.txt"]
 
 
+def test_an_output_that_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with pytest.raises(OutputError, match="already there"), whole_file(output) as made:
+        output.write_text("theirs" if made.write_text("ours") else "")
+    assert output.read_text() == "theirs"
+    output.unlink()
+    with pytest.raises(OutputError, match="already there"), whole_folder(output):
+        output.mkdir()
+    assert names(tmp_path) == ["out"]
+
+
 def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     output = tmp_path / "model"
     with whole_folder(output) as made:
@@ -172,7 +183,7 @@ def test_a_missing_folder_is_named_with_what_to_do(tmp_path: Path) -> None:
 def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
-    with as_nobody(), pytest.raises(OutputError, match="may not be written to|Permission denied"):
+    with as_nobody(), pytest.raises(OutputError, match=r"may not be written to|Permission denied"):
         check_output(closed / "out.txt")
 
 

@@ -13,8 +13,10 @@ STEPS = [ramp(step / 100) for step in range(101)]
 
 
 def test_steps_look_equally_large() -> None:
-    sizes = [math.dist(one, other) for one, other in itertools.pairwise(STEPS)]
-    assert max(sizes) == pytest.approx(min(sizes), rel=0.02)  # only the one step around the bend is a little shorter
+    sizes = sorted(math.dist(one, other) for one, other in itertools.pairwise(STEPS))
+    around_the_bend, *others = sizes
+    assert others == pytest.approx([others[0]] * 99)
+    assert around_the_bend > 0.95 * others[0]
 
 
 def test_lightness_falls_all_the_way() -> None:
@@ -39,7 +41,7 @@ def test_black_white_and_grey_are_where_they_should_be() -> None:
 
 
 def test_ink_can_be_read_on_every_colour() -> None:
-    """Contrast after WCAG 2: at least 3 to 1 anywhere, 4.5 to 1 nearly everywhere."""
+    """Contrast after WCAG 2: no two inks do better than 4.6 to 1 everywhere, and 3 to 1 is asked of large text."""
 
     def luminance(hex_colour: str) -> float:
         channels = [int(hex_colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

@@ -27,19 +27,18 @@ def use(text: str, word: str) -> Use:
     return Use(text, start, start + len(word))
 
 
-def word_uses(word: str, *texts: str) -> WordUses:
-    n_uses = len(texts)
-    in_context = np.linspace(0.23, 0.91, n_uses * n_uses).reshape(n_uses, n_uses)
-    in_context = (in_context + in_context.T) / 2
-    np.fill_diagonal(in_context, 1)
-    return WordUses(
-        word=word, uses=[use(text, word) for text in texts], in_context=in_context, alone=np.ones((n_uses, n_uses))
-    )
+def word_uses(word: str, texts: list[str], in_context: list[list[float]]) -> WordUses:
+    alone = np.ones((len(texts), len(texts)))
+    return WordUses(word=word, uses=[use(text, word) for text in texts], in_context=np.array(in_context), alone=alone)
 
 
 WORDS = [
-    word_uses("bank", "She went to the bank.", "The bank of the river", "a bank & a $5 note <b>, $6 more"),
-    word_uses("broke", "The vase broke.", "I was broke."),
+    word_uses(
+        "bank",
+        ["She went to the bank.", "The bank of the river", "a bank & a $5 note <b>, $6 more"],
+        [[1, 0.34, 0.81], [0.34, 1, 0.42], [0.81, 0.42, 1]],
+    ),
+    word_uses("broke", ["The vase broke.", "I was broke."], [[1, 0.27], [0.27, 1]]),
 ]
 
 
@@ -78,7 +77,7 @@ def test_cosines_must_fit_the_uses() -> None:
 
 
 def test_the_scale_begins_at_the_tenth_below_the_lowest_cosine() -> None:
-    assert lowest(WORDS) == pytest.approx(0.3)
+    assert lowest(WORDS) == 0.2
     assert lowest([WordUses(word="a", uses=[use("a", "a")], in_context=np.ones((1, 1)), alone=np.ones((1, 1)))]) == 0.9
 
 
@@ -131,13 +130,13 @@ def test_png_is_drawn_at_twice_the_size() -> None:
 
 def test_the_same_figure_gives_the_same_bytes() -> None:
     for format in ("png", "svg"):
-        one, two = (figure_bytes(similarity_figure(WORDS), format) for _ in range(2))  # type: ignore[arg-type]
+        one, two = (figure_bytes(similarity_figure(WORDS), format) for _ in range(2))
         assert one == two
 
 
 def test_nothing_reaches_past_the_edge_of_the_page() -> None:
     figure = similarity_figure(WORDS, title="Uses")
-    figure_bytes(figure)
+    figure_bytes(figure, scale=1)
     width, height = figure.get_size_inches() * figure.dpi
     for text in figure.texts:
         box = text.get_window_extent()
@@ -188,7 +187,7 @@ def test_a_wide_terminal_shows_both_maps_side_by_side() -> None:
     lines = printed(140).splitlines()
     assert [line for line in lines if "in context" in line] == [line for line in lines if "layer 0" in line]
     assert any(
-        line.split() == ["She", "went", "to", "the", "bank.", "1", "1.00", "0.40", "0.49", "1", "1.00", "1.00", "1.00"]
+        line.split() == ["She", "went", "to", "the", "bank.", "1", "1.00", "0.34", "0.81", "1", "1.00", "1.00", "1.00"]
         for line in lines
     )
 

@@ -10,9 +10,7 @@ import pytest
 
 from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
-
-KINDS = ("bert-base-cased", "bert-base-uncased", "gpt2", "roberta", "openai-gpt", "albert")
-"""WordPiece with and without case, byte-level BPE with and without specials, BPE with ends of words, unigram."""
+from text.samples import KINDS
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from text.conftest import KINDS
-from text.strategies import NASTY, texts
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 
@@ -19,6 +17,7 @@ from polyseme.text.cutting import can_be_cut, cut_places
 from polyseme.text.reading import Reader
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.words import document
+from text.samples import KINDS, NASTY, texts
 
 TokenizerOf = Callable[[str], PieceTokenizer]
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from text.conftest import KINDS
-from text.strategies import texts, words
 from tokenizers import Regex, Tokenizer, normalizers
 from tokenizers.models import WordLevel
 
@@ -20,9 +18,9 @@ from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.words import document
 from polyseme.types import Document, Pieces
+from text.samples import KINDS, texts, words
 
 TokenizerOf = Callable[[str], PieceTokenizer]
-shared_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def check(made: Document, pieces: Pieces) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,7 +42,7 @@ def test_windows_overlap_by_half_and_end_with_the_document(n: int, capacity: int
     assert windows[0].start == 0
     assert windows[-1].end == n
     assert all(window.end - window.start == min(n, capacity) for window in windows)
-    steps = [right.start - left.start for left, right in zip(windows, windows[1:], strict=False)]
+    steps = [right.start - left.start for left, right in pairwise(windows)]
     assert all(step == (capacity + 1) // 2 for step in steps[:-1])
     assert all(0 < step <= (capacity + 1) // 2 for step in steps[-1:])
 

@@ -1,22 +1,21 @@
 """The command line: a file a verb, loaded when it is called.
 
-What polyseme refuses is printed as one paragraph, and the exit code is 2; what it has to say besides goes to standard
-error as notes. `polyseme --help` loads no verb, and so neither torch nor numpy.
+`polyseme --help` loads no verb, and so neither torch nor numpy. How a command ends, and with which exit code, is in
+`ending`.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-import textwrap
-import warnings
-from collections.abc import Mapping
-from typing import Any, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from polyseme import __version__
-from polyseme.errors import PolysemeError, PolysemeWarning, nearest
+from polyseme.cli import ending
+from polyseme.errors import nearest
 
 VERBS: Mapping[str, str] = {
     "embed": "Embed every word of a text file: one vector a word.",
@@ -46,20 +45,36 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        with warnings.catch_warnings():
-            warnings.showwarning = _say
-            warnings.simplefilter("once", PolysemeWarning)
-            try:
-                return super().invoke(ctx)
-            except PolysemeError as error:
-                _refuse(str(error))
-            except MemoryError:
-                _refuse("There is not enough memory for this. Use a smaller --batch-pieces, or cut the input.")
+        with ending.written_to_the_end():
+            return super().invoke(ctx)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Parse the command line and carry it out; in standalone mode the process ends here, with its exit code."""
+
+        def carry_out() -> Any:
+            return super(Verbs, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+
+        if not standalone_mode:
+            return carry_out()
+        sys.exit(ending.exit_code(carry_out))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="polyseme")
-def main() -> None:
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    subcommand_metavar="VERB …",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="polyseme", help="Show the version.")
+@click.pass_context
+def main(context: click.Context) -> None:
     """A word has as many vectors as it has contexts.
 
     \b
@@ -67,25 +82,7 @@ def main() -> None:
       polyseme embed reviews.txt -o vectors.parquet
       polyseme embed reviews.txt --layer concat:-4:-1 --pool first -m path/to/bert -o vectors.npz
       polyseme show -m path/to/bert
+      polyseme embed --help
     """
-
-
-def _refuse(message: str) -> None:
-    click.echo(textwrap.fill(f"polyseme: {message}", 100, break_long_words=False, break_on_hyphens=False), err=True)
-    sys.exit(2)
-
-
-def _say(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Notes for the user as plain lines; warnings of other libraries as Python shows them."""
-    if issubclass(category, PolysemeWarning):
-        text = textwrap.fill(f"note: {message}", 100, break_long_words=False, break_on_hyphens=False)
-    else:
-        text = warnings.formatwarning(message, category, filename, lineno, line).rstrip()
-    click.echo(text, err=True)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 import polyseme
 from polyseme.cli import options
+from polyseme.cli.progress import Bar
 
 
 @click.command()
@@ -13,11 +16,15 @@ from polyseme.cli import options
 @click.argument("second")
 @options.model
 @options.device
-def command(first: str, second: str, model: str | None, device: str) -> None:
-    """Say how likely SECOND follows FIRST, by the model's next-sentence output.
+def command(first: str, second: str, **settings: Any) -> None:
+    """Say how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
+
+    The model needs such an output; `polyseme show` says whether it has one.
 
     \b
     Examples:
       polyseme next "The vase fell." "It broke." -m path/to/bert
     """
-    click.echo(f"{polyseme.next(first, second, model=model, device=device):.4f}")
+    with Bar("loading the model"):
+        probability = polyseme.next(first, second, **settings)
+    click.echo(f"{probability:.4f}")

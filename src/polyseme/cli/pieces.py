@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import polyseme
 from polyseme.cli import options
+from polyseme.cli.progress import Bar
+from polyseme.cli.table import print_table
 
 
 @click.command()
 @click.argument("text")
 @options.model
-@click.option("--attentions", is_flag=True, help="Also compute attentions, for --output.")
+@click.option("--attentions", is_flag=True, help="Write the attentions of every layer to OUTPUT as well.")
 @options.output("Write ids, spans and the states of every layer to this .npz.", required=False)
 @options.device
 @options.force
 @options.as_json
-def command(
-    text: str, model: str | None, attentions: bool, output: str | None, device: str, force: bool, as_json: bool
-) -> None:
-    """Show TEXT in a model's pieces, specials included; -o keeps the states of every layer.
+def command(text: str, as_json: bool, **settings: Any) -> None:
+    """Show TEXT in a model's pieces, specials included, and where in TEXT each stands; -o keeps the states.
 
     \b
     Examples:
       polyseme pieces "Snuffleupagus broke even."
       polyseme pieces "Dawn broke." --attentions -o dawn.npz
+      polyseme pieces "Dawn broke." --json -m path/to/bert
     """
-    found = polyseme.pieces(text, model=model, attentions=attentions, output=output, device=device, force=force)
+    if settings["attentions"] and settings["output"] is None:
+        raise click.UsageError("The attentions are written to OUTPUT, and there is none: give -o too.")
+    with Bar("loading the model"):
+        found = polyseme.pieces(text, **settings)
     if as_json:
         click.echo(json.dumps({"pieces": found.pieces, "ids": found.ids.tolist(), "spans": found.spans.tolist()}))
         return
-    table = Table("piece", "id", "text", box=None, pad_edge=False)
-    for piece, id, (start, end) in zip(found.pieces, found.ids.tolist(), found.spans.tolist(), strict=True):
-        table.add_row(Text(piece), str(id), f"{start}–{end}" if end > start else "")
-    Console().print(table)
+    print_table(
+        [
+            (piece, str(id), f"{start}–{end}" if end > start else "")
+            for piece, id, (start, end) in zip(found.pieces, found.ids.tolist(), found.spans.tolist(), strict=True)
+        ],
+        header=("piece", "id", "text"),
+    )

@@ -6,11 +6,13 @@ import dataclasses
 import json
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 import polyseme
 from polyseme.cli import options
+from polyseme.cli.progress import Bar
+from polyseme.cli.table import print_table
+
+SEES = {"both": "both sides of a piece", "causal": "what stands before a piece"}
 
 
 @click.command()
@@ -24,21 +26,21 @@ def command(model: str | None, as_json: bool) -> None:
       polyseme show
       polyseme show -m path/to/bert --json
     """
-    card = polyseme.show(model=model)
+    with Bar("loading the model"):
+        card = polyseme.show(model=model)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(card), indent=2))
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("model", card.path)
-    table.add_row("family", card.family)
-    table.add_row(
-        "sees",
-        {"both": "both sides of a piece", "causal": "what stands before a piece"}.get(card.direction, card.direction),
+    print_table(
+        [
+            ("model", card.path),
+            ("family", card.family),
+            ("sees", SEES.get(card.direction, card.direction)),
+            ("layers", f"{card.layers} above layer 0, {card.width} wide"),
+            ("window", "no bound" if card.window is None else f"{card.window:,} pieces, specials included"),
+            ("parameters", f"{card.parameters:,}"),
+            ("tokenizer", card.tokenizer),
+            ("outputs", ", ".join(card.outputs) or "none"),
+            ("can", ", ".join(card.can)),
+        ]
     )
-    table.add_row("layers", f"{card.layers} above layer 0, {card.width} wide")
-    table.add_row("window", "no bound" if card.window is None else f"{card.window:,} pieces, specials included")
-    table.add_row("parameters", f"{card.parameters:,}")
-    table.add_row("tokenizer", card.tokenizer)
-    table.add_row("outputs", ", ".join(card.outputs) or "none")
-    table.add_row("can", ", ".join(card.can))
-    Console().print(table)

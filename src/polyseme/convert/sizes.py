@@ -37,6 +37,7 @@ class Size:
             embedding_width=self.embedding,
             max_positions=512,
             layer_map=None if small.layer_map is None else (0,) * self.layers,
+            sets_in_group=1,
         )
         return config
 

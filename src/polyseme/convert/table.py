@@ -95,6 +95,9 @@ def module(theirs: str | tuple[str, ...], ours: str, change: Change | None = Non
 def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     """Their tensors → ours. `where` names the checkpoint in errors."""
     keys = {_modern(key): key for key in tensors}
+    if len(keys) < len(tensors):
+        twice = sorted(set(tensors) - set(keys.values()))
+        raise ModelError(f"The weights in {where} hold a tensor under its old and its new name: {_listed(twice)}.")
     prefix = table.prefix if any(key.startswith(table.prefix) for key in keys) else ""
     for alias in table.aliases:
         one, other = _name(alias.theirs, prefix), _name(alias.same_as, prefix)
@@ -113,9 +116,12 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
 
     ours: dict[str, Tensor] = {}
     for rule in rules:
-        for name, tensor in zip(
-            rule.ours, rule.change.forward([tensors[keys[key]] for key in rule.theirs]), strict=True
-        ):
+        try:
+            changed = rule.change.forward([tensors[keys[key]] for key in rule.theirs])
+        except RuntimeError:
+            shapes = ", ".join(f"{key} {tuple(tensors[keys[key]].shape)}" for key in rule.theirs)
+            raise ModelError(f"In {where}, the shapes of these weights do not go together: {shapes}.") from None
+        for name, tensor in zip(rule.ours, changed, strict=True):
             if name in ours:
                 raise ModelError(f"Two rules of the conversion table fill {name!r}.")
             ours[name] = tensor

@@ -1,9 +1,11 @@
-"""Weights on disk: safetensors, whole or in shards, and PyTorch's own files, which are only ever read as plain tensors."""
+"""Weights on disk: safetensors, whole or in shards, and PyTorch's own files, which are only read as plain tensors."""
 
 from __future__ import annotations
 
 import json
 import pickle
+import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +40,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
     places = read_json(index).get("weight_map")
-    if not isinstance(places, dict):
+    if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
         raise ModelError(f"The file {index} has no 'weight_map' that says which shard holds which tensor.")
     found: dict[str, Tensor] = {}
     for shard in sorted(set(places.values())):
@@ -53,20 +55,44 @@ def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
+    return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
-        if path.suffix == ".safetensors":
-            with safe_open(path, framework="pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    """PyTorch's own files: archives, or bare pickles as they were before 2020, which cannot be memory-mapped."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError:
         raise ModelError(
-            f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no weights "
-            "file at all; fetch it again."
+            f"The weights in {path} are not opened: the file is damaged or holds more than plain tensors, and such a "
+            "file can run anything when it is read. Get the weights as safetensors."
         ) from None
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise ModelError(f"The file {path} holds something else than named tensors.")
-    return loaded
+    except Exception as error:  # noqa: BLE001 - what a damaged pickle raises is not bounded
+        raise _unreadable(path, error) from None
+    named = isinstance(loaded, dict) and all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
+    )
+    if not named:
+        raise ModelError(f"The file {path} must hold tensors by their names, and holds something else.")
+    return dict(loaded)
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ModelError(
+        f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no weights file at "
+        "all; fetch it again."
+    )
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: int | None = None) -> None:

@@ -43,7 +43,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        """All parameters, each once, in groups from bottom to top; what is shared is in the lowest group that uses it."""
+        """All parameters, each once, in groups from bottom to top; what is shared is in the lowest that uses it."""
 
 
 def wanted_layers(layers: Layers, depth: int) -> frozenset[int]:

@@ -61,6 +61,7 @@ def whole_file(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
         yield made
         with explained(path):
             _sync(made)
+            check_output(path, force=force)  # once more: another process may have been quicker
             made.replace(target)
             _sync_folder(target.parent)
 
@@ -81,6 +82,7 @@ def whole_folder(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
                 for name in names:
                     _sync(Path(folder, name))
                 _sync_folder(Path(folder))
+            check_output(path, force=force, kind="folder")
             _swap(made, target, aside=workshop / "replaced")
             _sync_folder(target.parent)
 

@@ -10,8 +10,8 @@
 
 How they came about is JSON under the key `polyseme` of the schema's metadata.
 
-Vectors are stored plain and uncompressed: general compression takes about 15% off them and more than doubles the time.
-Words, texts and offsets are compressed with zstd.
+Vectors are stored plain and uncompressed, as every reader of Parquet knows them: numbers like these hardly compress (a
+sixth at best, with their bytes split by place), and it takes longer. Words, texts and offsets are compressed with zstd.
 
 Arrow makes one page of one row, and a page holds less than 2 GiB; to write one it needs four to five times the row's
 vectors in memory. So the vectors of one row are kept below 1 GiB: a longer document (some 700,000 words at 384 floats)

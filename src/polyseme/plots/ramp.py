@@ -35,8 +35,8 @@ def ramp(share: float) -> Lab:
 
 
 def ink(background: Lab) -> str:
-    """The colour of text that can be read on a background."""
-    return "#ffffff" if background.lightness < 0.62 else "#1b2733"
+    """The colour of text with the higher contrast to a background: white, or nearly black."""
+    return "#ffffff" if background.lightness < 0.578 else "#101820"
 
 
 def to_hex(colour: Lab) -> str:

@@ -1,4 +1,4 @@
-"""The main job as a flow: documents → pieces → windows → flat rows, sorted by length → encoder → word vectors, in order.
+"""The main job as a flow: documents → pieces → windows → flat rows by length → encoder → word vectors, in order.
 
 Memory is bounded by a chunk's output: layers are combined and pieces pooled batch by batch, and of a document that
 takes many windows only the few words that lie across two of them wait for the end.
@@ -18,7 +18,7 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.encoders.frozen import FlatRows, freeze
-from polyseme.errors import ModelError
+from polyseme.errors import ModelError, OptionError
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.layers import parse_layers
@@ -73,6 +73,8 @@ class Embedder:
     ) -> None:
         if bundle.tokenizer is None:
             raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
+        if batch_pieces is not None and batch_pieces < 1:
+            raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
         self.tokenizer = bundle.tokenizer
         self.config = bundle.config
         self.choice = parse_layers(layer, bundle.config)

@@ -1,14 +1,16 @@
 """`embed` over a file: rows in, chunks through the flow, vectors out, in bounded memory.
 
-Batches never cross a chunk. The next chunk is split into words and pieces while the network runs over this one.
+Batches never cross a chunk. The next chunk is split into words and pieces while the network runs over this one; it is
+read by the thread that asks for it, so that an interrupt ends a read that waits for someone to type.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -46,9 +48,13 @@ def embed_file(
 ) -> Cost:
     """Embed every word of a file and write the vectors; what it cost is returned."""
     started = time.perf_counter()
-    with files.open_writer(output, force=force, about=dict(about or {})) as writer, files.read_rows(source) as rows:
+    with (
+        files.open_writer(output, force=force, about=dict(about or {})) as writer,
+        files.read_rows(source) as rows,
+        closing(_chunks(rows, embedder)) as chunks,
+    ):
         before = 0
-        for chunk in _chunks(rows, embedder):
+        for chunk in chunks:
 
             def told(done: int, total: int, chunk: _Chunk = chunk, before: int = before) -> None:
                 if progress is not None:
@@ -85,27 +91,36 @@ def warn_vanished(count: int) -> None:
     )
 
 
-def _chunks(rows: Reading[Row], embedder: Embedder) -> Iterator[_Chunk]:
+def _chunks(rows: Reading[Row], embedder: Embedder) -> Generator[_Chunk, None, None]:
     """Chunks in order, the next one prepared while this one is at work."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="polyseme-pieces") as ahead:
-        pending = ahead.submit(_prepare, rows, embedder)
-        while (chunk := pending.result()) is not None:
-            pending = ahead.submit(_prepare, rows, embedder)
-            yield chunk
+        pending: Future[_Chunk] | None = None
+        for some in _some(rows):
+            following = ahead.submit(_prepared, some, rows.done, embedder)
+            if pending is not None:
+                yield pending.result()
+            pending = following
+        if pending is not None:
+            yield pending.result()
 
 
-def _prepare(rows: Reading[Row], embedder: Embedder) -> _Chunk | None:
-    """Read, split and encode the next chunk; None at the end."""
-    documents: list[Document] = []
+def _some(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """As many rows at a time as make a chunk."""
+    taken: list[Row] = []
     size = 0
     for row in rows:
-        documents.append(_document(row))
-        size += len(documents[-1].text)
+        taken.append(row)
+        size += len(row.content) if isinstance(row.content, str) else sum(map(len, row.content))
         if size >= CHUNK_CHARACTERS:
-            break
-    if not documents:
-        return None
-    return _Chunk(documents, embedder.tokenizer.encode_many(documents), rows.done)
+            yield taken
+            taken, size = [], 0
+    if taken:
+        yield taken
+
+
+def _prepared(rows: Sequence[Row], read_until: int, embedder: Embedder) -> _Chunk:
+    documents = [_document(row) for row in rows]
+    return _Chunk(documents, embedder.tokenizer.encode_many(documents), read_until)
 
 
 def _document(row: Row) -> Document:

@@ -5,6 +5,7 @@ Layers are numbered alike everywhere: 0 is the token layer, −1 the top. Both e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -74,9 +75,9 @@ def _mix(rest: str, depth: int, spec: str) -> LayerChoice:
     try:
         weights = tuple(float(weight) for weight in listed.split(","))
     except ValueError:
-        raise OptionError(
-            f"The weights of layer {spec!r} must be numbers with commas between them. {_forms()}"
-        ) from None
+        weights = (math.nan,)
+    if not all(map(math.isfinite, weights)):
+        raise OptionError(f"The weights of layer {spec!r} must be numbers with commas between them. {_forms()}")
     if not which.startswith("last") or not _is_int(which[4:]):
         raise OptionError(f"A mix names its layers as last1, last2, …. Got {which!r} in {spec!r} instead. {_forms()}")
     count = int(which[4:])

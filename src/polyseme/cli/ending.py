@@ -1,0 +1,191 @@
+"""How a command ends, and what it says then.
+
+| exit code | |
+|---|---|
+| 0 | done |
+| 2 | refused, in one paragraph on standard error; nothing was left half-written |
+| 130, 143, 129 | stopped by Ctrl-C, SIGTERM or a closed terminal, in one line; nothing was left half-written |
+| 141 | whoever read the output has gone (`polyseme show \\| head -1`); nothing is said |
+
+What is worth knowing besides (`PolysemeWarning`) goes to standard error as notes. An exception that is none of these is
+a fault of polyseme, and is shown with its traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import textwrap
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NoReturn, TextIO
+
+import click
+
+from polyseme.errors import PolysemeError, PolysemeWarning
+
+REFUSED = 2
+WIDEST = 100
+"""Columns that a paragraph takes on a terminal, at most."""
+
+_STOPS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "told to stop (SIGTERM)",
+    signal.SIGHUP: "stopped, as the terminal was closed",
+}
+
+
+class Stopped(BaseException):
+    """A signal that ends the process once everything on the way out has been cleared up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = signal.Signals(number)
+
+    @property
+    def exit_code(self) -> int:
+        """As shells give it for a process that a signal has ended."""
+        return 128 + self.number
+
+
+def exit_code(command: Callable[[], Any]) -> int:
+    """Carry out a command, say what is to be said, and return what the process ends with."""
+    try:
+        with _stoppable(), _notes():
+            code = command()
+            return code if isinstance(code, int) else 0
+    except PolysemeError as error:
+        return _refuse(str(error))
+    except click.ClickException as error:
+        return _refuse_usage(error)
+    except Stopped as stop:
+        if stop.number in _STOPS:
+            if sys.stderr.isatty():
+                click.echo(err=True)  # away from the terminal's own ^C
+            _say(f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.")
+        return stop.exit_code
+    except OSError as error:
+        return _refuse(f"The system refused: {error.strerror or error}{_where(error)}.")
+    except (MemoryError, RuntimeError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        return _refuse(
+            "There is not enough memory for this. Use a smaller --batch-pieces or a smaller model, or, where that of "
+            "the GPU has run out, --device cpu."
+        )
+
+
+@contextlib.contextmanager
+def written_to_the_end() -> Iterator[None]:
+    """See to it that what was printed has arrived; a reader that has gone away ends the command without a word."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_standard_output()
+        raise Stopped(signal.SIGPIPE) from None
+    except OSError:
+        _forget_standard_output()
+        raise
+
+
+def _refuse(message: str) -> int:
+    _say(f"polyseme: {message}")
+    return REFUSED
+
+
+def _refuse_usage(error: click.ClickException) -> int:
+    message = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = "" if context is None else f" See: {context.command_path} --help"
+    return _refuse(f"{message}{'' if message.endswith(('.', '?')) else '.'}{hint}")
+
+
+def _say(message: str) -> None:
+    """One paragraph on standard error: wrapped on a terminal, in one line elsewhere; no name or path is broken."""
+    message = re.sub(r"[\t\r\n\v\f]+", " ", message)
+    if sys.stderr.isatty():
+        width = min(WIDEST, shutil.get_terminal_size().columns)
+        message = textwrap.fill(message, width, break_long_words=False, break_on_hyphens=False)
+    with contextlib.suppress(OSError):  # nobody listens
+        click.echo(message, err=True)
+
+
+@contextlib.contextmanager
+def _notes() -> Iterator[None]:
+    """What polyseme warns of as plain lines, once each; warnings of other libraries as Python shows them."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, PolysemeWarning):
+            _say(f"note: {message}")
+        else:
+            click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        warnings.simplefilter("once", PolysemeWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let signals unwind what is going on; after the first they are ignored, so that nothing cuts clearing up short."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(number)
+
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        # What is ignored already stays so: nohup, and jobs that a script has put into the background.
+        before = {each: found for each in _STOPS if (found := signal.getsignal(each)) is not signal.SIG_IGN}
+    for each in before:
+        signal.signal(each, stop)
+    try:
+        yield
+    except Stopped:
+        raise
+    except BaseException:
+        _restore(before)
+        raise
+    _restore(before)
+
+
+def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
+
+
+def _forget_standard_output() -> None:
+    """Let what is still in the buffer go nowhere, or Python would try again, and complain, at the very end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Python's own, or torch's, which is not imported here."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
+def _where(error: OSError) -> str:
+    return f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, (str, bytes)) else ""

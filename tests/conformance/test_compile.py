@@ -1,0 +1,146 @@
+"""`torch.compile(fullgraph=True)` takes the whole forward pass, whatever an encoder reads, and agrees with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from conformance.cases import TRANSFORMERS, family_name, redrawn
+from references import assert_close, ragged_batch, real
+
+from polyseme.convert.families import FAMILIES
+from polyseme.convert.family import Family
+from polyseme.encoders.transformer import Transformer
+from polyseme.parts.masks import Order
+from polyseme.types import Batch
+
+# The backends agree with the plain run to rounding: aot_eager runs the same operators, inductor fuses them.
+BACKENDS = [
+    pytest.param("aot_eager", id="aot_eager"),
+    pytest.param("inductor", id="inductor", marks=pytest.mark.slow),
+]
+backends = pytest.mark.parametrize("backend", BACKENDS)
+TOLERANCE = 1e-5
+
+SHALLOW = {name: config.replace(n_layers=2, layer_map=None, masks=config.masks[:2]) for name, config in TRANSFORMERS.items()}
+"""Two layers show what three do, and compile faster."""
+CAUSAL, ANY_ORDER, BUCKETS = (SHALLOW[name] for name in ("causal", "any order", "buckets"))
+
+
+@pytest.fixture(autouse=True)
+def forget_what_was_compiled() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(encoder: Any, backend: str) -> Any:
+    return torch.compile(encoder, fullgraph=True, backend=backend)
+
+
+def assert_same_layers(found: Any, expected: Any, keep: torch.Tensor) -> None:
+    assert found.layers.keys() == expected.layers.keys()
+    for number in expected.layers:
+        assert_close(found[number][keep], expected[number][keep], TOLERANCE)
+
+
+@backends
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
+def test_families(family: Family, backend: str) -> None:
+    encoder = redrawn(Transformer(TRANSFORMERS[family.name]))
+    fast = compiled(encoder, backend)
+    batch = ragged_batch(encoder.config)
+    with torch.no_grad():
+        assert_same_layers(fast(batch), encoder(batch), real(batch))
+
+
+@backends
+def test_attentions(backend: str) -> None:
+    encoder = redrawn(Transformer(SHALLOW["bert"]))
+    batch = ragged_batch(encoder.config)
+    with torch.no_grad():
+        expected = encoder(batch, attentions=True).attentions["self"]
+        found = compiled(encoder, backend)(batch, attentions=True).attentions["self"]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_close(ours, theirs, TOLERANCE)
+
+
+@backends
+def test_a_causal_cache(backend: str) -> None:
+    """Ragged prompts and steps of one piece; no step compiles anew, though rows grow longer."""
+    encoder = redrawn(Transformer(CAUSAL))
+    fast = compiled(encoder, backend)
+    prompts = ragged_batch(CAUSAL, lengths=(7, 2, 4))
+    steps = torch.randint(5, 99, (6, 3, 1), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = encoder(prompts, memory=encoder.new_memory(3, capacity=16))
+        found = fast(prompts, memory=encoder.new_memory(3, capacity=16))
+        assert_same_layers(found, expected, real(prompts))
+        for number, step in enumerate(steps):
+            expected = encoder(Batch(step), memory=expected.memory)
+            with torch.compiler.set_stance("fail_on_recompile" if number else "default"):
+                found = fast(Batch(step), memory=found.memory)
+            assert_same_layers(found, expected, torch.ones_like(step, dtype=torch.bool))
+            assert torch.equal(found.memory.lengths, expected.memory.lengths)
+
+
+@backends
+def test_two_streams_with_memory(backend: str) -> None:
+    encoder = redrawn(Transformer(ANY_ORDER))
+    fast = compiled(encoder, backend)
+    generator = torch.Generator().manual_seed(2)
+    before, batch = (ragged_batch(ANY_ORDER, seed=seed, lengths=(8, 5, 8)) for seed in range(2))
+    batch.mask = Order(torch.stack([torch.randperm(8, generator=generator) for _ in range(3)]))
+    batch.targets = torch.tensor([[7, 0], [4, -1], [3, 2]])
+    with torch.no_grad():
+        memory = encoder(before, memory=encoder.new_memory(3)).memory
+        expected = encoder(batch, memory=memory)
+        found = fast(batch, memory=memory)
+    assert_same_layers(found, expected, real(batch))
+    targets = batch.targets >= 0
+    for number, layer in expected.queries.items():
+        assert_close(found.queries[number][targets], layer[targets], TOLERANCE)
+    for name, tensor in expected.memory.tensors().items():
+        assert_close(found.memory.tensors()[name], tensor, TOLERANCE)
+
+
+@backends
+def test_buckets(backend: str) -> None:
+    encoder = redrawn(Transformer(BUCKETS))
+    batch = ragged_batch(BUCKETS)
+    with torch.no_grad():
+        assert_same_layers(compiled(encoder, backend)(batch), encoder(batch), real(batch))
+
+
+@backends
+def test_a_decoder_that_reads_a_source(backend: str) -> None:
+    """The source is projected in the first call and comes from the cache in the next."""
+    reader = redrawn(Transformer(BUCKETS))
+    encoder = redrawn(Transformer(BUCKETS.replace(masks=("causal",), cross=True, memory="cache")))
+    fast = compiled(encoder, backend)
+    source = ragged_batch(BUCKETS, seed=3, lengths=(9, 1, 4))
+    pieces = torch.randint(5, 99, (3, 6), generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        read = reader(source, layers=[-1])
+        whole = encoder(Batch(pieces, source=read))
+        first = fast(Batch(pieces[:, :5], source=read), memory=encoder.new_memory(3, capacity=8))
+        last = fast(Batch(pieces[:, 5:]), memory=first.memory)
+    for number in whole.layers:
+        together = torch.cat([first[number], last[number]], dim=1)
+        assert_close(together, whole[number], TOLERANCE)
+
+
+@backends
+def test_training(backend: str) -> None:
+    """Gradients of the compiled pass are those of the plain one."""
+    encoder = redrawn(Transformer(SHALLOW["bert"]))
+    batch = ragged_batch(encoder.config)
+    gradients = []
+    for run in (encoder, compiled(encoder, backend)):
+        run.zero_grad()
+        run(batch)[-1][real(batch)].square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in encoder.parameters()])
+    largest = max(float(gradient.abs().max()) for gradient in gradients[0])
+    for ours, theirs in zip(gradients[1], gradients[0], strict=True):
+        assert_close(ours, theirs, TOLERANCE, largest)

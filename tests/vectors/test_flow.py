@@ -1,0 +1,213 @@
+"""The flow, for every family: it equals its definition, and a word's vector does not depend on its neighbours (rule 2)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from text.samples import texts, words
+from tiny_models import CORPUS, tiny_model
+from vectors.by_definition import window_of, windows_of, word_vectors
+
+from polyseme.api import Model
+from polyseme.convert.families import FAMILIES
+from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.text.words import document
+from polyseme.types import Document, Embedded, Word
+
+Array = NDArray[Any]
+TOLERANCE = 1e-5
+"""Of the largest value of the layer compared (rule 2)."""
+WINDOW = 16
+
+vanishing = pytest.mark.filterwarnings("ignore:The model's tokenizer makes nothing:polyseme.PolysemeWarning")
+
+
+@cache
+def model_of(name: str) -> Model:
+    """A family's small model with a small window; `causal` is a Transformer that only looks back."""
+    if name == "causal":
+        return tiny_model("bert", max_positions=WINDOW, masks=("causal",))
+    return tiny_model(name, max_positions=WINDOW)
+
+
+def random_text(n_words: int, seed: int) -> str:
+    return " ".join(random.Random(seed).choices(" ".join(CORPUS).split(), k=n_words))
+
+
+LONG_WORD = "so-" * 1000
+DOCUMENTS: dict[str, Document] = {
+    "one window": document("Dawn broke."),
+    "one word": document("crane"),
+    "many windows": document(random_text(150, seed=1)),
+    "words across windows": document("unbelievability misunderestimation " * 12),
+    "a word longer than a window": document(["The", LONG_WORD, "broke"]),
+    "nothing but a long word": document([LONG_WORD[:300]]),
+    "vanished words": document(["\u200b", "Dawn", "\u00ad", "\u200d", "broke", "\x00"]),
+    "no words": document(" \n\t "),
+    "empty": document(""),
+    "given words": document(["well-known", "New York", "naïve,", "didn't", "n't", "日本"] * 5),
+    "words that leave gaps and overlap": Document(
+        text="The well-known burglar broke even.",
+        words=[Word("The", 0, 3), Word("well-known", 4, 14), Word("known", 9, 14), Word("known burglar", 9, 22)],
+    ),
+    "unknown characters": document("日本 ☃ broke 👩‍👩‍👧 ǆ"),
+}
+
+LAYERS: dict[str, Callable[[Array], Array]] = {
+    "-1": lambda states: states[-1],
+    "all": lambda states: states.transpose(1, 0, 2),
+    "concat:0:1": lambda states: np.concatenate([states[0], states[1]], axis=-1),
+}
+POOLS: dict[str, Callable[[Array], Array]] = {
+    "mean": lambda pieces: pieces.mean(axis=0),
+    "first": lambda pieces: pieces[0],
+    "last": lambda pieces: pieces[-1],
+    "max": lambda pieces: pieces.max(axis=0),
+}
+
+
+def assert_same_vectors(found: Array, expected: Array) -> None:
+    """Equal to 1e-5 of the largest value, layer by layer where there are several."""
+    assert found.shape == expected.shape
+    if found.ndim == 2:
+        found, expected = found[:, None], expected[:, None]
+    for layer in range(found.shape[1]):
+        largest = np.abs(expected[:, layer]).max(initial=0)
+        np.testing.assert_allclose(found[:, layer], expected[:, layer], rtol=0, atol=TOLERANCE * largest)
+
+
+def flat(documents: list[Embedded]) -> Array:
+    return np.concatenate([each.vectors for each in documents])
+
+
+# --- the definition ---------------------------------------------------------------------------------------------------
+
+
+@vanishing
+@pytest.mark.parametrize("family", [*FAMILIES, "causal"])
+def test_the_flow_equals_its_definition(family: str) -> None:
+    """All kinds of documents in one call, each against itself alone, window by window."""
+    model = model_of(family)
+    found = model.embed(list(DOCUMENTS.values()), layer="all")
+    assert len(found) == len(DOCUMENTS)
+    for embedded, given_document in zip(found, DOCUMENTS.values(), strict=True):
+        expected = word_vectors(model, given_document, LAYERS["all"], POOLS["mean"])
+        assert len(embedded.vectors) == len(expected) == len(given_document.words)
+        if expected:
+            assert_same_vectors(embedded.vectors, np.stack(expected))
+
+
+@vanishing
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_are_combined_and_pieces_pooled_as_defined(layer: str, pool: str) -> None:
+    model = model_of("bert")
+    chosen = ["many windows", "words across windows", "nothing but a long word", "vanished words"]
+    found = model.embed([DOCUMENTS[name] for name in chosen], layer=layer, pool=pool)
+    for embedded, name in zip(found, chosen, strict=True):
+        expected = word_vectors(model, DOCUMENTS[name], LAYERS[layer], POOLS[pool])
+        assert_same_vectors(embedded.vectors, np.stack(expected))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_documents_are_what_their_names_say(family: str) -> None:
+    """The definition above is only worth something if windows are many and words lie across them."""
+    tokenizer = model_of(family).bundle.tokenizer
+    assert tokenizer is not None
+    encoded = {name: tokenizer.encode(each) for name, each in DOCUMENTS.items()}
+    windows = {name: windows_of(len(each), WINDOW - tokenizer.n_specials) for name, each in encoded.items()}
+
+    def n_windows_of_words(name: str) -> list[int]:
+        taken = [window_of(piece, windows[name], "both") for piece in range(len(encoded[name]))]
+        return [len(set(taken[first : last + 1])) for first, last in encoded[name].words.tolist()]
+
+    assert len(windows["one window"]) == 1
+    assert len(windows["many windows"]) > 10
+    assert 2 in n_windows_of_words("words across windows")
+    assert n_windows_of_words("a word longer than a window")[1] > 100
+    assert encoded["vanished words"].n_unknown or family == "roberta"  # bytes do not vanish
+    assert not len(encoded["no words"].words)
+    assert not len(encoded["empty"])
+    _, compound, known, burglar = encoded["words that leave gaps and overlap"].words.tolist()
+    assert compound[1] >= known[0] == burglar[0] > compound[0]
+    assert burglar[1] < len(encoded["words that leave gaps and overlap"]) - 1
+
+
+def test_vanished_words_are_counted_and_said() -> None:
+    model = model_of("bert")
+    with pytest.warns(PolysemeWarning, match="makes nothing of 4 words"):
+        [found] = model.embed([DOCUMENTS["vanished words"]])
+    assert np.isfinite(found.vectors).all()
+    with pytest.warns(PolysemeWarning, match="makes nothing of 1 word "):
+        model.embed([["\u200b", "broke"]])
+
+
+# --- rule 2: same word, same context, same vector ---------------------------------------------------------------------
+
+MIXED = [random_text(n_words, seed) for seed, n_words in enumerate([3, 40, 1, 0, 7, 90, 3, 12, 25, 3, 60, 2])]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_neighbours_change_nothing(family: str) -> None:
+    """Alone or together, in any order, whatever fits into a batch."""
+    model = model_of(family)
+    together = model.embed(MIXED, layer="all")
+    expected = flat(together)
+    assert_same_vectors(flat([model.embed(text, layer="all")[0] for text in MIXED]), expected)
+    order = random.Random(5).sample(range(len(MIXED)), len(MIXED))
+    shuffled = model.embed([MIXED[place] for place in order], layer="all")
+    assert_same_vectors(flat([shuffled[order.index(place)] for place in range(len(MIXED))]), expected)
+    for batch_pieces in (1, 64, 10**9):
+        assert_same_vectors(flat(model.embed(MIXED, layer="all", batch_pieces=batch_pieces)), expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_little_and_much_work_give_the_same(family: str) -> None:
+    """Weights are laid out anew for much work; vectors stay."""
+    model = tiny_model(family, max_positions=WINDOW)
+    before = model.embed(MIXED[:3])
+    much = model.embed([*MIXED[:3], *(random_text(100, seed) for seed in range(40))])
+    after = model.embed(MIXED[:3])
+    assert_same_vectors(flat(much[:3]), flat(before))
+    assert_same_vectors(flat(after), flat(before))
+
+
+@pytest.mark.parametrize("batch_pieces", [0, -1])
+def test_a_batch_without_room_is_refused(batch_pieces: int) -> None:
+    with pytest.raises(OptionError, match=f"at least 1 piece. Got {batch_pieces} instead"):
+        model_of("bert").embed("Dawn broke.", batch_pieces=batch_pieces)
+
+
+def test_nothing_of_the_computation_is_kept_for_gradients() -> None:
+    model = model_of("bert")
+    with torch.enable_grad():
+        model.embed(MIXED)
+    assert all(parameter.grad is None for parameter in model.bundle.parameters())
+
+
+# --- rule 1: any text -------------------------------------------------------------------------------------------------
+
+
+@vanishing
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
+@settings(max_examples=40)
+@given(st.lists(st.one_of(texts, st.lists(words, max_size=6)), max_size=5))
+def test_every_word_of_any_text_gets_one_vector_in_order(family: str, anything: list[str | list[str]]) -> None:
+    found = model_of(family).embed(anything, layer=1)
+    assert len(found) == len(anything)
+    for embedded, one in zip(found, anything, strict=True):
+        expected = document(one)
+        assert embedded.text == expected.text
+        assert list(embedded.words) == list(expected.words)
+        assert embedded.vectors.shape == (len(expected.words), 32)
+        assert np.isfinite(embedded.vectors).all()
+        assert [embedded.text[start:end] for start, end in embedded.offsets] == list(embedded.words)
