@@ -1,4 +1,4 @@
-"""Reference models of `transformers`, tiny and redrawn so that a wrong mask shows, beside ours with the same weights."""
+"""Reference models of `transformers`, tiny, redrawn so that a wrong mask shows; and ours with the same weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from polyseme.bundle import Bundle, put_weights, new_bundle
+from polyseme.bundle import Bundle, new_bundle, put_weights
 from polyseme.convert.family import Family
 from polyseme.convert.table import Found, read
 from polyseme.types import Batch
@@ -33,7 +33,9 @@ def reference_class(family: Family, architecture: str) -> Any:
     return getattr(importlib.import_module(f"transformers.models.{family.reference}"), architecture)
 
 
-def make_reference(family: Family, architecture: str, config: Any = None, *, spread: float = SPREAD, **options: Any) -> Any:
+def make_reference(
+    family: Family, architecture: str, config: Any = None, *, spread: float = SPREAD, **options: Any
+) -> Any:
     """A reference model with random weights of this spread, eager attention, in float64, ready for inference."""
     config = family.tiny() if config is None else config
     chosen = reference_class(family, architecture)

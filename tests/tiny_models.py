@@ -105,7 +105,7 @@ def tiny_tokenizer(family: str) -> PieceTokenizer:
 
 def tiny_config(family: str, **changes: Any) -> Any:
     """The family's small config, with as many pieces as its small tokenizer has."""
-    return FAMILIES[family].tiny().replace(n_pieces=tiny_tokenizer(family).n_pieces, **changes)
+    return FAMILIES[family].tiny().replace(**{"n_pieces": tiny_tokenizer(family).n_pieces, **changes})
 
 
 def tiny_model(family: str = "bert", **changes: Any) -> Model:

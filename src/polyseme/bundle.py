@@ -153,7 +153,7 @@ def save_bundle(
             }
         )
     with whole_folder(Path(path), force=force) as folder:
-        _write_json(folder / "config.json", config)
+        _write_json(folder / "config.json", dict(sorted(config.items())))
         write_weights(folder, tensors, shard_size=shard_size)
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from encoders.small_modules import Recurrent, RecurrentConfig, TwoWay, TwoWayConfig
-from references import SPREAD
 from torch import nn
 
+from encoders.small_modules import Recurrent, RecurrentConfig, TwoWay, TwoWayConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.base import Encoder
 from polyseme.encoders.kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
+from references import SPREAD
 
 CAUSAL = TransformerConfig(
     n_pieces=99,

@@ -8,11 +8,10 @@ import math
 
 import pytest
 import torch
-from conformance.cases import ENCODERS, TRANSFORMERS, family_name, redrawn
-from perturbation import drawing, who_sees_whom
-from references import assert_close, make_reference, ragged_batch, real, reference_class
 from torch import Tensor, nn
 
+from conformance.cases import ENCODERS, TRANSFORMERS, family_name, redrawn
+from perturbation import drawing, who_sees_whom
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
@@ -23,6 +22,7 @@ from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.types import Batch
+from references import assert_close, make_reference, ragged_batch, real, reference_class
 
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)

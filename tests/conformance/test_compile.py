@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from conformance.cases import TRANSFORMERS, family_name, redrawn
-from references import assert_close, ragged_batch, real
 
+from conformance.cases import TRANSFORMERS, family_name, redrawn
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.transformer import Transformer
 from polyseme.parts.masks import Order
 from polyseme.types import Batch
+from references import assert_close, ragged_batch, real
 
 # The backends agree with the plain run to rounding: aot_eager runs the same operators, inductor fuses them.
 BACKENDS = [
@@ -24,7 +24,9 @@ BACKENDS = [
 backends = pytest.mark.parametrize("backend", BACKENDS)
 TOLERANCE = 1e-5
 
-SHALLOW = {name: config.replace(n_layers=2, layer_map=None, masks=config.masks[:2]) for name, config in TRANSFORMERS.items()}
+SHALLOW = {
+    name: config.replace(n_layers=2, layer_map=None, masks=config.masks[:2]) for name, config in TRANSFORMERS.items()
+}
 """Two layers show what three do, and compile faster."""
 CAUSAL, ANY_ORDER, BUCKETS = (SHALLOW[name] for name in ("causal", "any order", "buckets"))
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from references import Pair, assert_close, make_pair, ragged_batch, real, reference_inputs
 
 from polyseme.convert import table
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.frozen import FlatRows, freeze
+from references import Pair, assert_close, make_pair, ragged_batch, real, reference_inputs
 
 PRECISIONS = {torch.float64: 1e-10, torch.float32: 1e-5}
 ARCHITECTURES = [(family, name) for family in FAMILIES.values() for name, _ in family.architectures]
@@ -142,7 +142,12 @@ def test_outputs_equal_the_reference(family: Family, architecture: str, dtype: t
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize(
     ("family", "architecture"),
-    [(family, name) for family in FAMILIES.values() for name, outputs in family.architectures if outputs & {"masked", "replaced"}],
+    [
+        (family, name)
+        for family in FAMILIES.values()
+        for name, outputs in family.architectures
+        if outputs & {"masked", "replaced"}
+    ],
     ids=named,
 )
 def test_losses_and_gradients_equal_the_reference(family: Family, architecture: str, dtype: torch.dtype) -> None:

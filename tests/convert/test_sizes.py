@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from references import reference_class
 
 from polyseme.bundle import count_parameters
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.sizes import SIZES, size_named
 from polyseme.errors import ModelError
+from references import reference_class
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -25,7 +25,12 @@ def test_parameter_count_is_the_references(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("bert-base", 109_482_240), ("roberta-base", 124_645_632), ("albert-base", 11_683_584), ("distilbert", 66_362_880)],
+    [
+        ("bert-base", 109_482_240),
+        ("roberta-base", 124_645_632),
+        ("albert-base", 11_683_584),
+        ("distilbert", 66_362_880),
+    ],
 )
 def test_parameter_count_is_the_published_one(name: str, count: int) -> None:
     size = SIZES[name]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 import torch
-from references import SPREAD
 from torch import nn
 
 from polyseme.convert.table import Table, read
+from references import SPREAD
 
 SomeModule = TypeVar("SomeModule", bound=nn.Module)
 

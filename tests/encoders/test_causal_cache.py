@@ -6,12 +6,11 @@ import dataclasses
 
 import pytest
 import torch
-from encoders.filled import filled, redrawn
-from perturbation import drawing, who_sees_whom
-from references import assert_close, ragged_batch, real, reference_inputs
 from torch import Tensor
 from transformers import GPT2Config, GPT2Model
 
+from encoders.filled import filled, redrawn
+from perturbation import drawing, who_sees_whom
 from polyseme.convert.changes import Transpose
 from polyseme.convert.table import Rule, Table, module
 from polyseme.encoders.transformer import Transformer
@@ -19,6 +18,7 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.parts.memory import Cache
 from polyseme.types import Batch
+from references import assert_close, ragged_batch, real, reference_inputs
 
 CONFIG = TransformerConfig(
     n_pieces=53,

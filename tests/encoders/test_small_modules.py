@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from encoders.small_modules import Recurrent, RecurrentConfig, RecurrentState, TwoWay, TwoWayConfig
-from perturbation import drawing, who_sees_whom
-from references import assert_close, ragged_batch, real
 from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from encoders.small_modules import Recurrent, RecurrentConfig, RecurrentState, TwoWay, TwoWayConfig
+from perturbation import drawing, who_sees_whom
 from polyseme.encoders.base import Encoder
 from polyseme.encoders.frozen import FlatRows, freeze
 from polyseme.errors import ModelError
 from polyseme.types import Batch
+from references import assert_close, ragged_batch, real
 
 N_PIECES = 31
 WIDTHS = (6, 5, 4)

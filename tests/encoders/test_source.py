@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from encoders.filled import filled, redrawn
-from perturbation import drawing, who_sees_whom
-from references import assert_close, ragged_batch, real
 from torch import Tensor, nn
 from transformers import BartConfig, BartModel, T5Config, T5Model
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
+from encoders.filled import filled, redrawn
+from perturbation import drawing, who_sees_whom
 from polyseme.convert.table import Alias, Rule, Table, module
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.types import Batch
+from references import assert_close, ragged_batch, real
 
 N_ENCODER, N_DECODER = 2, 3
 QKV = ("q", "k", "v")

@@ -7,12 +7,11 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
-from encoders.filled import filled, redrawn
-from perturbation import drawing, who_sees_whom
-from references import assert_close
 from torch import Tensor
 from transformers import XLNetConfig, XLNetModel
 
+from encoders.filled import filled, redrawn
+from perturbation import drawing, who_sees_whom
 from polyseme.convert.changes import Chain, Reshape, Stack, Transpose
 from polyseme.convert.table import Rule, Table, module
 from polyseme.encoders.transformer import Transformer
@@ -21,6 +20,7 @@ from polyseme.errors import ModelError
 from polyseme.parts.masks import Order
 from polyseme.parts.memory import Segments
 from polyseme.types import Batch
+from references import assert_close
 
 WIDTH, N_HEADS = 16, 4
 CONFIG = TransformerConfig(
@@ -267,9 +267,7 @@ QUERY = [".xxx", "..x.", "....", ".xx."]
 
 def in_order(pieces: Tensor) -> Batch:
     rows = len(pieces)
-    return Batch(
-        pieces, segments=pieces % 2, mask=Order(RANK.repeat(rows, 1)), targets=torch.arange(4).repeat(rows, 1)
-    )
+    return Batch(pieces, segments=pieces % 2, mask=Order(RANK.repeat(rows, 1)), targets=torch.arange(4).repeat(rows, 1))
 
 
 @pytest.mark.parametrize("layer", [1, 2, 3])

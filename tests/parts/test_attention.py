@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from references import assert_close
 from torch import Tensor, nn
 
 from polyseme.parts.attention import Attention, attend_eagerly, attend_fast
 from polyseme.parts.masks import Band, Causal, Everything, Given, Order, Places, SameDocument, Seen, seen
 from polyseme.parts.relative import Distances, RelativeTerms
 from polyseme.types import Mask
+from references import assert_close
 
 INPUTS = torch.tensor(
     [

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.api import Model
-from polyseme.types import Batch, Document
+from polyseme.types import Batch, Pieces
 
 Array = NDArray[Any]
 
@@ -68,11 +68,9 @@ def piece_states(model: Model, ids: Array) -> Array:
 
 
 def word_vectors(
-    model: Model, document: Document, combine: Callable[[Array], Array], pool: Callable[[Array], Array]
+    model: Model, pieces: Pieces, combine: Callable[[Array], Array], pool: Callable[[Array], Array]
 ) -> list[Array]:
     """A vector a word. `combine` takes [layers, n, D] to [n, …]; `pool` takes a word's pieces [k, …] to […]."""
-    assert model.bundle.tokenizer is not None
-    pieces = model.bundle.tokenizer.encode(document)
     if not len(pieces.words):
         return []
     vectors = combine(piece_states(model, pieces.ids))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,7 +20,8 @@ from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.text.words import document
-from polyseme.types import Document, Embedded, Word
+from polyseme.types import Document, Embedded, Pieces, Word
+from polyseme.vectors.flow import Embedder
 
 Array = NDArray[Any]
 TOLERANCE = 1e-5
@@ -75,6 +75,11 @@ POOLS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+def encode(model: Model, one: Document) -> Pieces:
+    assert model.bundle.tokenizer is not None
+    return model.bundle.tokenizer.encode(one)
+
+
 def assert_same_vectors(found: Array, expected: Array) -> None:
     """Equal to 1e-5 of the largest value, layer by layer where there are several."""
     assert found.shape == expected.shape
@@ -100,7 +105,7 @@ def test_the_flow_equals_its_definition(family: str) -> None:
     found = model.embed(list(DOCUMENTS.values()), layer="all")
     assert len(found) == len(DOCUMENTS)
     for embedded, given_document in zip(found, DOCUMENTS.values(), strict=True):
-        expected = word_vectors(model, given_document, LAYERS["all"], POOLS["mean"])
+        expected = word_vectors(model, encode(model, given_document), LAYERS["all"], POOLS["mean"])
         assert len(embedded.vectors) == len(expected) == len(given_document.words)
         if expected:
             assert_same_vectors(embedded.vectors, np.stack(expected))
@@ -114,7 +119,7 @@ def test_layers_are_combined_and_pieces_pooled_as_defined(layer: str, pool: str)
     chosen = ["many windows", "words across windows", "nothing but a long word", "vanished words"]
     found = model.embed([DOCUMENTS[name] for name in chosen], layer=layer, pool=pool)
     for embedded, name in zip(found, chosen, strict=True):
-        expected = word_vectors(model, DOCUMENTS[name], LAYERS[layer], POOLS[pool])
+        expected = word_vectors(model, encode(model, DOCUMENTS[name]), LAYERS[layer], POOLS[pool])
         assert_same_vectors(embedded.vectors, np.stack(expected))
 
 
@@ -140,6 +145,29 @@ def test_the_documents_are_what_their_names_say(family: str) -> None:
     _, compound, known, burglar = encoded["words that leave gaps and overlap"].words.tolist()
     assert compound[1] >= known[0] == burglar[0] > compound[0]
     assert burglar[1] < len(encoded["words that leave gaps and overlap"]) - 1
+
+
+@st.composite
+def overlapping_words(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
+    """Words over up to a dozen windows, in order; pieces may belong to several of them, or to none."""
+    n_pieces = draw(st.integers(1, 90))
+    n_words = draw(st.integers(1, 20))
+    firsts, lasts = (sorted(draw(st.lists(st.integers(0, n_pieces - 1), min_size=n_words, max_size=n_words))) for _ in "ab")
+    return n_pieces, [(min(first, last), max(first, last)) for first, last in zip(firsts, lasts, strict=True)]
+
+
+@settings(max_examples=40)
+@given(overlapping_words(), st.sampled_from(["first", "last", "mean", "max"]), st.sampled_from(["bert", "causal"]))
+def test_words_may_share_pieces_and_leave_gaps(
+    over_pieces: tuple[int, list[tuple[int, int]]], pool: str, name: str
+) -> None:
+    n_pieces, spans = over_pieces
+    model = model_of(name)
+    ids = np.random.default_rng(n_pieces).integers(5, model.bundle.config.n_pieces, n_pieces)
+    pieces = Pieces(ids, np.zeros((n_pieces, 2), dtype=np.int64), np.array(spans, dtype=np.int64))
+    one = document(["word"] * len(spans))
+    [found] = Embedder(model.bundle, pool=pool, batch_pieces=50).embed([one], [pieces])
+    assert_same_vectors(found.vectors, np.stack(word_vectors(model, pieces, LAYERS["-1"], POOLS[pool])))
 
 
 def test_vanished_words_are_counted_and_said() -> None:
@@ -185,13 +213,6 @@ def test_little_and_much_work_give_the_same(family: str) -> None:
 def test_a_batch_without_room_is_refused(batch_pieces: int) -> None:
     with pytest.raises(OptionError, match=f"at least 1 piece. Got {batch_pieces} instead"):
         model_of("bert").embed("Dawn broke.", batch_pieces=batch_pieces)
-
-
-def test_nothing_of_the_computation_is_kept_for_gradients() -> None:
-    model = model_of("bert")
-    with torch.enable_grad():
-        model.embed(MIXED)
-    assert all(parameter.grad is None for parameter in model.bundle.parameters())
 
 
 # --- rule 1: any text -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -50,8 +51,9 @@ def command(source: str, output: str, **settings: Any) -> None:
       polyseme embed reviews.txt.gz --layer concat:-4:-1 --pool first -m path/to/bert -o vectors.npz
       cat notes.txt | polyseme embed - -o notes.parquet
     """
-    if source == "-" and sys.stdin.isatty():
+    typed = source == "-" and sys.stdin.isatty()
+    if typed:
         click.echo("Type texts, one a line; Ctrl-D ends them.", err=True)
-    with Bar("loading the model", then="embedding") as bar:
+    with nullcontext() if typed else Bar("loading the model", then="embedding") as bar:
         cost = polyseme.embed(source, output=output, **settings, progress=bar)
     click.echo(f"{output}: {cost.line()}", err=True)

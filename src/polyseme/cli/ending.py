@@ -28,7 +28,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from polyseme.errors import PolysemeError, PolysemeWarning
+from polyseme.errors import PolysemeError, PolysemeWarning, nearest
 
 REFUSED = 2
 WIDEST = 100
@@ -101,10 +101,13 @@ def _refuse(message: str) -> int:
 
 
 def _refuse_usage(error: click.ClickException) -> int:
-    message = error.format_message()
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = "" if context is None else f" See: {context.command_path} --help"
-    return _refuse(f"{message}{'' if message.endswith(('.', '?')) else '.'}{hint}")
+    message, context = error.format_message(), error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return _refuse(message)
+    if isinstance(error, click.NoSuchOption):
+        known = [flag for each in context.command.get_params(context) for flag in each.opts if flag.startswith("--")]
+        message = f"There is no option {error.option_name!r}. {nearest(error.option_name, known)}"
+    return _refuse(f"{message}{'' if message.endswith('.') else '.'} See: {context.command_path} --help")
 
 
 def _say(message: str) -> None:

@@ -82,16 +82,14 @@ def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:
 
 
 def _frame_of_tokenizer_json(backend: Tokenizer, wishes: Wishes) -> Frame:
-    return frame_in(backend, wishes.settings) or _frame_by_pieces(backend, wishes)
+    return frame_in(backend, wishes.settings) or _frame_by_pieces(backend)
 
 
-def _frame_by_pieces(backend: Tokenizer, wishes: Wishes) -> Frame:
-    """The first frame of the table whose ends are in the vocabulary."""
-    names = ("bert", "xlnet", "roberta", "gpt2") if wishes.frame is None else (wishes.frame,)
-    for name in names:
+def _frame_by_pieces(backend: Tokenizer) -> Frame:
+    """The first frame whose start and end are in the vocabulary; XLNet's pieces include those of RoBERTa's."""
+    for name in ("bert", "xlnet", "roberta", "gpt2"):
         frame = FRAMES[name]
-        ends = [frame.specials[role] for role in ("start", "end")]
-        if all(backend.token_to_id(piece) is not None for piece in ends):
+        if all(backend.token_to_id(frame.specials[role]) is not None for role in ("start", "end")):
             return frame
     return FRAMES["none"]
 

@@ -185,18 +185,15 @@ class Embedder:
 
 
 def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int) -> NDArray[np.int64]:
-    """The kept pieces of words that are only partly kept: those just before word `begin`, and from word `end` on."""
-    parts = []
-    for word in (begin - 1, end):
-        step = -1 if word == begin - 1 else 1
-        while 0 <= word < len(words):
-            first = max(int(words[word, 0]), window.keep_start)
-            last = min(int(words[word, 1]), window.keep_end - 1)
-            if first > last:
-                break
-            parts.append(np.arange(first, last + 1))
-            word += step
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    """The kept pieces of words that are only partly kept: as far as word `begin - 1` goes, and from word `end` on.
+
+    Words are in order, so that all earlier ones end no later, and all later ones start no earlier, than these two.
+    """
+    before = min(int(words[begin - 1, 1]) + 1, window.keep_end) if begin > 0 else window.keep_start
+    after = max(int(words[end, 0]), window.keep_start) if end < len(words) else window.keep_end
+    if before >= after:
+        return np.arange(window.keep_start, window.keep_end)
+    return np.concatenate([np.arange(window.keep_start, before), np.arange(after, window.keep_end)])
 
 
 def _batches(rows: Sequence[_Row], budget: int) -> Iterator[Sequence[_Row]]:

@@ -53,6 +53,8 @@ def embed_file(
         files.read_rows(source) as rows,
         closing(_chunks(rows, embedder)) as chunks,
     ):
+        if progress is not None:
+            progress(0, rows.total)
         before = 0
         for chunk in chunks:
 

@@ -1,0 +1,195 @@
+"""Every verb is one public function with the same names and defaults, and says what it does."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import polyseme
+from polyseme import cli
+from polyseme.cli import VERBS, main
+
+FUNCTIONS = {verb: verb for verb in VERBS} | {"convert": "convert_model"}
+"""Verb → the public function it calls; `convert` is the name of a room."""
+ONLY_IN_PYTHON = {"progress"}
+"""Told how far the work has come: the command line draws it."""
+ONLY_IN_COMMANDS = {"as_json"}
+"""Prints what the function returns in another way."""
+SOME_VALUE = {
+    "model": "folder",
+    "output": "out",
+    "layer": "0",
+    "pool": "first",
+    "device": "cpu",
+    "dtype": "bf16",
+    "batch_pieces": 7,
+    "force": True,
+    "top": 3,
+    "attentions": True,
+    "shard_size": 9,
+}
+"""For every option of a function, something that is not its default."""
+
+every_verb = pytest.mark.parametrize("verb", VERBS)
+
+
+class Called(Exception):
+    """Raised in the place of the function, with what it was called with."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        super().__init__(given)
+        self.given = given
+
+
+def command_of(verb: str) -> click.Command:
+    command: click.Command = importlib.import_module(f"polyseme.cli.{verb}").command
+    return command
+
+
+def options_of(verb: str) -> dict[str, click.Option]:
+    return {str(each.name): each for each in command_of(verb).params if isinstance(each, click.Option)}
+
+
+def arguments_of(verb: str) -> list[str]:
+    return [str(each.name) for each in command_of(verb).params if isinstance(each, click.Argument)]
+
+
+def parameters_of(verb: str) -> dict[str, inspect.Parameter]:
+    function: Callable[..., Any] = getattr(polyseme, FUNCTIONS[verb])
+    found = inspect.signature(function).parameters
+    return {name: parameter for name, parameter in found.items() if name not in ONLY_IN_PYTHON}
+
+
+def call(monkeypatch: pytest.MonkeyPatch, verb: str, *given: str) -> dict[str, Any]:
+    """What a verb calls its function with, if each argument is its own name."""
+    signature = inspect.signature(getattr(polyseme, FUNCTIONS[verb]))
+
+    def function(*arguments: Any, **options: Any) -> None:
+        raise Called(signature.bind(*arguments, **options).arguments)
+
+    monkeypatch.setattr(polyseme, FUNCTIONS[verb], function)
+    result = CliRunner().invoke(main, [verb, *arguments_of(verb), *given])
+    assert isinstance(result.exception, Called), result.output
+    return {name: value for name, value in result.exception.given.items() if name not in ONLY_IN_PYTHON}
+
+
+def help_of(*verb: str) -> str:
+    result = CliRunner().invoke(main, [*verb, "--help"])
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    return result.stdout
+
+
+def test_the_list_of_verbs_is_the_files_that_hold_one() -> None:
+    modules = [importlib.import_module(f"polyseme.cli.{each.name}") for each in pkgutil.iter_modules(cli.__path__)]
+    assert {module.__name__.rpartition(".")[2] for module in modules if hasattr(module, "command")} == set(VERBS)
+
+
+@every_verb
+def test_a_verb_has_the_parameters_of_its_function(verb: str) -> None:
+    assert set(options_of(verb)) - ONLY_IN_COMMANDS | set(arguments_of(verb)) == set(parameters_of(verb))
+    positional = [
+        name for name, each in parameters_of(verb).items() if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    assert arguments_of(verb) == positional
+
+
+@every_verb
+def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = {name for name, each in parameters_of(verb).items() if each.default is each.empty}
+    expected = {name: name if name in needed else each.default for name, each in parameters_of(verb).items()}
+    given = call(monkeypatch, verb, *(part for name in needed & set(options_of(verb)) for part in (f"--{name}", name)))
+    assert {name: _plain(name, value) for name, value in given.items()} == {
+        name: _plain(name, value) for name, value in expected.items()
+    }
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A layer is a number or a word, and a command line has only words."""
+    return str(value) if name == "layer" else value
+
+
+@every_verb
+def test_every_option_reaches_the_function(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {name: option for name, option in options_of(verb).items() if name not in ONLY_IN_COMMANDS}
+    defaults = {name: _plain(name, parameters_of(verb)[name].default) for name in options}
+    line: list[str] = []
+    for name, option in options.items():
+        line += [option.opts[-1]] if option.is_flag else [option.opts[-1], str(SOME_VALUE[name])]
+    given = call(monkeypatch, verb, *line)
+    for name, default in defaults.items():
+        assert given[name] == SOME_VALUE[name]
+        assert given[name] != default, "the default, of which one cannot tell whether it was passed on"
+
+
+@every_verb
+def test_the_model_is_always_m_and_the_output_always_o(verb: str) -> None:
+    letters = {flag: name for name, option in options_of(verb).items() for flag in option.opts if flag[1] != "-"}
+    expected = {"-m": "model", "-o": "output"}
+    assert letters == {flag: name for flag, name in expected.items() if name in parameters_of(verb)}
+
+
+@every_verb
+def test_the_help_of_a_verb_has_examples_that_it_can_parse(verb: str) -> None:
+    lines = [line.strip() for line in help_of(verb).partition("Examples:\n")[2].partition("\n\n")[0].splitlines()]
+    assert lines
+    for line in lines:
+        words = shlex.split(line)
+        words = words[words.index("polyseme") + 1 :]
+        assert words[0] == verb
+        command_of(verb).make_context(verb, words[1:])
+
+
+@every_verb
+def test_the_help_of_a_verb_says_something_of_everything_it_takes(verb: str) -> None:
+    text = help_of(verb)
+    about = text.partition("Examples:")[0].partition("\n\n")[2]
+    for argument in (each for each in command_of(verb).params if isinstance(each, click.Argument)):
+        assert argument.make_metavar(click.Context(command_of(verb))) in about
+    for option in options_of(verb).values():
+        assert option.opts[-1] in text
+        assert option.help
+        assert " ".join(option.help.split()) in " ".join(text.split())
+
+
+def test_the_help_lists_the_verbs_with_what_they_do() -> None:
+    text = help_of()
+    assert "Examples:" in text
+    for verb, what in VERBS.items():
+        assert any(line.split(maxsplit=1) == [verb, what] for line in text.splitlines())
+
+
+def test_without_a_verb_there_is_help() -> None:
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 0
+    assert result.stdout == help_of()
+
+
+def test_the_version_is_the_packages() -> None:
+    assert CliRunner().invoke(main, ["--version"]).stdout == f"polyseme, version {polyseme.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        (["embd", "a.txt"], "'embed'"),
+        (["peices", "x"], "'pieces'"),
+        (["embed", "a.txt", "-o", "v.npz", "--layr", "0"], "'--layer'"),
+        (["fill", "x", "--tp", "3"], "'--top'"),
+    ],
+)
+def test_what_is_unknown_is_refused_with_the_nearest(line: list[str], nearest: str) -> None:
+    result = CliRunner().invoke(main, line)
+    assert result.exit_code == 2
+    assert f"Did you mean {nearest}?" in result.stderr
+    assert result.stderr.startswith("polyseme: ")
+    assert result.stderr.count("\n") == 1
+    assert "--help\n" in result.stderr

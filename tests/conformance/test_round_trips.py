@@ -1,0 +1,140 @@
+"""Convert → invert and save → load are identities, to the bit, for every family and every set of outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from conformance.cases import family_name
+from polyseme.bundle import Bundle, load_bundle, named_tensors, new_bundle, save_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.convert.family import Family
+from polyseme.convert.table import read, write
+from references import assert_close, make_reference, ragged_batch, real, reference_class, reference_inputs
+from tiny_models import tiny_config, tiny_tokenizer
+
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
+every_architecture = pytest.mark.parametrize(
+    ("family", "architecture"),
+    [(family, name) for family in FAMILIES.values() for name, _ in family.architectures],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+tied_or_not = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+
+
+def drawn_bundle(family: Family, outputs: frozenset[str] | list[str], *, tied: bool) -> Bundle:
+    torch.manual_seed(9)
+    chosen = [name for name in family.outputs if name in outputs]
+    bundle = new_bundle(family, tiny_config(family.name), chosen, tiny_tokenizer(family.name), tied=tied)
+    for parameter in bundle.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    return bundle.eval()
+
+
+def assert_identical(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert torch.equal(found[name], tensor), name
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@tied_or_not
+@every_architecture
+def test_what_is_written_is_read_back(family: Family, architecture: str, tied: bool) -> None:
+    outputs = dict(family.architectures)[architecture]
+    bundle = drawn_bundle(family, outputs, tied=tied)
+    table = family.table(bundle.config, tied)
+    for prefix in (True, False) if not outputs else (True,):
+        theirs = write(table, named_tensors(bundle), list(bundle.outputs), prefix=prefix)
+        assert all(name.startswith(table.prefix) for name in theirs) == (prefix and not outputs)
+        found = read(table, theirs, "what was written")
+        assert found.outputs == list(bundle.outputs)
+        assert not found.left_out
+        assert_identical(found.tensors, named_tensors(bundle))
+
+
+@every_architecture
+def test_what_is_read_is_written_back(family: Family, architecture: str) -> None:
+    """Everything the reference keeps, but for second names of what is tied, and buffers."""
+    reference = make_reference(family, architecture)
+    table = family.table(family.tiny(), True)
+    theirs = reference.state_dict()
+    found = read(table, theirs, "the reference")
+    prefixed = any(name.startswith(table.prefix) for name in theirs)
+    written = write(table, found.tensors, found.outputs, prefix=prefixed)
+    aliases = {alias.theirs for alias in table.aliases}
+    parameters = {name for name, _ in reference.named_parameters(remove_duplicate=False)}
+    assert_identical(written, {name: theirs[name] for name in parameters - aliases})
+
+
+@every_family
+def test_every_parameter_of_a_reference_is_counted_once(family: Family) -> None:
+    """The bare class, tied tensors and all, has as many parameters as ours with the same outputs."""
+    for architecture, _ in family.architectures:
+        reference = make_reference(family, architecture)
+        found = read(family.table(family.tiny(), True), reference.state_dict(), "the reference")
+        ours = new_bundle(family, family.tiny(), found.outputs)
+        assert ours.n_parameters() == sum(parameter.numel() for parameter in reference.parameters())
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+@tied_or_not
+@every_architecture
+def test_what_is_saved_is_loaded_back(family: Family, architecture: str, tied: bool, tmp_path: Path) -> None:
+    bundle = drawn_bundle(family, dict(family.architectures)[architecture], tied=tied)
+    save_bundle(bundle, tmp_path / "model")
+    loaded = load_bundle(tmp_path / "model")
+    assert loaded.family is family
+    assert loaded.config == bundle.config
+    assert list(loaded.outputs) == list(bundle.outputs)
+    assert loaded.tied == tied
+    assert_identical(named_tensors(loaded), named_tensors(bundle))
+    assert loaded.tokenizer is not None
+    assert bundle.tokenizer is not None
+    assert loaded.tokenizer.fingerprint == bundle.tokenizer.fingerprint
+
+
+@every_family
+def test_saving_what_was_loaded_writes_the_same_files(family: Family, tmp_path: Path) -> None:
+    save_bundle(drawn_bundle(family, list(family.outputs), tied=True), tmp_path / "first")
+    save_bundle(load_bundle(tmp_path / "first"), tmp_path / "second")
+    files = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert files == sorted(path.name for path in (tmp_path / "second").iterdir())
+    for name in files:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes(), name
+
+
+def test_shards_hold_the_same_model(tmp_path: Path) -> None:
+    bundle = drawn_bundle(FAMILIES["bert"], list(FAMILIES["bert"].outputs), tied=True)
+    save_bundle(bundle, tmp_path / "model", shard_size=40_000)
+    assert len(list((tmp_path / "model").glob("model-*-of-*.safetensors"))) > 2
+    assert_identical(named_tensors(load_bundle(tmp_path / "model")), named_tensors(bundle))
+
+
+@tied_or_not
+@every_architecture
+def test_what_is_saved_the_reference_loads(family: Family, architecture: str, tied: bool, tmp_path: Path) -> None:
+    """With equal states, and equal logits where the class has an output for pieces."""
+    outputs = dict(family.architectures)[architecture]
+    bundle = drawn_bundle(family, outputs, tied=tied)
+    save_bundle(bundle, tmp_path / "model")
+    reference = reference_class(family, architecture).from_pretrained(tmp_path / "model").eval()
+    batch = ragged_batch(bundle.config)
+    with torch.no_grad():
+        theirs = reference(**reference_inputs(batch), output_hidden_states=True)
+        states = bundle.encoder(batch)
+        for number, layer in enumerate(theirs.hidden_states):
+            assert_close(states[number][real(batch)], layer[real(batch)], 1e-5)
+        if "masked" in outputs:
+            logits = getattr(theirs, "prediction_logits", None)
+            logits = theirs.logits if logits is None else logits
+            ours = bundle.outputs["masked"].logits(states[-1][real(batch)])
+            assert_close(ours, logits[real(batch)], 1e-5)

@@ -1,0 +1,175 @@
+"""Reading a checkpoint: every key exactly one rule, every parameter exactly once; the rest is said."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from conformance.cases import family_name
+from polyseme.bundle import load_bundle
+from polyseme.convert.changes import Same
+from polyseme.convert.families import FAMILIES
+from polyseme.convert.family import Family
+from polyseme.convert.table import Found, Rule, Table, read, write
+from polyseme.errors import ModelError, PolysemeWarning
+from references import make_reference
+from tiny_models import tiny_config, write_tokenizer
+
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
+BERT = FAMILIES["bert"]
+
+
+def checkpoint(family: Family) -> dict[str, Tensor]:
+    """The weights of the reference's richest class."""
+    weights: dict[str, Tensor] = make_reference(family, family.architectures[0][0]).state_dict()
+    return weights
+
+
+def read_by(family: Family, weights: dict[str, Tensor]) -> Found:
+    return read(family.table(family.tiny(), True), weights, "the checkpoint")
+
+
+def assert_same_reading(family: Family, found: Found, weights: dict[str, Tensor]) -> None:
+    expected = read_by(family, weights)
+    assert found.outputs == expected.outputs
+    assert found.tensors.keys() == expected.tensors.keys()
+    assert all(torch.equal(found.tensors[name], tensor) for name, tensor in expected.tensors.items())
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@every_family
+def test_old_names_are_read(family: Family) -> None:
+    """`module.` from data parallelism, `gamma` and `beta` from TensorFlow."""
+    weights = checkpoint(family)
+
+    def old(name: str) -> str:
+        owner, _, leaf = name.rpartition(".")
+        if "norm" in owner.lower():
+            leaf = {"weight": "gamma", "bias": "beta"}[leaf]
+        return f"module.{owner}.{leaf}"
+
+    renamed = {old(name): tensor for name, tensor in weights.items()}
+    assert any(name.endswith(".gamma") for name in renamed)
+    assert_same_reading(family, read_by(family, renamed), weights)
+
+
+@every_family
+def test_a_body_without_its_prefix_is_read(family: Family) -> None:
+    weights = make_reference(family, family.architectures[-1][0]).state_dict()
+    prefix = family.table(family.tiny(), True).prefix
+    assert not any(name.startswith(prefix) for name in weights)
+    prefixed = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
+    assert_same_reading(family, read_by(family, prefixed), weights)
+
+
+# --- both sides ------------------------------------------------------------------------------------------------------
+
+
+@every_family
+def test_unknown_and_missing_keys_are_listed_in_one_error(family: Family) -> None:
+    weights = checkpoint(family)
+    lost = next(name for name in weights if name.endswith("embeddings.LayerNorm.bias"))
+    weights["encoder.flux_capacitor.weight"] = weights.pop(lost)
+    with pytest.raises(ModelError) as error:
+        read_by(family, weights)
+    message = str(error.value)
+    assert f"it lacks {lost}" in message
+    assert "it has encoder.flux_capacitor.weight, which nothing here takes" in message
+    assert "the checkpoint" in message
+    assert "\n" not in message
+
+
+def test_a_layer_too_many_and_a_layer_too_few_are_refused() -> None:
+    weights = checkpoint(BERT)
+    deeper, flatter = BERT.tiny().replace(n_layers=4), BERT.tiny().replace(n_layers=2)
+    with pytest.raises(ModelError, match=r"it lacks bert\.encoder\.layer\.3\..* and 10 more"):
+        read(BERT.table(deeper, True), weights, "it")
+    with pytest.raises(ModelError, match=r"it has bert\.encoder\.layer\.2\..* and 10 more, which nothing here takes"):
+        read(BERT.table(flatter, True), weights, "it")
+
+
+def test_two_rules_for_one_parameter_are_refused() -> None:
+    table = Table("", 1, [Rule(("a",), ("ours",)), Rule(("b",), ("ours",))], {})
+    with pytest.raises(ModelError, match="Two rules of the conversion table fill 'ours'"):
+        read(table, {"a": torch.zeros(1), "b": torch.ones(1)}, "it")
+
+
+def test_a_parameter_without_a_rule_is_not_dropped_in_writing() -> None:
+    table = Table("", 1, [Rule(("a",), ("ours",), Same())], {})
+    with pytest.raises(ModelError, match="no rule for: other"):
+        write(table, {"ours": torch.zeros(1), "other": torch.ones(1)}, [], prefix=False)
+
+
+# --- second names ----------------------------------------------------------------------------------------------------
+
+
+@every_family
+def test_second_names_of_tied_tensors_may_be_there_or_not(family: Family) -> None:
+    weights = make_reference(family, masked_architecture(family)).state_dict()
+    aliases = [alias.theirs for alias in family.table(family.tiny(), True).aliases]
+    assert all(alias in weights for alias in aliases)
+    bare = {name: tensor for name, tensor in weights.items() if name not in aliases}
+    assert_same_reading(family, read_by(family, bare), weights)
+
+
+@every_family
+def test_a_second_name_stands_in_for_the_first(family: Family) -> None:
+    """Files that keep what is tied only once do not all keep the same one."""
+    weights = make_reference(family, masked_architecture(family)).state_dict()
+    table = family.table(family.tiny(), True)
+    for alias in table.aliases:
+        first = alias.same_as.replace("{p}", table.prefix)
+        without = {name: tensor for name, tensor in weights.items() if name != first}
+        assert_same_reading(family, read_by(family, without), weights)
+
+
+@every_family
+def test_tied_tensors_that_differ_are_refused(family: Family) -> None:
+    weights = make_reference(family, masked_architecture(family)).state_dict()
+    for alias in family.table(family.tiny(), True).aliases:
+        with pytest.raises(ModelError, match=f"'{alias.theirs}' should be the same tensor .* 'tie_word_embeddings'"):
+            read_by(family, {**weights, alias.theirs: weights[alias.theirs] + 1})
+
+
+def masked_architecture(family: Family) -> str:
+    return next(name for name, outputs in family.architectures if outputs == {"masked"})
+
+
+# --- other libraries' task layers ------------------------------------------------------------------------------------
+
+TASKS = ["ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice"]
+
+
+def task_class(family: Family, task: str) -> Any:
+    module = importlib.import_module(f"transformers.models.{family.reference}")
+    stem = family.architectures[-1][0].removesuffix("Model")
+    return getattr(module, f"{stem}{task}")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@every_family
+def test_task_layers_of_other_libraries_are_left_out(family: Family, task: str) -> None:
+    chosen = task_class(family, task)
+    weights = chosen(chosen.config_class(**family.write_config(family.tiny()))).state_dict()
+    found = read_by(family, weights)
+    prefix = family.table(family.tiny(), True).prefix
+    assert found.left_out == sorted(name for name in weights if not name.startswith(prefix))
+    assert found.left_out
+
+
+@every_family
+def test_leaving_out_a_task_layer_is_said(family: Family, tmp_path: Path) -> None:
+    chosen = task_class(family, "ForTokenClassification")
+    settings = chosen.config_class(**family.write_config(tiny_config(family.name)))
+    chosen(settings).save_pretrained(tmp_path)
+    write_tokenizer(family.name, tmp_path)
+    with pytest.warns(PolysemeWarning, match=r"task layer of another library \(classifier\.bias, classifier\.weight\)"):
+        bundle = load_bundle(tmp_path)
+    assert bundle.config == tiny_config(family.name)
