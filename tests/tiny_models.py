@@ -1,20 +1,22 @@
-"""Small whole models of every registered family: a trained tokenizer, random weights, all outputs; in memory or on disk.
+"""Small whole models of every registered family: a tokenizer of its kind, random weights, all outputs.
 
 Weights are redrawn with the spread that `references` uses, so that a piece taken from the wrong window, or a wrong
-neighbour, shows in the vectors.
+neighbour, shows in the vectors. Vocabularies are made by rule, since those that the library trains differ a little
+from one process to the next.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from references import SPREAD
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import nn
 
 from polyseme.api import Model
@@ -22,56 +24,59 @@ from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
+from references import SPREAD
 
-CORPUS = """
+TEXT = """
 The vase broke. Dawn broke. The news broke. Sandy broke the world record. Sandy broke the law. The burglar broke into
 the house. The newscaster broke into the movie broadcast. We broke even. A crane caught a fish. A crane picked up the
 steel beam. I saw a crane. The tire is flat, the beer is flat, the note is flat and so is the surface. They throw a
 party; they throw a ball! Did they dance at balls, or hit the balls? "Are there typos? I didn't see any." Are there
 bookstores downtown? It cost $3.50 (or 4,200 of them) in 1998: unbelievable, misunderstandings, well-known, naïve, Zoë.
-""".split("\n")
-N_PIECES = 320
+"""
 
 BRACKETS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ANGLES = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
+def vocabulary(text: str) -> tuple[list[str], list[str]]:
+    """The characters of a text, and the words that occur in it more than once; other words take several pieces."""
+    counts = Counter(re.findall(r"\w+", text))
+    return sorted(set(text) - {" ", "\n"}), sorted(word for word, count in counts.items() if count > 1 < len(word))
+
+
 def wordpiece(*, lowercase: bool = True) -> Tokenizer:
     """BERT's kind."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    characters, words = vocabulary(TEXT.lower() if lowercase else TEXT)
+    pieces = [*BRACKETS, *characters, *words, *(f"##{character}" for character in characters)]
+    tokenizer = Tokenizer(models.WordPiece({piece: id for id, piece in enumerate(pieces)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(vocab_size=N_PIECES, special_tokens=BRACKETS, show_progress=False)
-    tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer
 
 
 def byte_bpe() -> Tokenizer:
-    """RoBERTa's kind."""
-    tokenizer = Tokenizer(models.BPE())
+    """RoBERTa's kind; merges build up the common words letter by letter."""
+    _, words = vocabulary(TEXT)
+    spelled = [f"{blank}{word}" for word in words for blank in ("", "Ġ")]
+    merges = dict.fromkeys((word[:end], word[end]) for word in spelled for end in range(1, len(word)))
+    pieces = dict.fromkeys([*ANGLES, *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
+    tokenizer = Tokenizer(models.BPE({piece: id for id, piece in enumerate(pieces)}, list(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=N_PIECES,
-        special_tokens=ANGLES,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer
 
 
 def unigram(specials: list[str], unknown: str) -> Tokenizer:
     """SentencePiece's kind: XLM-R's and ALBERT's."""
-    tokenizer = Tokenizer(models.Unigram())
+    characters, words = vocabulary(TEXT)
+    scores = {**dict.fromkeys(specials, 0.0), **dict.fromkeys(["▁", *characters], -9.0)}
+    scores |= {f"{blank}{word}": -4.0 - len(blank) / 2 for word in words for blank in ("", "▁")}
+    tokenizer = Tokenizer(models.Unigram(list(scores.items()), unk_id=specials.index(unknown)))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\u200b", ""), normalizers.NFKC()])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=N_PIECES, special_tokens=specials, unk_token=unknown, show_progress=False
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_special_tokens(specials)
     return tokenizer
 
 
@@ -97,7 +102,7 @@ def write_tokenizer(family: str, folder: Path) -> None:
 
 
 def tiny_tokenizer(family: str) -> PieceTokenizer:
-    """A small trained tokenizer of the family's kind."""
+    """A small tokenizer of the family's kind."""
     with tempfile.TemporaryDirectory() as folder:
         write_tokenizer(family, Path(folder))
         return load_tokenizer(folder, frame=FAMILIES[family].frame)

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from cli.commands import Ended, Refuse, Run
 from click.testing import CliRunner
+from tiny_models import tiny_model
 
-from polyseme.bundle import new_bundle, save_bundle
 from polyseme.cli import main
-from polyseme.convert.families import FAMILIES
-from polyseme.text.load import load_tokenizer
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-VOCABULARY = (
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dawn", "broke", "the", "vase", "##s", ".", ",", "!", "?"),
-    *LETTERS,
-    *(f"##{letter}" for letter in LETTERS if letter != "s"),
-)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a random BERT with every output, of 3 layers and windows of 40 pieces."""
-    place = tmp_path_factory.mktemp("tiny")
-    (place / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
-    family = FAMILIES["bert"]
-    config: Any = dataclasses.replace(family.tiny(), n_pieces=len(VOCABULARY), initial_spread=0.3)  # type: ignore[call-arg]
-    torch.manual_seed(3)
-    bundle = new_bundle(family, config, ["pooled", "masked", "next"], load_tokenizer(place, frame=family.frame))
-    save_bundle(bundle, place / "model")
-    return place / "model"
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    tiny_model("bert").save(folder)
+    return folder
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_models import tiny_model
 
 from polyseme.convert.families import FAMILIES
+from tiny_models import tiny_model
 
 
 @pytest.fixture(scope="session")

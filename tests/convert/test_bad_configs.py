@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from convert.spoiling import change_config, refusal
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from convert.spoiling import change_config, change_weights, refusal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polyseme
+from convert.spoiling import change_config, change_weights, refusal
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -150,7 +150,7 @@ def test_an_output_that_should_share_the_table_of_pieces_and_does_not(folder: Pa
     assert "set 'tie_word_embeddings' to false in config.json" in refusal(folder)
 
 
-# --- shards ------------------------------------------------------------------------------------------------------------
+# --- shards -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The flow, for every family: it equals its definition, and a word's vector does not depend on its neighbours (rule 2)."""
+"""The flow, for every family: it equals its definition, and a word's vector is its own, whatever runs beside it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from text.samples import texts, words
-from tiny_models import CORPUS, tiny_model
-from vectors.by_definition import window_of, windows_of, word_vectors
 
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
@@ -22,6 +19,9 @@ from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.text.words import document
 from polyseme.types import Document, Embedded, Pieces, Word
 from polyseme.vectors.flow import Embedder
+from text.samples import texts, words
+from tiny_models import TEXT, tiny_model
+from vectors.by_definition import window_of, windows_of, word_vectors
 
 Array = NDArray[Any]
 TOLERANCE = 1e-5
@@ -40,7 +40,7 @@ def model_of(name: str) -> Model:
 
 
 def random_text(n_words: int, seed: int) -> str:
-    return " ".join(random.Random(seed).choices(" ".join(CORPUS).split(), k=n_words))
+    return " ".join(random.Random(seed).choices(TEXT.split(), k=n_words))
 
 
 LONG_WORD = "so-" * 1000
@@ -152,7 +152,9 @@ def overlapping_words(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
     """Words over up to a dozen windows, in order; pieces may belong to several of them, or to none."""
     n_pieces = draw(st.integers(1, 90))
     n_words = draw(st.integers(1, 20))
-    firsts, lasts = (sorted(draw(st.lists(st.integers(0, n_pieces - 1), min_size=n_words, max_size=n_words))) for _ in "ab")
+    firsts, lasts = (
+        sorted(draw(st.lists(st.integers(0, n_pieces - 1), min_size=n_words, max_size=n_words))) for _ in "ab"
+    )
     return n_pieces, [(min(first, last), max(first, last)) for first, last in zip(firsts, lasts, strict=True)]
 
 

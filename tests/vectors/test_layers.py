@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tiny_models import tiny_model
 
 from polyseme.api import Model
 from polyseme.config import Direction, EncoderConfig
 from polyseme.errors import OptionError
 from polyseme.vectors.layers import parse_layers
+from tiny_models import tiny_model
 
 Array = NDArray[Any]
 TEXT = "The burglar broke into the unbelievable house."

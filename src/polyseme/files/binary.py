@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_PLAIN = "Plain text in UTF-8 is read here, one text a line."
+_PLAIN = "Text in UTF-8 is read here."
 _UTF_8 = "Convert it to UTF-8 first: iconv -f {} -t UTF-8 FILE > NEW"
 
 
@@ -23,9 +23,13 @@ class _Magic(NamedTuple):
 _KNOWN = (
     _Magic(b"\x1f\x8b", Look("compressed with gzip", "Give it the ending .gz, or unpack it: gzip -d")),
     _Magic(b"\xfd7zXZ\x00", Look("compressed with xz", "Give it the ending .xz, or unpack it: xz -d")),
-    _Magic(b"\x28\xb5\x2f\xfd", Look("compressed with zstd", "Unpack it first: zstd -d")),
+    _Magic(b"\x28\xb5\x2f\xfd", Look("compressed with zstd", "Give it the ending .zst, or unpack it: zstd -d")),
+    *(
+        _Magic(b"BZh%d1AY&SY" % level, Look("compressed with bzip2", "Give it the ending .bz2, or unpack it: bzip2 -d"))
+        for level in range(1, 10)
+    ),
     _Magic(b"PK\x03\x04", Look("a zip archive (or .docx, .xlsx, .odt, .npz)", f"Unpack or export it. {_PLAIN}")),
-    _Magic(b"PAR1\x15", Look("a Parquet file", f"Export its column of texts. {_PLAIN}")),
+    _Magic(b"PAR1\x15", Look("a Parquet file", "Give it the ending .parquet, without that of a compression.")),
     _Magic(b"ARROW1\x00\x00", Look("an Arrow file", f"Export its column of texts. {_PLAIN}")),
     _Magic(b"\x89HDF\r\n", Look("an HDF5 file", _PLAIN)),
     _Magic(b"\x93NUMPY", Look("a NumPy array", _PLAIN)),

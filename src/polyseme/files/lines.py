@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def read_lines(given: str | os.PathLike[str]) -> Reading[Line]:
-    """The lines of a plain text, `.gz` or `.xz` file, or of standard input (`-`), in memory one at a time.
+    """The lines of a plain text, packed or not, or of standard input (`-`), in memory one at a time.
 
     What can be seen to be wrong from the outside or from the first bytes is refused at once, the rest when it is met.
     """
@@ -41,14 +41,17 @@ def read_lines(given: str | os.PathLike[str]) -> Reading[Line]:
     return Reading(source, lines_of(source))
 
 
-def lines_of(source: Source) -> Iterator[Line]:
-    """The lines of a source. What its first bytes show to be no text is refused here, before the first line."""
+def lines_of(source: Source, *, with_ends: bool = False) -> Iterator[Line]:
+    r"""The lines of a source, without their ends or with them (then `\r\n` is two characters, as it stands).
+
+    What the first bytes show to be no text is refused here, before the first line.
+    """
     try:
         _refuse_what_is_no_text(source)
     except InputError:
         source.close()
         raise
-    return _lines(source)
+    return _lines(source, with_ends)
 
 
 def _refuse_what_is_no_text(source: Source) -> None:
@@ -57,10 +60,11 @@ def _refuse_what_is_no_text(source: Source) -> None:
         raise InputError(f"{source.name} is empty: there is nothing to read.")
     look = binary_look(head)
     if look:
-        raise InputError(f"{source.name} looks to be {look.what}. {look.advice}")
+        what = "What is packed in " if source.compressed else ""
+        raise InputError(f"{what}{source.name} looks to be {look.what}. {look.advice}")
 
 
-def _lines(source: Source) -> Iterator[Line]:
+def _lines(source: Source, with_ends: bool) -> Iterator[Line]:
     number = offset = n_returns = 0
     blank = True
     with contextlib.closing(source):
@@ -69,10 +73,10 @@ def _lines(source: Source) -> Iterator[Line]:
             if number == 1 and raw.startswith(_BYTE_ORDER_MARK):
                 offset = len(_BYTE_ORDER_MARK)
                 raw = raw[offset:]
-            text = _decoded(raw, source.name, number, offset)
+            text = _decoded(raw if with_ends else _without_end(raw), source.name, number, offset)
             blank = blank and not text.strip()
             if number == 1:
-                n_returns = text.count("\r")
+                n_returns = text.removesuffix("\r\n").count("\r")
             yield Line(text, number, offset)
             offset += len(raw)
     if blank:
@@ -94,9 +98,13 @@ def _raw_lines(source: Source) -> Iterator[bytes]:
         raise source.explain(error) from error
 
 
-def _decoded(raw: bytes, name: str, number: int, offset: int) -> str:
+def _without_end(raw: bytes) -> bytes:
     if raw.endswith(b"\n"):
-        raw = raw[: -2 if raw.endswith(b"\r\n") else -1]
+        return raw[: -2 if raw.endswith(b"\r\n") else -1]
+    return raw
+
+
+def _decoded(raw: bytes, name: str, number: int, offset: int) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -12,9 +12,12 @@ class Place(NamedTuple):
 
     name: str
     line: int
+    """Counted from 1; of a row that takes several lines, the first."""
+    unit: str = "line"
+    """What is counted: lines, or rows where a file has no lines."""
 
     def __str__(self) -> str:
-        return f"{self.name}, line {self.line}"
+        return f"{self.name}, {self.unit} {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

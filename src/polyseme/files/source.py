@@ -5,14 +5,17 @@ A new compression is one line of `COMPRESSIONS`.
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
+import importlib
 import io
 import lzma
 import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
@@ -40,10 +43,18 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
+def _zstd(packed: BinaryIO) -> Stream:
+    """Loaded when first asked for: it brings Arrow with it."""
+    return cast(Stream, importlib.import_module("polyseme.files.zstd").unpacked(packed))
+
+
 COMPRESSIONS: Mapping[str, Callable[[BinaryIO], Stream]] = {
     ".gz": lambda packed: cast(Stream, gzip.GzipFile(fileobj=packed, mode="rb")),
     ".xz": lambda packed: cast(Stream, lzma.LZMAFile(packed, mode="rb")),  # noqa: SIM115
+    ".bz2": lambda packed: cast(Stream, bz2.BZ2File(packed, mode="rb")),  # noqa: SIM115
+    ".zst": _zstd,
 }
+"""From the ending of a compressed file to how it is unpacked. What goes wrong is raised as one of `READ_ERRORS`."""
 
 
 class Source:
@@ -56,7 +67,8 @@ class Source:
     def __init__(self, name: str, opened: io.BufferedIOBase | io.FileIO, *, total: int | None) -> None:
         self.name = name
         self.total = total
-        self.suffix, compression = _suffixes(name)
+        self.suffix, compression = suffixes(name)
+        self._jumped: int | None = None
         self._counted = _Counted(opened)
         packed = io.BufferedReader(self._counted, BLOCK)
         self.compressed = bool(compression)
@@ -66,7 +78,11 @@ class Source:
     @property
     def done(self) -> int:
         """How many bytes of the file have been read."""
-        return self._counted.count
+        return self._counted.count if self._jumped is None else self._jumped
+
+    def jump(self, done: int) -> None:
+        """Be told how far a reader has come that does not read the stream from its start to its end."""
+        self._jumped = done
 
     def head(self) -> bytes:
         """The first bytes, without moving on; empty only if there are none."""
@@ -91,13 +107,28 @@ class Source:
         self._packed.close()
 
 
-class Reading(Iterator[Item]):
-    """What is read from a source, item by item, and how far one has come.
+class Readable(Protocol):
+    """What is being read: one source, or several one after another."""
 
-    `done` and `total` count bytes of the file on the disk, for a progress bar; `total` is None for a pipe.
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+    @property
+    def done(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Reading(Iterator[Item]):
+    """What is read from one source or several, item by item, and how far one has come.
+
+    `done` and `total` count bytes of the files on the disk, for a progress bar; `total` is None where there is a pipe.
     """
 
-    def __init__(self, source: Source, items: Iterator[Item]) -> None:
+    def __init__(self, source: Readable, items: Iterator[Item]) -> None:
         self._source = source
         self._items = items
 
@@ -106,7 +137,7 @@ class Reading(Iterator[Item]):
 
     @property
     def name(self) -> str:
-        """What the source is called in messages."""
+        """What is being read, as messages call it."""
         return self._source.name
 
     @property
@@ -118,7 +149,9 @@ class Reading(Iterator[Item]):
         return self._source.done
 
     def close(self) -> None:
-        """Let go of the file before its end; at the end that is done already."""
+        """Let go of the files before their end; at the end that is done already."""
+        if isinstance(self._items, Generator):
+            self._items.close()
         self._source.close()
 
     def __enter__(self) -> Reading[Item]:
@@ -133,11 +166,30 @@ def open_source(given: str | os.PathLike[str]) -> Source:
     name = os.fspath(given)
     if name == STANDARD_INPUT:
         return _standard_input()
-    try:
+    with _refusing(name):
         found = Path(name).stat()
         if stat.S_ISDIR(found.st_mode):
             raise InputError(f"{name} is a folder, and a file is read here. Give the name of a file in it.")
         opened = Path(name).open("rb", buffering=0)  # noqa: SIM115
+    return Source(name, opened, total=size_of(found))
+
+
+def look_at(name: str) -> os.stat_result:
+    """What the system knows of a file or folder, or why it cannot be read, in words."""
+    with _refusing(name):
+        return Path(name).stat()
+
+
+def size_of(found: os.stat_result) -> int | None:
+    """How many bytes a file has; None for a pipe."""
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """What the system says of a path, as the user is told."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise InputError(f"There is no file {name} (looked for it in {Path.cwd()}).") from error
     except PermissionError as error:
@@ -145,8 +197,6 @@ def open_source(given: str | os.PathLike[str]) -> Source:
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise InputError(f"{name!r} cannot be opened: {reason}.") from error
-    total = found.st_size if stat.S_ISREG(found.st_mode) else None
-    return Source(name, opened, total=total)
 
 
 def _standard_input() -> Source:
@@ -156,7 +206,7 @@ def _standard_input() -> Source:
     return Source("standard input", _Kept(buffer), total=None)
 
 
-def _suffixes(name: str) -> tuple[str, str]:
+def suffixes(name: str) -> tuple[str, str]:
     """The ending that says what is in a file, and that of its compression, in small letters; either may be empty."""
     path = Path(name)
     if path.suffix.lower() in COMPRESSIONS:

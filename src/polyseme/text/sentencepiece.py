@@ -85,9 +85,12 @@ def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
 
 def _normalizers(model: SentencePieceModel) -> list[Any]:
     steps: list[Any] = []
+    # The library applies the compiled table to a letter and its marks at a time, which loses marks where SentencePiece
+    # keeps them, and loses count of characters that the table drops. The steps that the table was compiled from do
+    # neither, and leave it nothing to do but what is SentencePiece's own.
+    if model.normalization.startswith("nmt"):
+        steps.append(normalizers.Nmt())
     if "nfkc" in model.normalization:
-        # The library applies the compiled table to a letter and its marks at a time and loses marks that way where
-        # SentencePiece does not; text that is in NFKC already has nothing to lose.
         steps.append(normalizers.NFKC())
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))

@@ -97,7 +97,7 @@ def _chunks(rows: Reading[Row], embedder: Embedder) -> Generator[_Chunk, None, N
     """Chunks in order, the next one prepared while this one is at work."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="polyseme-pieces") as ahead:
         pending: Future[_Chunk] | None = None
-        for some in _some(rows):
+        for some in some_rows(rows):
             following = ahead.submit(_prepared, some, rows.done, embedder)
             if pending is not None:
                 yield pending.result()
@@ -106,7 +106,7 @@ def _chunks(rows: Reading[Row], embedder: Embedder) -> Generator[_Chunk, None, N
             yield pending.result()
 
 
-def _some(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def some_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """As many rows at a time as make a chunk."""
     taken: list[Row] = []
     size = 0
@@ -121,11 +121,11 @@ def _some(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _prepared(rows: Sequence[Row], read_until: int, embedder: Embedder) -> _Chunk:
-    documents = [_document(row) for row in rows]
+    documents = [document_of(row) for row in rows]
     return _Chunk(documents, embedder.tokenizer.encode_many(documents), read_until)
 
 
-def _document(row: Row) -> Document:
+def document_of(row: Row) -> Document:
     try:
         return document(row.content, id=row.id, fields=row.fields)
     except InputError as error:

@@ -1,0 +1,183 @@
+"""What the user names, to the files it stands for.
+
+- A folder stands for the files in it and in the folders below, by name, whose endings are those of a format that is
+  read; hidden ones are left out. Links are followed, and every file is read once.
+- A name with `*`, `?` or `[…]` in it, if there is no such file, is a pattern, whether or not the shell has seen it:
+  it stands for the files that it matches (`**` for any depth of folders).
+- `-` is standard input.
+
+What is left out is said, once.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.source import STANDARD_INPUT, look_at, size_of, suffixes
+
+AnyPath = str | os.PathLike[str]
+Sources = AnyPath | Iterable[AnyPath]
+
+_NAMED = 3
+"""How many of the files that are left out for one reason are named."""
+
+
+class Found(NamedTuple):
+    """The files to read, in order."""
+
+    names: Sequence[str]
+    sizes: Sequence[int | None]
+    """In bytes; None where that cannot be known: standard input, pipes."""
+    one: bool
+    """Whether the user named one file, and not several, a folder or a pattern."""
+
+    @property
+    def total(self) -> int | None:
+        known = [size for size in self.sizes if size is not None]
+        return sum(known) if len(known) == len(self.sizes) else None
+
+    @property
+    def name(self) -> str:
+        return self.names[0] if len(self.names) == 1 else f"{len(self.names)} files"
+
+
+def find_files(sources: Sources, *, endings: Collection[str] | None) -> Found:
+    """The files that `sources` stand for; of those in folders the ones with these `endings`, or all if None."""
+    given = [os.fspath(one) for one in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    if not given:
+        raise InputError("There is nothing to read: no file, folder or pattern was named.")
+    search = _Search(endings)
+    for name in given:
+        search.take(name)
+    search.say_what_was_left_out()
+    return Found(search.names, search.sizes, one=len(given) == 1 and not search.wide)
+
+
+class _Search:
+    """What was found so far, and what was left out and why."""
+
+    def __init__(self, endings: Collection[str] | None) -> None:
+        self.names: list[str] = []
+        self.sizes: list[int | None] = []
+        self.wide = False
+        self._endings = endings
+        self._seen: set[tuple[int, int]] = set()
+        self._left_out: dict[str, list[str]] = {}
+
+    def take(self, name: str) -> None:
+        """Add what a name stands for."""
+        if name == STANDARD_INPUT:
+            self._take_standard_input()
+        elif glob.has_magic(name) and not os.path.lexists(name):
+            self._take_pattern(name)
+        elif stat.S_ISDIR((found := look_at(name)).st_mode):
+            self._take_folder(name)
+        else:
+            self._add(name, found)
+
+    def say_what_was_left_out(self) -> None:
+        if not self._left_out:
+            return
+        reasons = [f"{_listed(names)} ({reason})" for reason, names in self._left_out.items()]
+        warnings.warn(
+            f"Left out: {'; '.join(reasons)}. What is to be read nonetheless can be given by name.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+
+    def _take_standard_input(self) -> None:
+        if STANDARD_INPUT in self.names:
+            raise InputError("Standard input (-) was named twice, and can be read only once.")
+        self.names.append(STANDARD_INPUT)
+        self.sizes.append(None)
+
+    def _take_pattern(self, pattern: str) -> None:
+        self.wide = True
+        matches = sorted(glob.glob(pattern, recursive=True))
+        before = len(self.names) + self._n_doubled
+        for name in matches:
+            found = look_at(name)
+            if not stat.S_ISDIR(found.st_mode):
+                self._add(name, found)
+            elif "**" not in pattern:
+                self._leave_out(name, "a folder")
+        if len(self.names) + self._n_doubled == before:
+            folders = f" It matches folders only, as {matches[0]}: name the folder itself." if matches else ""
+            raise InputError(f"No file matches {pattern} (looked for it in {Path.cwd()}).{folders}")
+
+    def _take_folder(self, folder: str) -> None:
+        self.wide = True
+        before = len(self.names) + self._n_doubled
+        for name in _files_below(folder, seen=set()):
+            self._take_from_folder(name)
+        if len(self.names) + self._n_doubled == before:
+            known = ", ".join(sorted(self._endings or ()))
+            of_what = f" whose ending is that of a format ({known})" if known else ""
+            raise InputError(f"The folder {folder} has no file in it{of_what}: there is nothing to read.")
+
+    def _take_from_folder(self, name: str) -> None:
+        if Path(name).name.startswith("."):
+            return self._leave_out(name, "hidden")
+        if self._endings is not None and suffixes(name)[0] not in self._endings:
+            return self._leave_out(name, "the ending is that of no format")
+        try:
+            found = Path(name).stat()
+        except FileNotFoundError:
+            return self._leave_out(name, "a link that leads nowhere")
+        except OSError:
+            found = look_at(name)
+        if not stat.S_ISREG(found.st_mode):
+            return self._leave_out(name, "no file but a pipe, a socket or a device")
+        if not found.st_size:
+            return self._leave_out(name, "empty")
+        return self._add(name, found)
+
+    def _add(self, name: str, found: os.stat_result) -> None:
+        if (found.st_dev, found.st_ino) in self._seen:
+            return self._leave_out(name, _DOUBLED)
+        self._seen.add((found.st_dev, found.st_ino))
+        self.names.append(name)
+        self.sizes.append(size_of(found))
+        return None
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        self._left_out.setdefault(reason, []).append(name)
+
+    @property
+    def _n_doubled(self) -> int:
+        return len(self._left_out.get(_DOUBLED, ()))
+
+
+_DOUBLED = "the same file as one before it"
+
+
+def _files_below(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
+    """Everything in a folder that is no folder, in order, and what is below; a folder that was seen is not entered."""
+    here = look_at(folder)
+    if (here.st_dev, here.st_ino) in seen:
+        return
+    seen.add((here.st_dev, here.st_ino))
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise InputError(f"The folder {folder} cannot be listed: {error.strerror}.") from error
+    for name in names:
+        path = os.path.join(folder, name)  # noqa: PTH118 (keeps the user's own spelling: ./texts stays ./texts)
+        if not Path(path).is_dir():
+            yield path
+        elif not name.startswith("."):
+            yield from _files_below(path, seen)
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    more = ", …" if len(names) > _NAMED else ""
+    return f"{len(names)} files, {', '.join(names[:_NAMED])}{more}"

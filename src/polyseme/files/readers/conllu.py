@@ -1,0 +1,234 @@
+"""CoNLL-U: sentences with their own words, as treebanks have them.
+
+- A row's words are the syntactic words (*do* *n't*); with `words="surface"` they are the tokens as written (*don't*).
+- The id is the sentence's `sent_id`, where it has one and no other `id_field` is named.
+- What the words alone cannot say is always kept in the fields: `original`, the `# text` of the sentence; `ranges`, the
+  tokens that stand for several words; `empty_nodes`. Other fields are the columns by their names in small letters (a
+  value a word) and the comments by theirs: `upos`, `newdoc id`.
+- The tokens and their `SpaceAfter=No` must add up to `# text`, if there is one; a sentence where they do not is
+  refused, unless `check_text` is off. How many blanks stand between two tokens does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
+from polyseme.files.asked import Asked
+from polyseme.files.lines import Line, lines_of
+from polyseme.files.readers.blocks import blocks
+from polyseme.files.rows import Place, Row
+from polyseme.files.source import Source
+
+COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+_ID = re.compile(r"([0-9]+)(?:([-.])([0-9]+))?")
+_SHOWN = 30
+"""How many characters of a text and of the words are shown where they part."""
+
+
+class _Token(NamedTuple):
+    """A line with columns: a word, a range of words or an empty node."""
+
+    columns: Sequence[str]
+    line: int
+    first: int
+    """The number of the word, or of the first in a range."""
+    last: int
+
+    @property
+    def form(self) -> str:
+        return self.columns[1]
+
+    @property
+    def space_after(self) -> bool:
+        return "SpaceAfter=No" not in self.columns[9].split("|")
+
+
+@dataclass
+class _Sentence:
+    line: int
+    """Where it begins, comments and all."""
+    comments: dict[str, str] = field(default_factory=dict)
+    words: list[_Token] = field(default_factory=list)
+    ranges: list[_Token] = field(default_factory=list)
+    empty: list[_Token] = field(default_factory=list)
+
+    def surface(self) -> list[_Token]:
+        """The tokens as written: the ranges, and the words that are in none."""
+        inside = {number for token in self.ranges for number in range(token.first, token.last + 1)}
+        words = (token for token in self.words if token.first not in inside)
+        return sorted([*self.ranges, *words], key=lambda token: token.first)
+
+
+def read(source: Source, asked: Asked) -> Iterator[Row]:
+    """A row a sentence, with its own words."""
+    return _rows(lines_of(source), _column(asked.field), source.name, asked)
+
+
+def _column(name: str | None) -> int:
+    """The column the words are in, by its name or, from 1 on, its number."""
+    if name is None:
+        return COLUMNS.index("form")
+    if name.isdecimal() and 1 <= int(name) <= len(COLUMNS):
+        return int(name) - 1
+    if name.lower() in COLUMNS:
+        return COLUMNS.index(name.lower())
+    raise OptionError(f"CoNLL-U has no column {name!r}. {nearest(name.lower(), COLUMNS)}")
+
+
+def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterator[Row]:
+    number = 0
+    for block in blocks(lines):
+        sentence = _parsed(block, name)
+        if not sentence.words:
+            _say_no_words(Place(name, sentence.line))
+            continue
+        if asked.check_text and "text" in sentence.comments:
+            _check_text(sentence, name)
+        number += 1
+        tokens = sentence.words if asked.words == "syntactic" else sentence.surface()
+        place = Place(name, tokens[0].line)
+        yield Row(
+            content=[token.columns[column] for token in tokens],
+            id=_id(sentence, number, place, asked),
+            place=place,
+            fields=_beside(sentence, tokens, column, place, asked),
+        )
+    if not number:
+        raise InputError(f"{name} has no words in it: there is nothing to read.")
+
+
+def _say_no_words(place: Place) -> None:
+    warnings.warn(f"{place}: comments without words were left out.", PolysemeWarning, stacklevel=5)
+
+
+# --- fields ----------------------------------------------------------------------------------------------------------
+
+
+def _id(sentence: _Sentence, number: int, place: Place, asked: Asked) -> str:
+    if asked.id_field is None:
+        return sentence.comments.get("sent_id") or asked.numbered(number)
+    if asked.id_field not in sentence.comments:
+        raise InputError(f"{place}: there is no comment {asked.id_field!r}. {_there(asked.id_field, sentence.comments)}")
+    return sentence.comments[asked.id_field]
+
+
+def _beside(
+    sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, asked: Asked
+) -> dict[str, Any]:
+    kept: dict[str, Any] = {
+        "original": sentence.comments.get("text"),
+        "ranges": [
+            {"first": token.first, "last": token.last, "form": token.form, "misc": token.columns[9]}
+            for token in sentence.ranges
+        ],
+        "empty_nodes": [dict(zip(COLUMNS, token.columns, strict=True)) for token in sentence.empty],
+    }
+    if not asked.fields:
+        return kept
+    columns = {name: [token.columns[at] for token in tokens] for at, name in enumerate(COLUMNS)}
+    comments = {name: value for name, value in sentence.comments.items() if name != "text"}
+    there = {**comments, **columns, **kept}
+    if asked.keeps_all:
+        del there[COLUMNS[column]]
+        return there
+    for name in asked.fields:
+        # A comment need not stand in every sentence: `newdoc id` opens a document.
+        kept[name] = there.get(name)
+    return kept
+
+
+def _there(name: str, names: Iterable[str]) -> str:
+    names = list(names)
+    return nearest(name, names) if names else "There are none."
+
+
+# --- lines to sentences ----------------------------------------------------------------------------------------------
+
+
+def _parsed(block: list[Line], name: str) -> _Sentence:
+    sentence = _Sentence(block[0].number)
+    for line in block:
+        place = Place(name, line.number)
+        if line.text.startswith("#"):
+            key, equals, value = line.text[1:].partition("=")
+            sentence.comments.setdefault(key.strip(), value.strip() if equals else "")
+        else:
+            _add(sentence, _columns(line.text, place), place)
+    if sentence.ranges and sentence.ranges[-1].last > len(sentence.words):
+        token = sentence.ranges[-1]
+        raise InputError(
+            f"{Place(name, token.line)}: the range {token.columns[0]} ends past the last word of its sentence, "
+            f"{len(sentence.words)}."
+        )
+    return sentence
+
+
+def _columns(text: str, place: Place) -> list[str]:
+    columns = text.split("\t")
+    if len(columns) != len(COLUMNS):
+        raise InputError(
+            f"{place}: CoNLL-U has {len(COLUMNS)} columns, separated by tabs, and this line {len(columns)}."
+        )
+    if any("\r" in column or not column.strip() for column in columns):
+        number = next(at for at, column in enumerate(columns) if "\r" in column or not column.strip())
+        what = "has a carriage return in it" if "\r" in columns[number] else "is empty"
+        raise InputError(f"{place}: column {number + 1} ({COLUMNS[number].upper()}) {what}; where nothing is said it is _.")
+    return columns
+
+
+def _add(sentence: _Sentence, columns: list[str], place: Place) -> None:
+    """Put a line into its sentence, if its id is the one that can come next."""
+    match = _ID.fullmatch(columns[0])
+    if match is None:
+        raise InputError(f"{place}: {columns[0]!r} is no id of a word (3), of a range (3-4) or of an empty node (3.1).")
+    first, mark, last = int(match[1]), match[2], int(match[3] or match[1])
+    token = _Token(columns, place.line, first, last)
+    done = len(sentence.words)
+    if mark == ".":
+        fits = first == done
+        sentence.empty.append(token)
+    elif mark == "-":
+        fits = first == done + 1 and last > first and not (sentence.ranges and sentence.ranges[-1].last >= first)
+        sentence.ranges.append(token)
+    else:
+        fits = first == done + 1
+        sentence.words.append(token)
+    if not fits:
+        raise InputError(
+            f"{place}: the id {columns[0]} cannot stand here, after {done} word{'' if done == 1 else 's'} of the "
+            "sentence. Words are counted from 1, a range stands before its first word and in no other range, an empty "
+            "node after the word it is counted from. A blank line ends a sentence."
+        )
+
+
+# --- the text --------------------------------------------------------------------------------------------------------
+
+
+def _check_text(sentence: _Sentence, name: str) -> None:
+    """Refuse a sentence whose tokens are not its text, and say where they part."""
+    text = " ".join(sentence.comments["text"].split())
+    built = ""
+    for token in sentence.surface():
+        form = " ".join(token.form.split())
+        start = len(built)
+        built += form + " " * token.space_after
+        if text[start : len(built)].rstrip() != built[start:].rstrip() or (
+            not token.space_after and text[len(built) : len(built) + 1] == " "
+        ):
+            raise _differs(name, token.line, text[start:], form + " " * token.space_after)
+    if built.rstrip() != text:
+        raise _differs(name, sentence.words[-1].line, text[len(built) :], "")
+
+
+def _differs(name: str, line: int, text: str, words: str) -> InputError:
+    return InputError(
+        f"{Place(name, line)}: the words of the sentence do not add up to its text: here the words have {words!r}, and "
+        f"the text goes on with {text[:_SHOWN]!r}. Mend one or the other (SpaceAfter=No says that no blank follows), or "
+        "leave the text unread with the option check_text=False."
+    )

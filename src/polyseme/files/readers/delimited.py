@@ -1,0 +1,193 @@
+r"""CSV and TSV, as RFC 4180 has them: a header, then a record a line, with the same number of fields.
+
+- A field that begins with a double quote ends with one, and may have delimiters, line ends and quotes (doubled) in
+  it. A quote further on in a field is a quote. With `quotes="none"` all quotes are: many a TSV is written so.
+- Line ends are `\n` and `\r\n`; inside of quotes they are text, as they stand.
+- A record with more or fewer fields than the header is refused. Blank lines hold no record.
+
+Python's own `csv` is not used: its bound on the length of a field is one for the whole process, and it cannot say in
+which line a quote was opened.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.asked import Asked
+from polyseme.files.lines import Line, lines_of
+from polyseme.files.records import Record, no_field, only_field, rows_of
+from polyseme.files.rows import Place, Row
+from polyseme.files.source import Source
+
+MOST_QUOTED = 1 << 26
+"""The most characters between two quotes. Past that one was most likely left open, and memory is not endless."""
+
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_NUMBER = re.compile(r"\s*[-+]?[0-9]+([.,][0-9]+)?\s*")
+_LOOKED_AT = 100
+"""How many rows are looked at to tell a column of numbers."""
+
+
+def _read(source: Source, asked: Asked, *, format: str) -> Iterator[Row]:
+    delimiter = asked.delimiter or _DELIMITERS[format]
+    records = _split(lines_of(source, with_ends=True), source.name, delimiter, quoted=asked.quotes == "double")
+    header, place = next(records)
+    asked = _chosen(header, place, asked, delimiter)
+    return _told_of_numbers(rows_of(_records(records, header, source.name), asked), asked, source.name)
+
+
+read_csv: Callable[[Source, Asked], Iterator[Row]] = partial(_read, format="csv")
+read_tsv: Callable[[Source, Asked], Iterator[Row]] = partial(_read, format="tsv")
+
+
+# --- the header ------------------------------------------------------------------------------------------------------
+
+
+def _chosen(header: list[str], place: Place, asked: Asked, delimiter: str) -> Asked:
+    """What was asked for, with the field of the text in it, after a look at whether the header has it all."""
+    named = [name for name in header if name and name != asked.id_field]
+    if asked.field is None and len(header) > 1 and not named:
+        raise InputError(f"{place}: no column has a name. The first line must be a header that names the columns.")
+    hint = _other_delimiter(header, delimiter)
+    field = asked.field if asked.field is not None else only_field(named or header, header, f"{place}{hint}")
+    beside = [name for name in header if name] if asked.keeps_all else asked.fields
+    for name in (field, *([] if asked.id_field is None else [asked.id_field]), *beside):
+        if name not in header:
+            raise no_field(name, filter(None, header), f"{place}{hint}")
+        if header.count(name) > 1:
+            raise InputError(f"{place}: {header.count(name)} columns have the name {name!r}. Give each its own.")
+    return replace(asked, field=field)
+
+
+def _other_delimiter(header: list[str], delimiter: str) -> str:
+    """A word on what seems to separate the fields, if it is not what should."""
+    for other, name in ((",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar")):
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            return f" (if the {name} separates the fields, say so with the option 'delimiter')"
+    return ""
+
+
+def _records(records: Iterable[tuple[list[str], Place]], header: list[str], name: str) -> Iterator[Record]:
+    any_rows = False
+    for values, place in records:
+        any_rows = True
+        if len(values) != len(header):
+            raise InputError(
+                f"{place}: {_fields(len(values))}, and the header has {len(header)}. A text that has the delimiter in "
+                "it must stand in double quotes; where quotes are characters like any other, say so with the option "
+                "quotes='none'."
+            )
+        yield Record(dict(zip(header, values, strict=True)), place)
+    if not any_rows:
+        raise InputError(f"{name} has a header and no rows: there is nothing to read.")
+
+
+def _fields(count: int) -> str:
+    return "there is 1 field" if count == 1 else f"there are {count} fields"
+
+
+def _told_of_numbers(rows: Iterable[Row], asked: Asked, name: str) -> Iterator[Row]:
+    """The same rows, and a word to the user if the texts of the first are numbers, all of them."""
+    numbers: int | None = 0
+    for row in rows:
+        if numbers is not None:
+            numbers = numbers + 1 if _NUMBER.fullmatch(str(row.content)) else None
+        if numbers == _LOOKED_AT:
+            _say_numbers(asked, name, f"the first {_LOOKED_AT} rows")
+            numbers = None
+        yield row
+    if numbers:
+        _say_numbers(asked, name, "all rows")
+
+
+def _say_numbers(asked: Asked, name: str, where: str) -> None:
+    warnings.warn(
+        f"{name}: the field {asked.field!r} is a number in {where}, and is read as text. Is it the one you meant?",
+        PolysemeWarning,
+        stacklevel=5,
+    )
+
+
+# --- lines to fields -------------------------------------------------------------------------------------------------
+
+
+def _split(lines: Iterator[Line], name: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[list[str], Place]]:
+    """The fields of each record, and the line in which it begins."""
+    for line in lines:
+        text = _without_end(line.text)
+        if not text:
+            continue
+        place = Place(name, line.number)
+        if quoted and '"' in text:
+            yield _with_quotes(line, lines, delimiter, name), place
+        else:
+            yield _unquoted(text, place).split(delimiter), place
+
+
+def _with_quotes(line: Line, lines: Iterator[Line], delimiter: str, name: str) -> list[str]:
+    """The fields of a record that has quotes in it; it goes on in the next lines while one is open."""
+    fields: list[str] = []
+    rest = line.text
+    while True:
+        place = Place(name, line.number)
+        if rest.startswith('"'):
+            field, line, rest = _quoted_field(line, rest[1:], lines, delimiter, place)
+        else:
+            field, found, after = rest.partition(delimiter)
+            field, rest = (field, found + after) if found else (_without_end(field), "")
+            field = _unquoted(field, place)
+        fields.append(field)
+        if not rest:
+            return fields
+        rest = rest[1:]
+
+
+def _quoted_field(
+    line: Line, rest: str, lines: Iterator[Line], delimiter: str, opened: Place
+) -> tuple[str, Line, str]:
+    """A field from after its first quote on; the line it ends in, and what is left of that line, delimiter first."""
+    parts: list[str] = []
+    length = 0
+    while True:
+        inside, quote, after = rest.partition('"')
+        parts.append(inside)
+        length += len(inside)
+        if quote and after.startswith('"'):
+            parts.append('"')
+            rest = after[1:]
+        elif quote:
+            if _without_end(after) and not after.startswith(delimiter):
+                where = f" in line {line.number}" if line.number != opened.line else ""
+                raise InputError(
+                    f"{opened}: the double quote that opens a field is closed{where} by one with {after[0]!r} behind "
+                    "it. A quote inside of quotes must be doubled; where quotes are characters like any other, say so "
+                    "with the option quotes='none'."
+                )
+            return "".join(parts), line, after if after.startswith(delimiter) else ""
+        else:
+            following = next(lines, None)
+            if following is None or length > MOST_QUOTED:
+                how_far = "to the end of the file" if following is None else f"for {length:,} characters"
+                raise InputError(
+                    f"{opened}: a double quote opens a field and is not closed {how_far}. Where quotes are characters "
+                    "like any other, say so with the option quotes='none'."
+                )
+            line, rest = following, following.text
+
+
+def _unquoted(field: str, place: Place) -> str:
+    if "\r" in field:
+        raise InputError(
+            f"{place}: there is a carriage return in a field that is not in double quotes; only \\n and \\r\\n end a "
+            "line. If each ends one, convert the file: tr '\\r' '\\n'"
+        )
+    return field
+
+
+def _without_end(text: str) -> str:
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")

@@ -1,0 +1,66 @@
+"""JSON Lines: an object a line, of which one field is the text or the list of its words.
+
+A file may also have a string, or a list of words, a line. Blank lines hold no row. Numbers that JSON does not have
+(NaN, Infinity) are read, since Python writes them; a key that stands twice in one object is refused, since it cannot
+be known which of the two is meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from polyseme.errors import InputError
+from polyseme.files.asked import Asked
+from polyseme.files.lines import Line, lines_of
+from polyseme.files.records import Record, rows_of
+from polyseme.files.rows import Place, Row
+from polyseme.files.source import Source
+
+_WHOLE = "the line itself"
+"""What the one field of a line is called that is no object."""
+
+
+def read(source: Source, asked: Asked) -> Iterator[Row]:
+    """A row a line."""
+    return rows_of(_records(lines_of(source), source.name, asked), asked)
+
+
+def _records(lines: Iterable[Line], name: str, asked: Asked) -> Iterator[Record]:
+    for line in lines:
+        if line.text and not line.text.isspace():
+            place = Place(name, line.number)
+            yield Record(_fields(_parsed(line.text, place), place, asked), place)
+
+
+def _parsed(text: str, place: Place) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1} of the line.") from error
+    except RecursionError as error:
+        raise InputError(f"{place}: the JSON is nested too deep to be read.") from error
+    except ValueError as error:  # a key that stands twice, a number with more digits than Python reads
+        raise InputError(f"{place}: the JSON cannot be read: {error}.") from error
+
+
+def _fields(value: Any, place: Place, asked: Asked) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, str | list) and asked.field is None:
+        return {_WHOLE: value}
+    what = {str: "a string", list: "a list", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
+    wanted = "an object with fields" if asked.field is not None else "an object, a string or a list of words"
+    raise InputError(f"{place}: the line is {what}. A line of JSON Lines must be {wanted}.")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
+    return values
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once)

@@ -1,0 +1,156 @@
+"""Parquet: a column of texts, or of lists of words, read a batch of rows at a time and no column that is not needed.
+
+Parquet is read from its end, so it comes as a file: not from a pipe, not packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polyseme.errors import InputError
+from polyseme.files.asked import Asked
+from polyseme.files.records import Record, no_field, only_field, rows_of
+from polyseme.files.rows import Place, Row
+from polyseme.files.source import Source
+
+BATCH_ROWS = 256
+BUFFER = 1 << 20
+"""Bytes of a column that are read at a time."""
+
+
+def read(source: Source, asked: Asked) -> Iterator[Row]:
+    """A row a row."""
+    file = _open(source)
+    try:
+        if not file.metadata.num_rows:
+            raise InputError(f"{source.name} has columns and no rows: there is nothing to read.")
+        asked, columns = _chosen(file.schema_arrow, asked, source.name)
+    except InputError:
+        file.close()
+        raise
+    return rows_of(_records(file, columns, source), asked)
+
+
+def _open(source: Source) -> pq.ParquetFile:
+    if source.total is None or source.compressed:
+        what = "comes packed" if source.compressed else "comes through a pipe"
+        raise InputError(
+            f"{source.name} {what}, and Parquet is read from its end. Give it as a file of its own; it is compressed "
+            "within."
+        )
+    if not source.total:
+        raise InputError(f"{source.name} is empty: there is nothing to read.")
+    try:
+        return pq.ParquetFile(source.name, buffer_size=BUFFER, pre_buffer=False)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{source.name} is no Parquet file, or was cut short: {_one_line(error)}. Copy or download it again."
+        ) from error
+
+
+def _chosen(schema: pa.Schema, asked: Asked, name: str) -> tuple[Asked, list[str]]:
+    """What was asked for, with the field of the text in it, and the columns that are needed."""
+    texts = [field.name for field in schema if field.name != asked.id_field and _is_text(field.type)]
+    field = asked.field if asked.field is not None else only_field(texts, _described(schema), name)
+    beside = schema.names if asked.keeps_all else asked.fields
+    columns = list(dict.fromkeys([field, *([] if asked.id_field is None else [asked.id_field]), *beside]))
+    for column in columns:
+        top = column if column in schema.names else column.partition(".")[0]
+        if top not in schema.names:
+            raise no_field(column, schema.names, name)
+        if schema.names.count(top) > 1:
+            raise InputError(f"{name}: {schema.names.count(top)} columns have the name {top!r}. Give each its own.")
+    _refuse_what_is_no_text(schema, field, name)
+    return replace(asked, field=field), columns
+
+
+def _refuse_what_is_no_text(schema: pa.Schema, field: str, name: str) -> None:
+    """A column of another type is refused before any row; what a struct holds is looked at row by row."""
+    if field in schema.names and not _is_text(kind := schema.field(field).type) and not pa.types.is_null(kind):
+        inside = f" Name what is in it with a point, for instance {field}.{kind[0].name}." if _is_struct(kind) else ""
+        raise InputError(
+            f"{name}: the field {field!r} is of type {kind}. The text of a row must be a string, or a list of words."
+            f"{inside} There are: {', '.join(_described(schema))}."
+        )
+
+
+def _described(schema: pa.Schema) -> list[str]:
+    return [f"{field.name} ({field.type})" for field in schema]
+
+
+def _is_struct(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind)) and kind.num_fields > 0
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    if any(check(kind) for check in _LISTS):
+        return _is_text(kind.value_type) and not any(check(kind.value_type) for check in _LISTS)
+    return any(check(kind) for check in _STRINGS)
+
+
+_STRINGS: Sequence[Callable[[pa.DataType], bool]] = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+)
+_LISTS: Sequence[Callable[[pa.DataType], bool]] = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _records(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterator[Record]:
+    n_rows, row = file.metadata.num_rows, 0
+    with file:
+        for batch in _batches(file, columns, source):
+            values = {name: _values(batch.column(name), name, row, source.name) for name in batch.schema.names}
+            for number in range(batch.num_rows):
+                record = {name: column[number] for name, column in values.items()}
+                yield Record(record, Place(source.name, row + number + 1, "row"))
+            row += batch.num_rows
+            source.jump((source.total or 0) * row // n_rows)
+    if row != n_rows:
+        raise InputError(f"{source.name} is damaged: it says that it has {n_rows:,} rows, and has {row:,}.")
+
+
+def _batches(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterator[pa.RecordBatch]:
+    for group in range(file.num_row_groups):
+        try:
+            yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(
+                f"{source.name} is damaged in row group {group + 1} of {file.num_row_groups}: {_one_line(error)}. "
+                "Copy or download it again."
+            ) from error
+
+
+def _values(column: pa.Array, name: str, before: int, file: str) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError, OSError):
+        values = [_value(column[number], name, Place(file, before + number + 1, "row")) for number in range(len(column))]
+    return values
+
+
+def _value(scalar: pa.Scalar, name: str, place: Place) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: the field {name!r} is not UTF-8, at byte {error.start} of the text.") from error
+    except (ValueError, OverflowError, OSError) as error:
+        raise InputError(f"{place}: the field {name!r} cannot be read: {_one_line(error)}.") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).removesuffix(".")

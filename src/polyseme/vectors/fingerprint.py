@@ -1,0 +1,49 @@
+"""Which model vectors are of: equal fingerprints, equal vectors; other fingerprints, vectors that cannot be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import torch
+
+from polyseme.bundle import Bundle
+from polyseme.errors import ModelError
+
+
+def fingerprint(bundle: Bundle) -> dict[str, str]:
+    """What a model's word vectors depend on, part by part, so that it can be said which part differs.
+
+    Outputs and heads have no say in word vectors and are left out. Weights count in the precision they were loaded in.
+    """
+    if bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so it has no vectors of words to be known by.")
+    encoder = bundle.encoder
+    config = json.dumps({"kind": encoder.config.kind, **encoder.config.to_json()}, sort_keys=True)
+    return {
+        "tokenizer": bundle.tokenizer.fingerprint,
+        "config": hashlib.sha256(config.encode()).hexdigest(),
+        "precision": str(next(encoder.parameters()).dtype).removeprefix("torch."),
+        "weights": _digest(dict(encoder.named_parameters())),
+    }
+
+
+def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """The parts in which two fingerprints differ. Weights of another precision differ by that alone.
+
+    >>> differences({"config": "a", "weights": "b"}, {"config": "a", "weights": "c"})
+    ['weights']
+    """
+    parts = [part for part in {**one, **other} if one.get(part) != other.get(part)]
+    return [part for part in parts if part != "weights" or "precision" not in parts]
+
+
+def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """A hash of every number of every tensor, with its name and shape."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} ".encode())
+        digest.update(memoryview(tensor.view(-1).view(torch.uint8).numpy()))
+    return digest.hexdigest()

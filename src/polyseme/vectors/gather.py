@@ -1,0 +1,82 @@
+"""The uses of words in users' files: documents in chunks, the words that are wanted, and their vectors.
+
+What `similar` and `senses` share. Where only some words are wanted, only the documents in which they stand are
+embedded.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme import files
+from polyseme.types import Document, Progress, Word
+from polyseme.vectors.flow import Embedder
+from polyseme.vectors.job import document_of, some_rows, warn_vanished
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Some documents and the uses of words in them."""
+
+    documents: list[Document]
+    words: list[list[Word]]
+    """Those wanted, of each document."""
+    vectors: list[NDArray[Any]]
+    """[uses, D] for each embedder, all documents one after another."""
+
+
+def form(word: str) -> str:
+    """The word as two uses of it share it: whatever its case, and however its accents are encoded.
+
+    >>> form("Straße") == form("STRASSE"), form("Crane") == form("cranes")
+    (True, False)
+    """
+    return unicodedata.normalize("NFC", word).casefold()
+
+
+def gather(
+    source: str | PathLike[str],
+    embedders: Sequence[Embedder],
+    wanted: Callable[[Word], bool] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Gathered]:
+    """The uses of the wanted words of a file, or of all words, chunk by chunk in the file's order."""
+    with files.read_rows(source) as rows:
+        for some in some_rows(rows):
+            documents, places = _with_wanted([document_of(row) for row in some], wanted)
+            if documents:
+                encoded = embedders[0].tokenizer.encode_many(documents)
+                vectors = [_of_places(embedder.embed(documents, encoded), places) for embedder in embedders]
+                words = [
+                    [document.words[place] for place in its]
+                    for document, its in zip(documents, places, strict=True)
+                ]  # fmt: skip
+                yield Gathered(documents, words, vectors)
+            if progress is not None:
+                progress(rows.done, rows.total)
+    if embedders[0].tally.vanished:
+        warn_vanished(embedders[0].tally.vanished)
+
+
+def _with_wanted(
+    documents: Sequence[Document], wanted: Callable[[Word], bool] | None
+) -> tuple[list[Document], list[list[int]]]:
+    """The documents that have wanted words, and which of their words those are."""
+    kept, places = [], []
+    for document in documents:
+        its = [place for place, word in enumerate(document.words) if wanted is None or wanted(word)]
+        if its:
+            kept.append(document)
+            places.append(its)
+    return kept, places
+
+
+def _of_places(embedded: Sequence[Any], places: Sequence[Sequence[int]]) -> NDArray[Any]:
+    return np.concatenate([document.vectors[its] for document, its in zip(embedded, places, strict=True)])

@@ -1,0 +1,106 @@
+"""The nearest of many vectors by cosine: exact in blocks of bounded memory, or among candidates that a graph proposes.
+
+Vectors are unit vectors, so a cosine is a product. Shapes: N vectors, D width.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import ModelError
+from polyseme.extras import require
+
+BLOCK = 1 << 16
+"""Vectors that are multiplied at once."""
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+class Near(NamedTuple):
+    """Rows and their cosines, the nearest first; of equally near ones the earlier first."""
+
+    rows: Ints
+    cosines: Floats
+
+
+def unit(vectors: NDArray[Any]) -> Floats:
+    """The vectors at length 1, in float32; one of nothing but zeros stays so."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    if not np.isfinite(vectors).all():
+        raise ModelError(
+            "Some vectors are not finite: the model's numbers have run over. Compute in a wider dtype: --dtype fp32."
+        )
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def nearest(
+    vectors: Floats, query: Floats, top: int, allowed: NDArray[np.bool_] | None = None, *, block: int = BLOCK
+) -> Near:
+    """The `top` rows of `vectors` [N, D] with the highest cosine to `query` [D], of those allowed ([N])."""
+    best = Near(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+    for start in range(0, len(vectors), block):
+        rows = np.arange(start, min(start + block, len(vectors)))
+        if allowed is not None:
+            rows = rows[allowed[rows]]
+        if not len(rows):
+            continue
+        whole = len(rows) == min(block, len(vectors) - start)
+        cosines = (vectors[start : start + block] if whole else vectors[rows]) @ query
+        if len(best.rows) == top:  # what is not nearer than the last of the best is out: the earlier goes first
+            closer = cosines > best.cosines[-1]
+            rows, cosines = rows[closer], cosines[closer]
+        best = _first(np.concatenate([best.rows, rows]), np.concatenate([best.cosines, cosines]), top)
+    return best
+
+
+def _first(rows: Ints, cosines: Floats, top: int) -> Near:
+    if len(rows) > 2 * top:
+        least = np.partition(cosines, len(cosines) - top)[len(cosines) - top]
+        near = cosines >= least
+        rows, cosines = rows[near], cosines[near]
+    order = np.lexsort((rows, -cosines))[:top]
+    return Near(rows[order], cosines[order])
+
+
+class Graph:
+    """A navigable graph over the vectors, which finds most of the nearest without looking at all of them."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    @staticmethod
+    def build(vectors: Floats, *, block: int = BLOCK) -> Graph:
+        """A graph of all rows; takes minutes a million."""
+        index = _usearch().Index(ndim=vectors.shape[1], metric="ip", dtype="f32", expansion_search=128)
+        for start in range(0, len(vectors), block):
+            some = np.asarray(vectors[start : start + block])
+            index.add(np.arange(start, start + len(some)), some)
+        return Graph(index)
+
+    @staticmethod
+    def load(path: Path) -> Graph:
+        """The graph in a file, which is read as it is needed."""
+        return Graph(_usearch().Index.restore(str(path), view=True))
+
+    def save(self, path: Path) -> None:
+        self._index.save(str(path))
+
+    def nearest(self, vectors: Floats, query: Floats, top: int, allowed: NDArray[np.bool_] | None = None) -> Near:
+        """As `nearest`, but some may be missed. Cosines are computed anew, so those that are given are right."""
+        wanted = top
+        while True:
+            wanted = min(2 * wanted, len(vectors))
+            rows = np.sort(np.asarray(self._index.search(query, wanted).keys, dtype=np.int64))
+            kept = rows if allowed is None else rows[allowed[rows]]
+            if len(kept) >= top or wanted == len(vectors):
+                return _first(kept, vectors[kept] @ query, top)
+
+
+def _usearch() -> Any:
+    return require("usearch.index", extra="index")

@@ -1,0 +1,174 @@
+"""What polyseme saves, polyseme and `transformers` load with equal outputs and ids."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+import polyseme
+from convert.comparing import PAIR, TEXT, assert_same_states, our_outputs, their_outputs
+from convert.spoiling import change_config
+from polyseme.api import Model
+from polyseme.convert.families import FAMILIES
+from polyseme.errors import OutputError
+from polyseme.text.words import document
+from references import assert_close, make_reference
+from text.samples import NASTY
+from tiny_models import tiny_config, tiny_model, write_tokenizer
+
+SHARDS = [None, 20_000]
+
+
+@cache
+def model_of(family: str) -> Model:
+    """A small model with every output of its family."""
+    return tiny_model(family)
+
+
+def load_theirs(kind: str, folder: Path) -> Any:
+    """A model of the reference library, from whose class nothing may be missing."""
+    loaded, info = getattr(transformers, kind).from_pretrained(
+        folder, output_loading_info=True, attn_implementation="eager"
+    )
+    assert not info["missing_keys"]
+    assert not info["mismatched_keys"]
+    return loaded.eval()
+
+
+@pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_loads_the_encoder(family: str, shard_size: int | None, tmp_path: Path) -> None:
+    model_of(family).save(tmp_path / "saved", shard_size=shard_size)
+    assert len(list((tmp_path / "saved").glob("*.safetensors"))) == 1 or shard_size is not None
+    kept = "pooled" in FAMILIES[family].outputs
+    loaded = transformers.AutoModel.from_pretrained(tmp_path / "saved", attn_implementation="eager").eval()
+    assert_same_states(model_of(family), loaded)
+    assert_same_states(polyseme.load(tmp_path / "saved"), loaded)
+    if kept:
+        found = their_outputs(loaded, model_of(family))["pooled"]
+        assert_close(our_outputs(model_of(family))["pooled"], found, 1e-5)
+
+
+@pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
+@pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModelForPreTraining"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int | None, tmp_path: Path) -> None:
+    model = model_of(family)
+    model.save(tmp_path / "saved", shard_size=shard_size)
+    theirs = their_outputs(load_theirs(kind, tmp_path / "saved"), model)
+    wanted = {"masked"} if kind == "AutoModelForMaskedLM" else set(FAMILIES[family].outputs) - {"pooled"}
+    if family == "electra":  # its classes have one output each, and both call it logits
+        wanted = {"masked"} if kind == "AutoModelForMaskedLM" else {"replaced"}
+    ours = our_outputs(model)
+    for name in wanted:
+        assert_close(ours[name], theirs[name], 1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_gives_the_same_ids(family: str, tmp_path: Path) -> None:
+    model = model_of(family)
+    model.save(tmp_path / "saved")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    texts = [TEXT, *PAIR, "", "naïve 日本, didn't $3.50!"]
+    texts += [text for text in NASTY if text not in theirs.all_special_tokens]  # ours are text, theirs are not
+    ours = model.bundle.tokenizer
+    assert ours is not None
+    for text in texts:
+        pieces = ours.encode(document(text))
+        if not pieces.n_unknown:
+            assert theirs(text)["input_ids"] == ours.frame(pieces.ids).ids.tolist(), text
+    framed = ours.frame(*(ours.encode(document(text)).ids for text in PAIR))
+    found = theirs(*PAIR)
+    assert found["input_ids"] == framed.ids.tolist()
+    if "token_type_ids" in found:
+        assert found["token_type_ids"] == framed.segments.tolist()
+    assert theirs.mask_token_id == ours.specials["mask"]
+    assert theirs.pad_token_id == ours.specials["pad"]
+
+
+@pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saving_what_was_loaded_writes_the_same_bytes(family: str, shard_size: int | None, tmp_path: Path) -> None:
+    model_of(family).save(tmp_path / "once", shard_size=shard_size)
+    polyseme.load(tmp_path / "once").save(tmp_path / "twice", shard_size=shard_size)
+    once, twice = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "twice"))
+    assert once == twice
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_converting_a_folder_of_transformers_changes_no_weight(family: str, tmp_path: Path) -> None:
+    """Tensor by tensor, bit by bit, by their names."""
+    chosen = FAMILIES[family]
+    reference = make_reference(chosen, chosen.architectures[0][0], tiny_config(family)).float()
+    reference.save_pretrained(tmp_path / "theirs")
+    write_tokenizer(family, tmp_path / "theirs")
+    polyseme.convert_model(model=tmp_path / "theirs", output=tmp_path / "ours")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "ours"))
+    assert set(after) <= set(before)
+    for name, tensor in after.items():
+        assert torch.equal(tensor, before[name])
+    left_out = {name for name in set(before) - set(after) if not name.endswith(("decoder.bias", "decoder.weight"))}
+    assert not left_out
+
+
+def test_what_a_config_says_besides_is_kept(tmp_path: Path) -> None:
+    model_of("bert").save(tmp_path / "saved")
+    note = {"by": "Zoë", "languages": ["de", "日本"]}
+    change_config(tmp_path / "saved", a_note=note, classifier_dropout=0.25, pad_token_id=3)
+    polyseme.load(tmp_path / "saved").save(tmp_path / "again")
+    kept = json.loads((tmp_path / "again" / "config.json").read_text(encoding="utf-8"))
+    assert kept["a_note"] == note
+    assert kept["classifier_dropout"] == 0.25
+    assert kept["pad_token_id"] == 3
+
+
+@pytest.mark.parametrize("old_name", ["torch_dtype", "dtype"])
+def test_the_precision_written_down_is_that_of_the_weights(old_name: str, tmp_path: Path) -> None:
+    """Weights stored in half are held in fp32, and saved so."""
+    reference = make_reference(FAMILIES["bert"], "BertModel", tiny_config("bert")).half()
+    reference.save_pretrained(tmp_path / "half")
+    write_tokenizer("bert", tmp_path / "half")
+    change_config(tmp_path / "half", "dtype")
+    change_config(tmp_path / "half", **{old_name: "float16"})
+    polyseme.load(tmp_path / "half").save(tmp_path / "full")
+    assert transformers.AutoModel.from_pretrained(tmp_path / "full").dtype == torch.float32
+    polyseme.load(tmp_path / "half", dtype="bf16").save(tmp_path / "brain")
+    assert transformers.AutoModel.from_pretrained(tmp_path / "brain").dtype == torch.bfloat16
+
+
+def test_a_table_of_its_own_is_saved_and_loaded_as_such(tmp_path: Path) -> None:
+    reference = make_reference(
+        FAMILIES["bert"], "BertForMaskedLM", tiny_config("bert"), tie_word_embeddings=False
+    ).float()
+    reference.save_pretrained(tmp_path / "theirs")
+    write_tokenizer("bert", tmp_path / "theirs")
+    model = polyseme.load(tmp_path / "theirs")
+    model.save(tmp_path / "ours")
+    theirs = their_outputs(load_theirs("AutoModelForMaskedLM", tmp_path / "ours"), model)
+    assert_close(our_outputs(polyseme.load(tmp_path / "ours"))["masked"], theirs["masked"], 1e-5)
+
+
+def test_nothing_is_replaced_unless_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "config.json").write_text("precious")
+    with pytest.raises(OutputError, match="already there"):
+        model_of("bert").save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "config.json").read_text() == "precious"
+    model_of("bert").save(tmp_path / "saved", force=True)
+    assert polyseme.load(tmp_path / "saved").show().family == "bert"
+
+
+def test_a_model_can_be_saved_over_the_folder_it_came_from(tmp_path: Path) -> None:
+    """Its weights are still being read from the files that go."""
+    model_of("bert").save(tmp_path / "saved")
+    model = polyseme.load(tmp_path / "saved")
+    model.save(tmp_path / "saved", force=True)
+    before, after = model.pieces(TEXT).states, polyseme.load(tmp_path / "saved").pieces(TEXT).states
+    assert (before == after).all()
