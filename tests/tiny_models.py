@@ -1,8 +1,8 @@
 """Small whole models of every registered family: a tokenizer of its kind, random weights, all outputs.
 
-Weights are redrawn with the spread that `references` uses, so that a piece taken from the wrong window, or a wrong
-neighbour, shows in the vectors. Vocabularies are made by rule, since those that the library trains differ a little
-from one process to the next.
+Weights are redrawn with the spread that `references` uses, norms around one, so that a piece taken from the wrong
+window, or a wrong neighbour, shows in the vectors of every layer. Vocabularies are made by rule, since those that the
+library trains differ a little from one process to the next.
 """
 
 from __future__ import annotations
@@ -118,6 +118,6 @@ def tiny_model(family: str = "bert", **changes: Any) -> Model:
     chosen = FAMILIES[family]
     torch.manual_seed(11)
     bundle = new_bundle(chosen, tiny_config(family, **changes), chosen.outputs, tiny_tokenizer(family))
-    for parameter in bundle.parameters():
-        nn.init.normal_(parameter, std=SPREAD)
+    for name, parameter in bundle.named_parameters():
+        nn.init.normal_(parameter, mean=1.0 if name.endswith("norm.weight") else 0.0, std=SPREAD)
     return Model(bundle.eval())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli.commands import Ended, Refuse, Run
 from click.testing import CliRunner
-from tiny_models import tiny_model
 
+from cli.commands import Ended, Refuse, Run
 from polyseme.cli import main
+from tiny_models import tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +57,4 @@ def refuse(run: Run) -> Refuse:
 
 
 def _contents(folder: Path) -> dict[str, bytes | None]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
-    }
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import torch
-from cli.commands import Refuse, Run
 
 import polyseme
+from cli.commands import Refuse, Run
 from polyseme.vectors import job
 
 GOOD = b"Dawn broke.\nThe vase broke.\n"
@@ -50,7 +50,7 @@ INPUTS: dict[str, tuple[str, bytes, list[str]]] = {
     "cut .xz": ("in.txt.xz", lzma.compress(LONG)[:-20], ["damaged or was cut short"]),
     "no .gz": ("in.txt.gz", GOOD, ["cannot be decompressed"]),
     "packed, but not called so": ("in.txt", gzip.compress(GOOD), ["gzip", ".gz"]),
-    "a table": ("in.csv", b"id,text\n1,Dawn broke.\n", [".csv"]),
+    "another format": ("in.xml", b"<text>Dawn broke.</text>\n", [".xml"]),
 }
 
 
@@ -74,10 +74,11 @@ def test_an_input_that_is_not_there(refuse: Refuse, tiny: Path, tmp_path: Path) 
     assert f"There is no file {tmp_path / 'nowhere.txt'}" in message
 
 
-def test_a_folder_as_input(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_as_input(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     message = refuse("embed", tmp_path / "texts", "-m", tiny, "-o", tmp_path / "out.npz", folder=tmp_path)
-    assert "is a folder" in message
+    assert str(tmp_path / "texts") in message
+    assert "folder" in message
 
 
 @pytest.mark.parametrize(("stdin", "said"), [(b"", "empty"), (b"a\nb\xff\n", "line 2"), (b"\x1f\x8b\x08", "gzip")])

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from cli.commands import Run
 from numpy.typing import NDArray
 
 import polyseme
+from cli.commands import Run
 from polyseme.files import read_about
 from polyseme.vectors import job
 

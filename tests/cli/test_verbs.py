@@ -41,7 +41,7 @@ SOME_VALUE = {
 every_verb = pytest.mark.parametrize("verb", VERBS)
 
 
-class Called(Exception):
+class Called(Exception):  # noqa: N818
     """Raised in the place of the function, with what it was called with."""
 
     def __init__(self, given: dict[str, Any]) -> None:

@@ -152,6 +152,18 @@ def test_cached_reading_equals_reading_at_once(masks: tuple[str, ...], eager: bo
             assert torch.equal(memory.lengths, read)
 
 
+@pytest.mark.parametrize("eager", [True, False], ids=["eager", "fused"])
+def test_slots_past_a_row_s_length_are_never_seen(eager: bool) -> None:
+    """Not even by an encoder that would see what stands ahead."""
+    ours = filled(Transformer(dataclasses.replace(CONFIG, masks=("all",))), GPT2, gpt2()[0])
+    ours.eager = eager
+    batch = Batch(whole_rows()[:, :7], PROMPTS)
+    with torch.no_grad():
+        expected = ours(batch)
+        found = ours(batch, memory=poisoned(ours.new_memory(3, capacity=10)))
+    assert_close(found[-1][real(batch)], expected[-1][real(batch)], 1e-10)
+
+
 def test_without_lengths_every_row_reads_all_pieces() -> None:
     _, ours = gpt2()
     rows = whole_rows()

@@ -17,7 +17,7 @@ from polyseme.convert.table import Rule, Table, module
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.parts.masks import Order
+from polyseme.parts.masks import Given, Order
 from polyseme.parts.memory import Segments
 from polyseme.types import Batch
 from references import assert_close
@@ -207,6 +207,31 @@ def test_attentions_of_both_streams_equal_the_reference() -> None:
         assert_close(found["self"][number], content, 1e-10)
         targets = row.targets[:, None, :, None].expand_as(found["query"][number])  # theirs has a query a piece
         assert_close(found["query"][number], query.gather(2, targets), 1e-10)
+
+
+@pytest.mark.parametrize("eager", [True, False], ids=["eager", "fused"])
+def test_a_content_stream_sees_itself_under_any_mask(eager: bool) -> None:
+    """A mask written out, which hides most pieces from themselves: the reference shows them all the same."""
+    reference, ours = xlnet()
+    ours.eager = eager
+    generator = torch.Generator().manual_seed(12)
+    pieces = torch.randint(0, CONFIG.n_pieces, (3, 7), generator=generator)
+    visible = torch.rand(3, 7, 7, generator=generator) < 0.3
+    assert not visible.diagonal(dim1=1, dim2=2).all()
+    targets = torch.arange(7).repeat(3, 1)
+    with torch.no_grad():
+        theirs = reference(
+            pieces,
+            perm_mask=(~visible).double(),
+            target_mapping=F.one_hot(targets, 7).double(),
+            output_hidden_states=True,
+        )
+        states = ours(Batch(pieces, mask=Given(visible), targets=targets))
+    seeing = visible.any(dim=-1)
+    assert not seeing.all()
+    for number in range(CONFIG.n_layers + 1):
+        assert_close(states[number], theirs.hidden_states[2 * number], 1e-10)
+        assert_close(states.queries[number][seeing], theirs.hidden_states[2 * number + 1][seeing], 1e-10)
 
 
 def test_one_stream_over_whole_rows_equals_the_reference() -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from polyseme.files.write import FORMATS
@@ -19,6 +21,18 @@ lines = read_lines(sys.argv[1])
 next(lines)
 before = peak()
 print(sum(1 for line in lines), peak() - before)
+"""
+
+READ_ROWS = """
+import resource, sys
+from polyseme.files import read_rows
+
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = read_rows(sys.argv[1])
+for _ in range(1000):
+    next(rows)
+before = peak()
+print(sum(1 for row in rows), peak() - before)
 """
 
 WRITE = """
@@ -55,6 +69,40 @@ def test_reading_200_megabytes_of_lines(tmp_path: Path) -> None:
     count, growth = run(READ, path)
     assert count == 199_999
     assert growth < 4_000
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start", "row"),
+    [
+        (".jsonl", b"", b'{"text": "' + b"x" * 990 + b'"}\n'),
+        (".csv", b"text\n", b'"' + b"x, " * 330 + b'"\n'),
+        (".conll", b"", (b"word " + b"x" * 490 + b"\n") * 2 + b"\n"),
+        (".txt.zst", b"", b"x" * 999 + b"\n"),
+    ],
+)
+def test_reading_60_megabytes_of_rows(tmp_path: Path, suffix: str, start: bytes, row: bytes) -> None:
+    path = tmp_path / f"in{suffix}"
+    with pa.OSFile(str(path), "wb") as plain:
+        file = pa.CompressedOutputStream(plain, "zstd") if suffix.endswith(".zst") else plain
+        file.write(start)
+        for _ in range(60):
+            file.write(row * 1000)
+        file.close()
+    count, growth = run(READ_ROWS, path)
+    assert count == 59_000
+    assert growth < 4_000
+
+
+def test_reading_120_megabytes_of_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    with pq.ParquetWriter(path, pa.schema({"text": pa.string()}), compression="none", use_dictionary=False) as writer:
+        for group in range(12):
+            writer.write_table(
+                pa.table({"text": [f"{row:1000}" for row in range(group * 10_000, (group + 1) * 10_000)]})
+            )
+    count, growth = run(READ_ROWS, path)
+    assert count == 119_000
+    assert growth < 30_000
 
 
 @pytest.mark.parametrize("suffix", sorted(FORMATS))

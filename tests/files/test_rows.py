@@ -12,7 +12,7 @@ import pytest
 from polyseme import files
 from polyseme.errors import InputError
 from polyseme.files import read_rows
-from polyseme.files.read import READERS, STRUCTURED
+from polyseme.files.read import STRUCTURED
 
 
 @pytest.mark.parametrize("name", ["reviews.txt", "REVIEWS.TXT", "reviews", "reviews.log", "reviews.txt.gz"])
@@ -31,8 +31,6 @@ def test_plain_text_is_a_row_a_line(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("suffix", STRUCTURED)
 def test_structured_files_are_not_taken_for_plain_text(tmp_path: Path, suffix: str) -> None:
-    if suffix in READERS:
-        pytest.skip("has a reader")
     path = tmp_path / f"reviews{suffix}.gz"
     path.write_bytes(gzip.compress(b"text,label\n"))
     with pytest.raises(InputError, match=f"ending in {suffix} are not read.*standard input"):

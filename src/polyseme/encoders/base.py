@@ -28,7 +28,10 @@ class Encoder(nn.Module, ABC):
         """The states of the layers asked for; a memory comes back exactly if one was passed in, which is then spent."""
 
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
-        """A memory of nothing yet, for so many rows and, in a cache, at most `capacity` pieces each."""
+        """A memory of nothing yet, for so many rows and, in a cache, at most `capacity` pieces each.
+
+        The padding of a call takes up room too, until the next call writes over it.
+        """
         raise ModelError(
             f"An encoder of kind {self.config.kind!r} with memory {self.config.memory!r} has none to make."
         )

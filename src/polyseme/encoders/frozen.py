@@ -10,10 +10,10 @@ Shapes: N pieces of all rows, R rows of one length T, D width, H heads, d head w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +22,20 @@ from torch import Tensor
 from polyseme.encoders.base import Encoder, Layers, wanted_layers
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
+from polyseme.errors import OptionError
 from polyseme.parts.product import Product
+from polyseme.parts.small_products import HalfProduct, Int8Product
 from polyseme.types import Batch
 
 try:
     from torch.nn.attention.varlen import varlen_attn as flash_attention
 except ImportError:  # torch before 2.10
     flash_attention = None  # type: ignore[assignment]
+
+Precision = Literal["own", "bf16", "int8"]
+"""What products run in: the precision of the weights, or a smaller one with fp32 between them."""
+AnyProduct = Product | HalfProduct | Int8Product
+PRODUCTS: Mapping[Precision, Callable[..., AnyProduct]] = {"own": Product, "bf16": HalfProduct, "int8": Int8Product}
 
 PACKED_FOR = 2048
 """Pieces in a product that packed weights are laid out for."""
@@ -71,10 +78,15 @@ class Frozen(Protocol):
         """Prepare for much work: spend a moment on laying weights out, once."""
 
 
-def freeze(encoder: Encoder) -> Frozen:
-    """The fastest way to run this encoder that equals its forward pass."""
+def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
+    """The fastest way to run this encoder that equals its forward pass.
+
+    With another precision than the weights' own, products run in it and everything between them in fp32 (on a CPU).
+    """
     if isinstance(encoder, Transformer) and _runs_flat(encoder):
-        return FlatTransformer(encoder)
+        return FlatTransformer(encoder, precision)
+    if precision != "own":
+        raise OptionError(f"An encoder of kind {encoder.config.kind!r} cannot run in {precision} on a CPU. Use fp32.")
     return ByLength(encoder)
 
 
@@ -112,9 +124,9 @@ class ByLength:
 class FlatTransformer:
     """The Transformer in which every piece sees its whole row, flat."""
 
-    def __init__(self, encoder: Transformer) -> None:
+    def __init__(self, encoder: Transformer, precision: Precision = "own") -> None:
         self.encoder = encoder
-        self.layers = [FlatLayer(layer) for layer in encoder.layers]  # type: ignore[arg-type]
+        self.layers = [FlatLayer(layer, PRODUCTS[precision]) for layer in encoder.layers]  # type: ignore[arg-type]
         self.settled = False
 
     def settle(self) -> None:
@@ -142,16 +154,16 @@ class FlatTransformer:
 class FlatLayer:
     """A Transformer layer over flat rows."""
 
-    def __init__(self, layer: TransformerLayer) -> None:
+    def __init__(self, layer: TransformerLayer, product: Callable[..., AnyProduct]) -> None:
         self.norm_first = layer.norm_first
         self.attention_norm = layer.attention_norm
         self.feed_forward_norm = layer.feed_forward_norm
         self.n_heads = layer.attention.n_heads
         self.scale = layer.attention.scale
-        self.project = Product(layer.attention.project)
-        self.output = Product(layer.attention.output)
-        self.up = Product(layer.feed_forward.up, layer.feed_forward.activation)
-        self.down = Product(layer.feed_forward.down)
+        self.project = product(layer.attention.project)
+        self.output = product(layer.attention.output)
+        self.up = product(layer.feed_forward.up, layer.feed_forward.activation)
+        self.down = product(layer.feed_forward.down)
 
     def pack(self) -> None:
         """Lay the weights out for this machine."""

@@ -91,6 +91,8 @@ class TransformerConfig(EncoderConfig):
             raise ModelError(f"There is no activation {self.activation!r}. {nearest(self.activation, ACTIVATIONS)}")
         if self.positions == "learned" and self.max_positions is None:
             raise ModelError("Learned positions need 'max_positions'.")
+        if self.positions == "relative" and self.memory == "cache":
+            raise ModelError("Relative positions go with a memory of segments; a cache does not keep what they need.")
         if self.layer_map is not None and len(self.layer_map) != self.n_layers:
             raise ModelError(
                 f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead."

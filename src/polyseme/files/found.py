@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,6 +26,8 @@ from polyseme.files.source import STANDARD_INPUT, look_at, size_of, suffixes
 AnyPath = str | os.PathLike[str]
 Sources = AnyPath | Iterable[AnyPath]
 
+_PATTERN = re.compile(r"[*?\[]")
+_DOUBLED = "the same file as one before it"
 _NAMED = 3
 """How many of the files that are left out for one reason are named."""
 
@@ -35,8 +38,9 @@ class Found(NamedTuple):
     names: Sequence[str]
     sizes: Sequence[int | None]
     """In bytes; None where that cannot be known: standard input, pipes."""
-    one: bool
-    """Whether the user named one file, and not several, a folder or a pattern."""
+    labels: Sequence[str]
+    """What goes before the numbers of their rows to make ids: the names below the folder that all of them are in; empty
+    where the user named one file, and not several, a folder or a pattern."""
 
     @property
     def total(self) -> int | None:
@@ -57,7 +61,14 @@ def find_files(sources: Sources, *, endings: Collection[str] | None) -> Found:
     for name in given:
         search.take(name)
     search.say_what_was_left_out()
-    return Found(search.names, search.sizes, one=len(given) == 1 and not search.wide)
+    one = len(given) == 1 and not search.wide
+    return Found(search.names, search.sizes, [""] if one else _labels(search.names))
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    paths = {name: Path(name).absolute() for name in names if name != STANDARD_INPUT}
+    common = os.path.commonpath([path.parent for path in paths.values()]) if paths else ""
+    return [paths[name].relative_to(common).as_posix() if name in paths else "standard input" for name in names]
 
 
 class _Search:
@@ -75,7 +86,7 @@ class _Search:
         """Add what a name stands for."""
         if name == STANDARD_INPUT:
             self._take_standard_input()
-        elif glob.has_magic(name) and not os.path.lexists(name):
+        elif _PATTERN.search(name) and not os.path.lexists(name):
             self._take_pattern(name)
         elif stat.S_ISDIR((found := look_at(name)).st_mode):
             self._take_folder(name)
@@ -100,7 +111,7 @@ class _Search:
 
     def _take_pattern(self, pattern: str) -> None:
         self.wide = True
-        matches = sorted(glob.glob(pattern, recursive=True))
+        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (a pattern may begin at the root)
         before = len(self.names) + self._n_doubled
         for name in matches:
             found = look_at(name)
@@ -123,29 +134,32 @@ class _Search:
             raise InputError(f"The folder {folder} has no file in it{of_what}: there is nothing to read.")
 
     def _take_from_folder(self, name: str) -> None:
-        if Path(name).name.startswith("."):
-            return self._leave_out(name, "hidden")
+        reason = self._reason_to_leave_out(name)
+        if reason is None:
+            self._add(name, look_at(name))
+        else:
+            self._leave_out(name, reason)
+
+    def _reason_to_leave_out(self, name: str) -> str | None:
+        path = Path(name)
+        if path.name.startswith("."):
+            return "hidden"
         if self._endings is not None and suffixes(name)[0] not in self._endings:
-            return self._leave_out(name, "the ending is that of no format")
-        try:
-            found = Path(name).stat()
-        except FileNotFoundError:
-            return self._leave_out(name, "a link that leads nowhere")
-        except OSError:
-            found = look_at(name)
+            return "the ending is that of no format"
+        if path.is_symlink() and not path.exists():
+            return "a link that leads nowhere"
+        found = look_at(name)
         if not stat.S_ISREG(found.st_mode):
-            return self._leave_out(name, "no file but a pipe, a socket or a device")
-        if not found.st_size:
-            return self._leave_out(name, "empty")
-        return self._add(name, found)
+            return "no file but a pipe, a socket or a device"
+        return None if found.st_size else "empty"
 
     def _add(self, name: str, found: os.stat_result) -> None:
         if (found.st_dev, found.st_ino) in self._seen:
-            return self._leave_out(name, _DOUBLED)
-        self._seen.add((found.st_dev, found.st_ino))
-        self.names.append(name)
-        self.sizes.append(size_of(found))
-        return None
+            self._leave_out(name, _DOUBLED)
+        else:
+            self._seen.add((found.st_dev, found.st_ino))
+            self.names.append(name)
+            self.sizes.append(size_of(found))
 
     def _leave_out(self, name: str, reason: str) -> None:
         self._left_out.setdefault(reason, []).append(name)
@@ -155,9 +169,6 @@ class _Search:
         return len(self._left_out.get(_DOUBLED, ()))
 
 
-_DOUBLED = "the same file as one before it"
-
-
 def _files_below(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
     """Everything in a folder that is no folder, in order, and what is below; a folder that was seen is not entered."""
     here = look_at(folder)
@@ -165,15 +176,14 @@ def _files_below(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
         return
     seen.add((here.st_dev, here.st_ino))
     try:
-        names = sorted(os.listdir(folder))
+        paths = sorted(Path(folder).iterdir())
     except OSError as error:
         raise InputError(f"The folder {folder} cannot be listed: {error.strerror}.") from error
-    for name in names:
-        path = os.path.join(folder, name)  # noqa: PTH118 (keeps the user's own spelling: ./texts stays ./texts)
-        if not Path(path).is_dir():
-            yield path
-        elif not name.startswith("."):
-            yield from _files_below(path, seen)
+    for path in paths:
+        if path.is_dir() and not path.name.startswith("."):
+            yield from _files_below(str(path), seen)
+        else:
+            yield str(path)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,14 +6,17 @@ what is nested: `meta.text` is `text` in `meta`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, nearest
 from polyseme.files.asked import Asked
-from polyseme.files.rows import Place, Row
+from polyseme.files.rows import Place, Row, shown
 
 _MISSING = object()
+_NAMED = 30
+"""How many fields a message lists."""
 
 
 class Record(NamedTuple):
@@ -47,16 +50,20 @@ def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | s
 
 def no_field(name: str, names: Iterable[str], place: Place | str) -> InputError:
     """What to say of a field that is not there."""
-    names = list(names)
-    return InputError(f"{place}: there is no field {name!r}. {nearest(name, names) if names else 'There are none.'}")
+    there = [shown(one) for one in names if one]
+    close = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
+    few = list(dict.fromkeys([*there[:_NAMED], *close]))
+    more = f" And {len(there) - len(few)} more." if len(there) > len(few) else ""
+    return InputError(f"{place}: there is no field {name!r}. {nearest(name, few) if few else 'There are none.'}{more}")
 
 
 def _text_names(values: Mapping[str, Any], asked: Asked) -> list[str]:
     """The fields that may hold texts, as far as one record can tell: nulls may, too."""
-    return [name for name, value in values.items() if name != asked.id_field and (value is None or _is_text(value))]
+    return [name for name, value in values.items() if name != asked.id_field and (value is None or is_text(value))]
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
+    """Whether a value is a text or a list of words."""
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value))
 
 
@@ -89,7 +96,7 @@ def _content(value: Any, field: str, place: Place) -> str | list[str]:
         return value
     advice = "The text of a row must be a string, or a list of words."
     if isinstance(value, Mapping) and value:
-        advice = f"Name what is in it with a point, for instance {field}.{next(iter(value))}."
+        advice = f"Name what is in it with a point, for instance {field}.{shown(next(iter(value)))}."
     raise InputError(f"{place}: the field {field!r} is {_kind(value)}. {advice}")
 
 
@@ -128,4 +135,6 @@ def _kind(value: Any) -> str:
 
 
 def _list(names: Iterable[str]) -> str:
-    return ", ".join(name or "(one without a name)" for name in names) or "none"
+    there = [shown(name) or "(one without a name)" for name in names]
+    more = [f"and {len(there) - _NAMED} more"] if len(there) > _NAMED else []
+    return ", ".join([*there[:_NAMED], *more]) or "none"

@@ -6,6 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+_SHOWN = 60
+"""How many characters of what stands in a file are shown in a message."""
+
+
+def shown(text: str) -> str:
+    r"""What stands in a file as a message shows it: on one line, and no more than can be taken in.
+
+    >>> shown("two\nlines")
+    'two lines'
+    """
+    text = " ".join(text[: _SHOWN + 1].split())
+    return f"{text[:_SHOWN]}…" if len(text) > _SHOWN else text
+
 
 class Place(NamedTuple):
     """Where a row stands, as messages say it: `reviews.txt, line 3`."""

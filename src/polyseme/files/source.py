@@ -51,7 +51,7 @@ def _zstd(packed: BinaryIO) -> Stream:
 COMPRESSIONS: Mapping[str, Callable[[BinaryIO], Stream]] = {
     ".gz": lambda packed: cast(Stream, gzip.GzipFile(fileobj=packed, mode="rb")),
     ".xz": lambda packed: cast(Stream, lzma.LZMAFile(packed, mode="rb")),  # noqa: SIM115
-    ".bz2": lambda packed: cast(Stream, bz2.BZ2File(packed, mode="rb")),  # noqa: SIM115
+    ".bz2": lambda packed: cast(Stream, bz2.BZ2File(packed, mode="rb")),
     ".zst": _zstd,
 }
 """From the ending of a compressed file to how it is unpacked. What goes wrong is raised as one of `READ_ERRORS`."""

@@ -48,9 +48,12 @@ def attend_fast(
     allowed = _written_out(seen, q, k)
     if allowed is None:
         return F.scaled_dot_product_attention(q, k, v, added, dropout_rate, scale=scale)
-    mask = allowed if added is None else added.masked_fill(~allowed, float("-inf"))
+    # Kernels differ in what they make of a query that sees nothing, so it is shown everything, and then set to zero.
+    blind = ~allowed.any(-1, keepdim=True)
+    shown = allowed | blind
+    mask = shown if added is None else added.masked_fill(~shown, float("-inf"))
     attended = F.scaled_dot_product_attention(q, k, v, mask, dropout_rate, scale=scale)
-    return attended.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+    return attended.masked_fill(blind, 0.0)
 
 
 def _written_out(seen: Seen, q: Tensor, k: Tensor) -> Tensor | None:

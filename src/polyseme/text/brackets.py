@@ -46,7 +46,9 @@ def read_marks(given: str, masks: Sequence[str] = (MASK_TEXT,)) -> Marked:
             opened, start = place, sum(map(len, kept))
         else:
             if opened is None or end is not None:
-                raise InputError(f"The ']' at character {place} of {_shown(given)} closes no bracket. {ESCAPE} {EXAMPLE}")
+                raise InputError(
+                    f"The ']' at character {place} of {_shown(given)} closes no bracket. {ESCAPE} {EXAMPLE}"
+                )
             end = sum(map(len, kept))
     if start is None:
         only_masks = any(mask in given for mask in masks)
@@ -88,11 +90,13 @@ def _check_bounds(found: Document, start: int, end: int) -> None:
         for word in found.words:
             if word.start < place < word.end:
                 raise InputError(
-                    f"The mark {side} inside a word: at character {place} of {_shown(found.text)}, within {str(word)!r} "
-                    f"({word.start} to {word.end}). Mark one or more whole words: [{word}]."
+                    f"The mark {side} inside a word: at character {place} of {_shown(found.text)}, within "
+                    f"{str(word)!r} ({word.start} to {word.end}). Mark one or more whole words: [{word}]."
                 )
     if not any(start <= word.start and word.end <= end for word in found.words):
-        raise InputError(f"There is no word in {found.text[start:end]!r}, which is marked in {_shown(found.text)}. {EXAMPLE}")
+        raise InputError(
+            f"There is no word in {found.text[start:end]!r}, which is marked in {_shown(found.text)}. {EXAMPLE}"
+        )
 
 
 def _parts(given: str, masks: Sequence[str]) -> Iterator[tuple[int, str, bool]]:
@@ -110,7 +114,7 @@ def _parts(given: str, masks: Sequence[str]) -> Iterator[tuple[int, str, bool]]:
 
 
 def _escaped(part: str, *, last: bool = False) -> str:
-    """A stretch of text with its brackets escaped, and the backslashes before a bracket, its own or a mark's, doubled."""
+    """A stretch of text with its brackets escaped, and the backslashes before one, or before a mark's, doubled."""
     part = re.sub(r"(\\*)([\[\]])", r"\1\1\\\2", part)
     return part if last else re.sub(r"(\\+)\Z", r"\1\1", part)
 

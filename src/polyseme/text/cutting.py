@@ -30,6 +30,10 @@ OUTER_BLANKS = r"\A +| +\z"
 """Patterns with which blanks are tidied: several in a row, and those around a text."""
 
 
+_SINGLE_CHARACTERS = re.compile(r"\[(?:\\x\{[0-9a-f]+\})+\]\Z")
+"""A pattern that is a list of single characters."""
+
+
 def cut_places(text: str) -> list[int]:
     """Where a part of the text ends and the next one starts.
 
@@ -96,7 +100,9 @@ def _drops_blanks(step: dict[str, Any]) -> bool:
 def _stays_in_part(step: dict[str, Any]) -> bool:
     if step["type"] == "Replace":
         pattern = step["pattern"]
-        return pattern.get("Regex") in (EXTRA_BLANKS, OUTER_BLANKS) or " " not in pattern.get("String", " ")
+        if "Regex" in pattern:
+            return pattern["Regex"] in (EXTRA_BLANKS, OUTER_BLANKS) or bool(_SINGLE_CHARACTERS.match(pattern["Regex"]))
+        return " " not in pattern["String"]
     return step["type"] in _CHARACTER_BY_CHARACTER or step["type"] == "Strip"
 
 

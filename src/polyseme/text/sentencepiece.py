@@ -7,6 +7,7 @@ how text is read (https://github.com/google/sentencepiece/blob/master/src/senten
 from __future__ import annotations
 
 import struct
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -86,10 +87,10 @@ def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
 def _normalizers(model: SentencePieceModel) -> list[Any]:
     steps: list[Any] = []
     # The library applies the compiled table to a letter and its marks at a time, which loses marks where SentencePiece
-    # keeps them, and loses count of characters that the table drops. The steps that the table was compiled from do
-    # neither, and leave it nothing to do but what is SentencePiece's own.
-    if model.normalization.startswith("nmt"):
-        steps.append(normalizers.Nmt())
+    # keeps them, and loses count of characters that the table drops. Text in which the invisible characters are dealt
+    # with, and which is in NFKC where that is what the table does, has nothing of the kind to lose.
+    if model.charsmap:
+        steps += _invisible(normalizers.Precompiled(model.charsmap))
     if "nfkc" in model.normalization:
         steps.append(normalizers.NFKC())
     if model.charsmap:
@@ -99,6 +100,20 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
     if model.remove_extra_whitespaces and not _words_are_apart(model):
         steps += [normalizers.Replace(Regex(OUTER_BLANKS), ""), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
     return steps
+
+
+def _invisible(table: Any) -> list[Any]:
+    """What a table does to characters that show nothing, one by one: it drops some and makes blanks of others."""
+    kinds = ("Cc", "Cf", "Zl", "Zp", "Zs")
+    becomes: dict[str, list[int]] = {"": [], " ": []}
+    for char in map(chr, range(0x10000)):
+        if (unicodedata.category(char) in kinds and char != " ") or char in (BLANK, "\ufffd"):
+            becomes.get(table.normalize_str(char), []).append(ord(char))
+    return [
+        normalizers.Replace(Regex("[" + "".join(f"\\x{{{code:x}}}" for code in codes) + "]"), new)
+        for new, codes in becomes.items()
+        if codes
+    ]
 
 
 def _pre_tokenizer(model: SentencePieceModel) -> Any:

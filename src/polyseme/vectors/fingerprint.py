@@ -1,4 +1,4 @@
-"""Which model vectors are of: equal fingerprints, equal vectors; other fingerprints, vectors that cannot be compared."""
+"""Which model vectors are of: with equal fingerprints they can be compared, with others they cannot."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tuple(tensor.shape)} ".encode())
-        digest.update(memoryview(tensor.view(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme import files
+from polyseme.files.rows import Row
+from polyseme.files.source import Reading
 from polyseme.types import Document, Progress, Word
 from polyseme.vectors.flow import Embedder
 from polyseme.vectors.job import document_of, some_rows, warn_vanished
@@ -42,40 +42,32 @@ def form(word: str) -> str:
 
 
 def gather(
-    source: str | PathLike[str],
+    rows: Reading[Row],
     embedders: Sequence[Embedder],
-    wanted: Callable[[Word], bool] | None = None,
+    wanted: Callable[[Document], Sequence[int]] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Gathered]:
-    """The uses of the wanted words of a file, or of all words, chunk by chunk in the file's order."""
-    with files.read_rows(source) as rows:
-        for some in some_rows(rows):
-            documents, places = _with_wanted([document_of(row) for row in some], wanted)
-            if documents:
-                encoded = embedders[0].tokenizer.encode_many(documents)
-                vectors = [_of_places(embedder.embed(documents, encoded), places) for embedder in embedders]
-                words = [
-                    [document.words[place] for place in its]
-                    for document, its in zip(documents, places, strict=True)
-                ]  # fmt: skip
-                yield Gathered(documents, words, vectors)
-            if progress is not None:
-                progress(rows.done, rows.total)
+    """The uses of all words, or of those whose places in a document `wanted` picks; in the order of the rows."""
+    for some in some_rows(rows):
+        documents, places = _with_wanted([document_of(row) for row in some], wanted)
+        if documents:
+            encoded = embedders[0].tokenizer.encode_many(documents)
+            vectors = [_of_places(embedder.embed(documents, encoded), places) for embedder in embedders]
+            words = [[document.words[at] for at in its] for document, its in zip(documents, places, strict=True)]
+            yield Gathered(documents, words, vectors)
+        if progress is not None:
+            progress(rows.done, rows.total)
     if embedders[0].tally.vanished:
         warn_vanished(embedders[0].tally.vanished)
 
 
 def _with_wanted(
-    documents: Sequence[Document], wanted: Callable[[Word], bool] | None
-) -> tuple[list[Document], list[list[int]]]:
+    documents: Sequence[Document], wanted: Callable[[Document], Sequence[int]] | None
+) -> tuple[list[Document], list[Sequence[int]]]:
     """The documents that have wanted words, and which of their words those are."""
-    kept, places = [], []
-    for document in documents:
-        its = [place for place, word in enumerate(document.words) if wanted is None or wanted(word)]
-        if its:
-            kept.append(document)
-            places.append(its)
-    return kept, places
+    found = [(document, range(len(document.words)) if wanted is None else wanted(document)) for document in documents]
+    kept = [(document, places) for document, places in found if len(places)]
+    return [document for document, _ in kept], [places for _, places in kept]
 
 
 def _of_places(embedded: Sequence[Any], places: Sequence[Sequence[int]]) -> NDArray[Any]:

@@ -126,6 +126,7 @@ def _prepared(rows: Sequence[Row], read_until: int, embedder: Embedder) -> _Chun
 
 
 def document_of(row: Row) -> Document:
+    """A row with its words; what is wrong with it is said with its place."""
     try:
         return document(row.content, id=row.id, fields=row.fields)
     except InputError as error:

@@ -36,7 +36,8 @@ def unit(vectors: NDArray[Any]) -> Floats:
             "Some vectors are not finite: the model's numbers have run over. Compute in a wider dtype: --dtype fp32."
         )
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
+    found: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
+    return found
 
 
 def nearest(

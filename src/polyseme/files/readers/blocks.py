@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from polyseme.errors import InputError
 from polyseme.files.lines import Line
+from polyseme.files.rows import Place
 
 
 def blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -18,3 +20,18 @@ def blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
             block = []
     if block:
         yield block
+
+
+def sentences(lines: Iterable[Line], name: str) -> Iterator[list[Line]]:
+    """The blocks of a file in which a carriage return within a line can only be a mistake."""
+    return blocks(_without_returns(lines, name))
+
+
+def _without_returns(lines: Iterable[Line], name: str) -> Iterator[Line]:
+    for line in lines:
+        if "\r" in line.text:
+            raise InputError(
+                f"{Place(name, line.number)}: there is a carriage return within the line; only \\n and \\r\\n end a "
+                "line. If each ends one, convert the file: tr '\\r' '\\n'"
+            )
+        yield line

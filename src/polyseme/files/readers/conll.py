@@ -12,18 +12,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from polyseme.errors import InputError, OptionError, nearest
+from polyseme.errors import InputError, OptionError
 from polyseme.files.asked import Asked
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.readers.blocks import blocks
+from polyseme.files.readers.blocks import sentences
+from polyseme.files.records import no_field
 from polyseme.files.rows import Place, Row
 from polyseme.files.source import Source
 
-DOCUMENT_MARK = "-DOCSTART-"
-_FURTHER = ("document", "comments")
+_DOCUMENT_MARK = re.compile(r"-DOCSTART-(?:[ \t]|$)")
+_BLANKS = re.compile("[ \t]+")
 
 
 class _Sentence(NamedTuple):
@@ -74,7 +76,7 @@ def _beside(sentence: _Sentence, column: int, asked: Asked, place: Place) -> dic
         return there
     for name in asked.fields:
         if name not in there:
-            raise InputError(f"{place}: there is no field {name!r}. {nearest(name, there)}")
+            raise no_field(name, there, place)
     return {name: there[name] for name in asked.fields}
 
 
@@ -84,31 +86,21 @@ class _Sentences:
     def __init__(self, name: str) -> None:
         self._name = name
         self._tabs: bool | None = None
-        self._width = 0
-        self._narrow = False
+        self._width: int | None = None
         self._document = 0
 
     def of(self, lines: Iterable[Line]) -> Iterator[_Sentence]:
-        for block in blocks(self._clean(lines)):
+        for block in sentences(lines, self._name):
             for part in self._parts(block):
                 sentence = self._sentence(part)
                 if sentence is not None:
                     yield sentence
 
-    def _clean(self, lines: Iterable[Line]) -> Iterator[Line]:
-        for line in lines:
-            if "\r" in line.text:
-                raise InputError(
-                    f"{Place(self._name, line.number)}: there is a carriage return within the line; only \\n and "
-                    "\\r\\n end a line. If each ends one, convert the file: tr '\\r' '\\n'"
-                )
-            yield line
-
     def _parts(self, block: list[Line]) -> Iterator[list[Line]]:
         """The lines of a block between the marks of documents."""
         part: list[Line] = []
         for line in block:
-            if line.text.split(None, 1)[0] == DOCUMENT_MARK:
+            if _DOCUMENT_MARK.match(line.text):
                 yield part
                 self._document += 1
                 part = []
@@ -117,39 +109,35 @@ class _Sentences:
         yield part
 
     def _sentence(self, lines: list[Line]) -> _Sentence | None:
-        if not lines:
+        tabs = any("\t" in line.text for line in lines) if self._tabs is None else self._tabs
+        columns = [line.text.split("\t") if tabs else _BLANKS.split(line.text.strip(" \t")) for line in lines]
+        width = self._width_of(lines, columns, tabs)
+        first = 0
+        while first < len(lines) and lines[first].text.startswith("#") and len(columns[first]) != width:
+            first += 1
+        if first == len(lines):
             return None
-        if self._tabs is None:
-            self._tabs = any("\t" in line.text for line in lines)
-        columns = [self._columns(line.text) for line in lines]
-        width = self._width_of(lines, columns)
-        n_comments = 0
-        while n_comments < len(lines) and lines[n_comments].text.startswith("#") and len(columns[n_comments]) != width:
-            n_comments += 1
-        lines, words, comments = lines[n_comments:], columns[n_comments:], [line.text for line in lines[:n_comments]]
-        if not words:
-            return None
-        for line, found in zip(lines, words, strict=True):
-            self._check(line, len(found), width)
-        self._narrow = width == 1 if not self._width else self._narrow
-        self._width = width
-        return _Sentence(words, comments, lines, self._document)
+        for line, found in zip(lines[first:], columns[first:], strict=True):
+            self._check(line, len(found), width, tabs)
+        self._tabs, self._width = tabs, width
+        return _Sentence(columns[first:], [line.text for line in lines[:first]], lines[first:], self._document)
 
-    def _columns(self, text: str) -> list[str]:
-        return text.split("\t") if self._tabs else [column for column in text.split(" ") if column]
-
-    def _width_of(self, lines: list[Line], columns: list[list[str]]) -> int:
+    def _width_of(self, lines: list[Line], columns: list[list[str]], tabs: bool) -> int:
         """How many columns the words of a sentence have: as many as the first line that is certainly one."""
         for line, found in zip(lines, columns, strict=True):
             if not line.text.startswith("#"):
                 return len(found)
-        return self._width or (len(columns[-1]) if self._tabs else 0)
+        if self._width is not None:
+            return self._width
+        return len(columns[-1]) if tabs else 1
 
-    def _check(self, line: Line, n_columns: int, width: int) -> None:
-        if n_columns != width or (n_columns == 1 and self._width and not self._narrow):
-            expected = width if n_columns != width else self._width
-            by = "tabs" if self._tabs else "blanks"
+    def _check(self, line: Line, n_columns: int, width: int, tabs: bool) -> None:
+        """Sentences may differ in their columns (a column a predicate), but not in whether there is more than one."""
+        expected = width
+        if n_columns == width and self._width is not None and (width == 1) != (self._width == 1):
+            expected = self._width
+        if n_columns != expected:
             raise InputError(
-                f"{Place(self._name, line.number)}: the number of columns, separated by {by}, is {n_columns}, and that "
-                f"of the words before is {expected}."
+                f"{Place(self._name, line.number)}: the columns, separated by {'tabs' if tabs else 'blanks'}, are "
+                f"{n_columns}, and those of the words before or around {expected}."
             )

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +22,14 @@ from typing import Any, NamedTuple
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.asked import Asked
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.readers.blocks import blocks
-from polyseme.files.rows import Place, Row
+from polyseme.files.readers.blocks import sentences
+from polyseme.files.records import no_field
+from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import Source
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
-_ID = re.compile(r"([0-9]+)(?:([-.])([0-9]+))?")
+_ID = re.compile(r"([0-9]{1,9})(?:([-.])([0-9]{1,9}))?")
 _SHOWN = 30
 """How many characters of a text and of the words are shown where they part."""
 
@@ -83,7 +86,7 @@ def _column(name: str | None) -> int:
 
 def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterator[Row]:
     number = 0
-    for block in blocks(lines):
+    for block in sentences(lines, name):
         sentence = _parsed(block, name)
         if not sentence.words:
             _say_no_words(Place(name, sentence.line))
@@ -94,13 +97,20 @@ def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterat
         tokens = sentence.words if asked.words == "syntactic" else sentence.surface()
         place = Place(name, tokens[0].line)
         yield Row(
-            content=[token.columns[column] for token in tokens],
+            content=[_word(token, column, name) for token in tokens],
             id=_id(sentence, number, place, asked),
             place=place,
-            fields=_beside(sentence, tokens, column, place, asked),
+            fields=_beside(sentence, tokens, column, place, asked, first=number == 1),
         )
     if not number:
         raise InputError(f"{name} has no words in it: there is nothing to read.")
+
+
+def _word(token: _Token, column: int, name: str) -> str:
+    word = token.columns[column]
+    if not word.strip():
+        raise InputError(f"{Place(name, token.line)}: the word, in column {column + 1}, is empty.")
+    return word
 
 
 def _say_no_words(place: Place) -> None:
@@ -114,12 +124,12 @@ def _id(sentence: _Sentence, number: int, place: Place, asked: Asked) -> str:
     if asked.id_field is None:
         return sentence.comments.get("sent_id") or asked.numbered(number)
     if asked.id_field not in sentence.comments:
-        raise InputError(f"{place}: there is no comment {asked.id_field!r}. {_there(asked.id_field, sentence.comments)}")
+        raise no_field(asked.id_field, sentence.comments, place)
     return sentence.comments[asked.id_field]
 
 
 def _beside(
-    sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, asked: Asked
+    sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, asked: Asked, *, first: bool
 ) -> dict[str, Any]:
     kept: dict[str, Any] = {
         "original": sentence.comments.get("text"),
@@ -138,14 +148,10 @@ def _beside(
         del there[COLUMNS[column]]
         return there
     for name in asked.fields:
-        # A comment need not stand in every sentence: `newdoc id` opens a document.
-        kept[name] = there.get(name)
+        if name not in there and first:
+            raise no_field(name, there, place)
+        kept[name] = there.get(name)  # not every comment stands in every sentence
     return kept
-
-
-def _there(name: str, names: Iterable[str]) -> str:
-    names = list(names)
-    return nearest(name, names) if names else "There are none."
 
 
 # --- lines to sentences ----------------------------------------------------------------------------------------------
@@ -175,10 +181,6 @@ def _columns(text: str, place: Place) -> list[str]:
         raise InputError(
             f"{place}: CoNLL-U has {len(COLUMNS)} columns, separated by tabs, and this line {len(columns)}."
         )
-    if any("\r" in column or not column.strip() for column in columns):
-        number = next(at for at, column in enumerate(columns) if "\r" in column or not column.strip())
-        what = "has a carriage return in it" if "\r" in columns[number] else "is empty"
-        raise InputError(f"{place}: column {number + 1} ({COLUMNS[number].upper()}) {what}; where nothing is said it is _.")
     return columns
 
 
@@ -186,7 +188,9 @@ def _add(sentence: _Sentence, columns: list[str], place: Place) -> None:
     """Put a line into its sentence, if its id is the one that can come next."""
     match = _ID.fullmatch(columns[0])
     if match is None:
-        raise InputError(f"{place}: {columns[0]!r} is no id of a word (3), of a range (3-4) or of an empty node (3.1).")
+        raise InputError(
+            f"{place}: {shown(columns[0])!r} is no id of a word (3), of a range (3-4) or of an empty node (3.1)."
+        )
     first, mark, last = int(match[1]), match[2], int(match[3] or match[1])
     token = _Token(columns, place.line, first, last)
     done = len(sentence.words)
@@ -213,22 +217,17 @@ def _add(sentence: _Sentence, columns: list[str], place: Place) -> None:
 def _check_text(sentence: _Sentence, name: str) -> None:
     """Refuse a sentence whose tokens are not its text, and say where they part."""
     text = " ".join(sentence.comments["text"].split())
-    built = ""
-    for token in sentence.surface():
-        form = " ".join(token.form.split())
-        start = len(built)
-        built += form + " " * token.space_after
-        if text[start : len(built)].rstrip() != built[start:].rstrip() or (
-            not token.space_after and text[len(built) : len(built) + 1] == " "
-        ):
-            raise _differs(name, token.line, text[start:], form + " " * token.space_after)
-    if built.rstrip() != text:
-        raise _differs(name, sentence.words[-1].line, text[len(built) :], "")
-
-
-def _differs(name: str, line: int, text: str, words: str) -> InputError:
-    return InputError(
-        f"{Place(name, line)}: the words of the sentence do not add up to its text: here the words have {words!r}, and "
-        f"the text goes on with {text[:_SHOWN]!r}. Mend one or the other (SpaceAfter=No says that no blank follows), or "
-        "leave the text unread with the option check_text=False."
+    tokens = sentence.surface()
+    spelled = [" ".join(token.form.split()) + " " * token.space_after for token in tokens]
+    built = "".join(spelled).rstrip()
+    if built == text:
+        return
+    differing = (at for at, (ours, theirs) in enumerate(zip(built, text, strict=False)) if ours != theirs)
+    at = next(differing, min(len(built), len(text)))
+    ends = list(itertools.accumulate(map(len, spelled)))
+    token = tokens[min(bisect.bisect_right(ends, at), len(tokens) - 1)]
+    raise InputError(
+        f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
+        f"words go on with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the other "
+        "(SpaceAfter=No says that no blank follows), or leave the text unread with the option check_text=False."
     )

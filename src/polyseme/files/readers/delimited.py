@@ -2,7 +2,7 @@ r"""CSV and TSV, as RFC 4180 has them: a header, then a record a line, with the 
 
 - A field that begins with a double quote ends with one, and may have delimiters, line ends and quotes (doubled) in
   it. A quote further on in a field is a quote. With `quotes="none"` all quotes are: many a TSV is written so.
-- Line ends are `\n` and `\r\n`; inside of quotes they are text, as they stand.
+- Line ends are `\n` and `\r\n`; inside of quotes they are text, as they stand. A lone `\r` is text.
 - A record with more or fewer fields than the header is refused. Blank lines hold no record.
 
 Python's own `csv` is not used: its bound on the length of a field is one for the whole process, and it cannot say in
@@ -27,6 +27,7 @@ from polyseme.files.source import Source
 MOST_QUOTED = 1 << 26
 """The most characters between two quotes. Past that one was most likely left open, and memory is not endless."""
 
+_NO_QUOTES = "where quotes are characters like any other, say so with the option quotes='none'."
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+([.,][0-9]+)?\s*")
 _LOOKED_AT = 100
@@ -50,15 +51,19 @@ read_tsv: Callable[[Source, Asked], Iterator[Row]] = partial(_read, format="tsv"
 
 def _chosen(header: list[str], place: Place, asked: Asked, delimiter: str) -> Asked:
     """What was asked for, with the field of the text in it, after a look at whether the header has it all."""
+    if any("\r" in name for name in header):
+        raise InputError(
+            f"{place}: there is a carriage return in the header; only \\n and \\r\\n end a line. If each ends one, "
+            "convert the file: tr '\\r' '\\n'"
+        )
     named = [name for name in header if name and name != asked.id_field]
-    if asked.field is None and len(header) > 1 and not named:
+    if not named:
         raise InputError(f"{place}: no column has a name. The first line must be a header that names the columns.")
-    hint = _other_delimiter(header, delimiter)
-    field = asked.field if asked.field is not None else only_field(named or header, header, f"{place}{hint}")
+    field = only_field(named, header, place) if asked.field is None else asked.field
     beside = [name for name in header if name] if asked.keeps_all else asked.fields
     for name in (field, *([] if asked.id_field is None else [asked.id_field]), *beside):
         if name not in header:
-            raise no_field(name, filter(None, header), f"{place}{hint}")
+            raise InputError(f"{no_field(name, header, place)}{_other_delimiter(header, delimiter)}")
         if header.count(name) > 1:
             raise InputError(f"{place}: {header.count(name)} columns have the name {name!r}. Give each its own.")
     return replace(asked, field=field)
@@ -68,7 +73,7 @@ def _other_delimiter(header: list[str], delimiter: str) -> str:
     """A word on what seems to separate the fields, if it is not what should."""
     for other, name in ((",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar")):
         if len(header) == 1 and other != delimiter and other in header[0]:
-            return f" (if the {name} separates the fields, say so with the option 'delimiter')"
+            return f" If the {name} separates the fields, say so with the option 'delimiter'."
     return ""
 
 
@@ -79,8 +84,7 @@ def _records(records: Iterable[tuple[list[str], Place]], header: list[str], name
         if len(values) != len(header):
             raise InputError(
                 f"{place}: {_fields(len(values))}, and the header has {len(header)}. A text that has the delimiter in "
-                "it must stand in double quotes; where quotes are characters like any other, say so with the option "
-                "quotes='none'."
+                f"it must stand in double quotes; {_NO_QUOTES}"
             )
         yield Record(dict(zip(header, values, strict=True)), place)
     if not any_rows:
@@ -126,67 +130,61 @@ def _split(lines: Iterator[Line], name: str, delimiter: str, *, quoted: bool) ->
         if quoted and '"' in text:
             yield _with_quotes(line, lines, delimiter, name), place
         else:
-            yield _unquoted(text, place).split(delimiter), place
+            yield text.split(delimiter), place
 
 
 def _with_quotes(line: Line, lines: Iterator[Line], delimiter: str, name: str) -> list[str]:
     """The fields of a record that has quotes in it; it goes on in the next lines while one is open."""
     fields: list[str] = []
-    rest = line.text
+    at = 0
     while True:
-        place = Place(name, line.number)
-        if rest.startswith('"'):
-            field, line, rest = _quoted_field(line, rest[1:], lines, delimiter, place)
+        if line.text.startswith('"', at):
+            field, line, at = _quoted_field(line, at + 1, lines, delimiter, Place(name, line.number))
         else:
-            field, found, after = rest.partition(delimiter)
-            field, rest = (field, found + after) if found else (_without_end(field), "")
-            field = _unquoted(field, place)
+            end = line.text.find(delimiter, at)
+            end = end if end >= 0 else len(_without_end(line.text))
+            field, at = line.text[at:end], end
         fields.append(field)
-        if not rest:
+        if not line.text.startswith(delimiter, at):
             return fields
-        rest = rest[1:]
+        at += 1
 
 
-def _quoted_field(
-    line: Line, rest: str, lines: Iterator[Line], delimiter: str, opened: Place
-) -> tuple[str, Line, str]:
-    """A field from after its first quote on; the line it ends in, and what is left of that line, delimiter first."""
+def _quoted_field(line: Line, at: int, lines: Iterator[Line], delimiter: str, opened: Place) -> tuple[str, Line, int]:
+    """A field from after its first quote on; the line it ends in, and what comes after its last quote there."""
     parts: list[str] = []
     length = 0
     while True:
-        inside, quote, after = rest.partition('"')
-        parts.append(inside)
-        length += len(inside)
-        if quote and after.startswith('"'):
-            parts.append('"')
-            rest = after[1:]
-        elif quote:
-            if _without_end(after) and not after.startswith(delimiter):
+        quote = line.text.find('"', at)
+        if quote < 0:
+            parts.append(line.text[at:])
+            length += len(parts[-1])
+            line, at = _next_line(lines, opened, length), 0
+        elif line.text.startswith('"', quote + 1):
+            parts.append(line.text[at : quote + 1])
+            at = quote + 2
+        else:
+            parts.append(line.text[at:quote])
+            at = quote + 1
+            if not line.text.startswith(delimiter, at) and at < len(_without_end(line.text)):
                 where = f" in line {line.number}" if line.number != opened.line else ""
                 raise InputError(
-                    f"{opened}: the double quote that opens a field is closed{where} by one with {after[0]!r} behind "
-                    "it. A quote inside of quotes must be doubled; where quotes are characters like any other, say so "
-                    "with the option quotes='none'."
+                    f"{opened}: the double quote that opens a field is closed{where} by one with {line.text[at]!r} "
+                    f"behind it. A quote inside of quotes must be doubled; {_NO_QUOTES}"
                 )
-            return "".join(parts), line, after if after.startswith(delimiter) else ""
-        else:
-            following = next(lines, None)
-            if following is None or length > MOST_QUOTED:
-                how_far = "to the end of the file" if following is None else f"for {length:,} characters"
-                raise InputError(
-                    f"{opened}: a double quote opens a field and is not closed {how_far}. Where quotes are characters "
-                    "like any other, say so with the option quotes='none'."
-                )
-            line, rest = following, following.text
+            return "".join(parts), line, at
 
 
-def _unquoted(field: str, place: Place) -> str:
-    if "\r" in field:
+def _next_line(lines: Iterator[Line], opened: Place, length: int) -> Line:
+    """The line in which a field goes on that has had so many characters."""
+    line = next(lines, None)
+    if line is None or length > MOST_QUOTED:
+        how_far = "to the end of the file" if line is None else f"for {length:,} characters"
         raise InputError(
-            f"{place}: there is a carriage return in a field that is not in double quotes; only \\n and \\r\\n end a "
-            "line. If each ends one, convert the file: tr '\\r' '\\n'"
+            f"{opened}: a double quote opens a field and is not closed {how_far}. A quote inside of quotes must be "
+            f"doubled; {_NO_QUOTES}"
         )
-    return field
+    return line
 
 
 def _without_end(text: str) -> str:

@@ -7,6 +7,7 @@ be known which of the two is meant.
 
 from __future__ import annotations
 
+import collections
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,8 +15,8 @@ from typing import Any
 from polyseme.errors import InputError
 from polyseme.files.asked import Asked
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.records import Record, rows_of
-from polyseme.files.rows import Place, Row
+from polyseme.files.records import Record, is_text, rows_of
+from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import Source
 
 _WHOLE = "the line itself"
@@ -48,7 +49,7 @@ def _parsed(text: str, place: Place) -> Any:
 def _fields(value: Any, place: Place, asked: Asked) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
-    if isinstance(value, str | list) and asked.field is None:
+    if asked.field is None and is_text(value):
         return {_WHOLE: value}
     what = {str: "a string", list: "a list", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
     wanted = "an object with fields" if asked.field is not None else "an object, a string or a list of words"
@@ -58,8 +59,8 @@ def _fields(value: Any, place: Place, asked: Asked) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
+        twice, _ = collections.Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {shown(twice)!r} stands twice in one object")
     return values
 
 

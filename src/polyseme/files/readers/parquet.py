@@ -15,12 +15,16 @@ import pyarrow.parquet as pq
 from polyseme.errors import InputError
 from polyseme.files.asked import Asked
 from polyseme.files.records import Record, no_field, only_field, rows_of
-from polyseme.files.rows import Place, Row
+from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import Source
 
 BATCH_ROWS = 256
+"""Rows that are in memory at a time."""
 BUFFER = 1 << 20
 """Bytes of a column that are read at a time."""
+
+_DAMAGED = (OSError, ValueError, OverflowError, pa.ArrowException)
+"""What Arrow may raise over a file, or a value in it, that is not as it should be."""
 
 
 def read(source: Source, asked: Asked) -> Iterator[Row]:
@@ -46,11 +50,13 @@ def _open(source: Source) -> pq.ParquetFile:
     if not source.total:
         raise InputError(f"{source.name} is empty: there is nothing to read.")
     try:
-        return pq.ParquetFile(source.name, buffer_size=BUFFER, pre_buffer=False)
-    except (OSError, pa.ArrowException) as error:
+        file = pq.ParquetFile(source.name, buffer_size=BUFFER, pre_buffer=False)
+        _ = file.schema_arrow.names  # may not be UTF-8
+    except _DAMAGED as error:
         raise InputError(
             f"{source.name} is no Parquet file, or was cut short: {_one_line(error)}. Copy or download it again."
         ) from error
+    return file
 
 
 def _chosen(schema: pa.Schema, asked: Asked, name: str) -> tuple[Asked, list[str]]:
@@ -71,16 +77,16 @@ def _chosen(schema: pa.Schema, asked: Asked, name: str) -> tuple[Asked, list[str
 
 def _refuse_what_is_no_text(schema: pa.Schema, field: str, name: str) -> None:
     """A column of another type is refused before any row; what a struct holds is looked at row by row."""
-    if field in schema.names and not _is_text(kind := schema.field(field).type) and not pa.types.is_null(kind):
+    if field in schema.names and not _is_text(kind := schema.field(field).type):
         inside = f" Name what is in it with a point, for instance {field}.{kind[0].name}." if _is_struct(kind) else ""
         raise InputError(
-            f"{name}: the field {field!r} is of type {kind}. The text of a row must be a string, or a list of words."
-            f"{inside} There are: {', '.join(_described(schema))}."
+            f"{name}: the field {field!r} is of type {shown(str(kind))}. The text of a row must be a string, or a list of "
+            f"words.{inside} Name another with the option 'field'."
         )
 
 
 def _described(schema: pa.Schema) -> list[str]:
-    return [f"{field.name} ({field.type})" for field in schema]
+    return [f"{shown(field.name)} ({shown(str(field.type))})" for field in schema]
 
 
 def _is_struct(kind: pa.DataType) -> bool:
@@ -99,6 +105,7 @@ _STRINGS: Sequence[Callable[[pa.DataType], bool]] = (
     pa.types.is_string,
     pa.types.is_large_string,
     pa.types.is_string_view,
+    pa.types.is_null,  # of nulls only, as far as is known: refused at the first row that has one
 )
 _LISTS: Sequence[Callable[[pa.DataType], bool]] = (
     pa.types.is_list,
@@ -128,7 +135,7 @@ def _batches(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterat
     for group in range(file.num_row_groups):
         try:
             yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
+        except _DAMAGED as error:
             raise InputError(
                 f"{source.name} is damaged in row group {group + 1} of {file.num_row_groups}: {_one_line(error)}. "
                 "Copy or download it again."
@@ -138,8 +145,10 @@ def _batches(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterat
 def _values(column: pa.Array, name: str, before: int, file: str) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError, OSError):
-        values = [_value(column[number], name, Place(file, before + number + 1, "row")) for number in range(len(column))]
+    except _DAMAGED:
+        values = [
+            _value(column[number], name, Place(file, before + number + 1, "row")) for number in range(len(column))
+        ]
     return values
 
 
@@ -148,7 +157,7 @@ def _value(scalar: pa.Scalar, name: str, place: Place) -> Any:
         return scalar.as_py()
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: the field {name!r} is not UTF-8, at byte {error.start} of the text.") from error
-    except (ValueError, OverflowError, OSError) as error:
+    except _DAMAGED as error:
         raise InputError(f"{place}: the field {name!r} cannot be read: {_one_line(error)}.") from error
 
 

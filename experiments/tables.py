@@ -1,0 +1,43 @@
+"""What the experiments share: where the data is, Markdown tables, and the line that says where figures come from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import lzma
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+
+def data_folder() -> Path:
+    """The folder of the tasks' data, which POLYSEME_DATA names."""
+    folder = os.environ.get("POLYSEME_DATA")
+    if folder is None:
+        raise SystemExit("POLYSEME_DATA must name the folder of the data.")
+    return Path(folder) / "tasks"
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a text file, which may be packed as `.xz`."""
+    packed = path.with_name(f"{path.name}.xz")
+    text = path.read_text(encoding="utf-8") if path.exists() else lzma.decompress(packed.read_bytes()).decode()
+    return text.splitlines()
+
+
+def machine(*packages: str) -> str:
+    """Processor, threads, Python and package versions."""
+    cpuinfo = Path("/proc/cpuinfo")
+    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line] if (
+        cpuinfo.exists()
+    ) else []  # fmt: skip
+    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
+    name = names[0] if names else platform.machine()
+    return f"{name}, {torch.get_num_threads()} threads, Python {platform.python_version()}, {versions}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])

@@ -1,0 +1,77 @@
+"""Self-contained HTML pages: one file, nothing fetched, and no text of a user ever runs.
+
+What came from users goes in as escaped text or as JSON that a script reads; a policy in the page's head lets only the
+page's own script run, known by its hash, and lets nothing be loaded from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from typing import Any
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b2733; --faint: #6b7a89; --paper: #fff; --line: #dfe5ea; --soft: #f4f6f8 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6ebf0; --faint: #93a1ae; --paper: #161c22; --line: #2c363f; --soft: #1e262d }
+}
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 2rem 1.5rem; max-width: 76rem; color: var(--ink); background: var(--paper);
+  font: 15px/1.5 system-ui, sans-serif }
+h1 { font-size: 1.7rem; margin: 0 0 .3rem } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem }
+p { margin: .3rem 0; max-width: 60rem } .faint { color: var(--faint); font-size: .87rem }
+b { font-weight: 650 }
+table { border-collapse: collapse; width: 100%; table-layout: fixed }
+td { padding: .18rem .3rem; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
+td.number { width: 3.6rem; font-variant-numeric: tabular-nums; color: var(--faint) }
+""".strip()
+
+
+def escaped(text: str) -> str:
+    """A user's text as text of a page, between tags or in a quoted attribute; control characters are replaced."""
+    return html.escape("".join(each if each >= " " or each in "\t\n" else "\ufffd" for each in text))
+
+
+def data(content: Any) -> str:
+    """Anything JSON can say, as an element that a script reads and nothing runs."""
+    written = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return f'<script type="application/json" id="data">{written}</script>'
+
+
+def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
+    """A whole page; `body` is HTML in which users' text is escaped already."""
+    allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "'none'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escaped(title)}</title>",
+            f"<style>{_STYLE}\n{style}</style>",
+            "</head>",
+            "<body>",
+            body,
+            *([f"<script>{script}</script>"] if script else []),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def concordance(lines: list[tuple[str, tuple[str, str, str]]]) -> str:
+    """A table of words in their contexts: something before each line, then what stands before, the word, and after."""
+    rows = [
+        f'<tr><td class="number">{escaped(first)}</td><td dir="auto">{escaped(before)}<b>{escaped(word)}</b>'
+        f"{escaped(after)}</td></tr>"
+        for first, (before, word, after) in lines
+    ]
+    return f"<table>{''.join(rows)}</table>"

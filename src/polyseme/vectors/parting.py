@@ -1,0 +1,109 @@
+"""Parting vectors into groups along the weakest links between neighbours, and how easily that goes.
+
+Each vector is linked to its nearest neighbours. A group is a set of vectors with many links inside and few to others;
+the eigenvectors of the graph's normalised Laplacian lay such groups apart, and its eigenvalues say how little has to be
+cut: the second smallest is near 0 where the graph falls into two parts, the third where it falls into three. Senses of
+a word are told apart by neighbourhoods like this far better than by the directions of greatest spread, which are those
+of topics and of places in the sentence.
+
+Shapes: N vectors, D width, K groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.vectors.nearest import Floats, unit
+
+N_LINKS = 8
+"""Neighbours that each vector is linked to."""
+ROUNDS = 100
+TRIES = 8
+
+Labels = NDArray[np.int64]
+
+
+def centred(vectors: NDArray[Any]) -> Floats:
+    """The vectors around their mean, at length 1: what they have in common says nothing of how they differ."""
+    return unit(vectors - vectors.mean(axis=0))
+
+
+def costs_of_parting(vectors: Floats, most: int) -> NDArray[Any]:
+    """How much has to be cut to have 2, 3, … `most` groups: from 0, nothing, to about 1. [most − 1]"""
+    values = np.linalg.eigvalsh(_links(vectors))
+    return 1.0 - values[::-1][1:most]
+
+
+def part(vectors: Floats, n_groups: int, rng: np.random.Generator) -> Labels:
+    """Each vector's group, the largest group first. [N]"""
+    if n_groups == 1:
+        return np.zeros(len(vectors), dtype=np.int64)
+    _, directions = np.linalg.eigh(_links(vectors))
+    return by_size(k_means(unit(directions[:, -n_groups:]), n_groups, rng))
+
+
+def k_means(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> Labels:
+    """Groups around means, the best of several starts; every group has at least one point. [N]"""
+    found = [_k_means_once(points, n_groups, rng) for _ in range(TRIES)]
+    return min(found, key=lambda each: each[0])[1]
+
+
+def by_size(labels: Labels) -> Labels:
+    """The same groups with the largest as 0; of equally large ones the one that comes first.
+
+    >>> by_size(np.array([5, 7, 7, 2]))
+    array([1, 0, 0, 2])
+    """
+    names, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    order = names[np.lexsort((first, -counts))]
+    found: Labels = np.argmax(labels[:, None] == order, axis=1).astype(np.int64)
+    return found
+
+
+def _links(vectors: Floats) -> NDArray[np.float64]:
+    """Who is whose neighbour, each link by the number of links at its ends; mutual ones count twice. [N, N]"""
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -np.inf)
+    n_links = min(N_LINKS, max(len(vectors) // 3, 1))  # of few vectors all would be linked to all
+    near = np.argpartition(-cosines, n_links - 1, axis=1)[:, :n_links]
+    links = np.zeros(cosines.shape)
+    np.put_along_axis(links, near, 0.5, axis=1)
+    links += links.T
+    degrees = links.sum(axis=1)
+    scaled: NDArray[np.float64] = links / np.sqrt(degrees[:, None] * degrees)
+    return scaled
+
+
+def _k_means_once(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> tuple[float, Labels]:
+    means = _spread_out(points, n_groups, rng)
+    labels = np.full(len(points), -1)
+    for _ in range(ROUNDS):
+        distances = _squared_distances(points, means)
+        new = distances.argmin(axis=1)
+        for empty in set(range(n_groups)) - set(new.tolist()):  # it takes the point that lies farthest from its mean
+            new[distances[np.arange(len(points)), new].argmax()] = empty
+            distances[new == empty] = 0
+        if (new == labels).all():
+            break
+        labels = new
+        means = np.stack([points[labels == group].mean(axis=0) for group in range(n_groups)])
+    return float(_squared_distances(points, means)[np.arange(len(points)), labels].sum()), labels
+
+
+def _spread_out(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Points to start from: each drawn with a chance that grows with its squared distance from those before."""
+    chosen = [int(rng.integers(len(points)))]
+    while len(chosen) < n_groups:
+        nearest = _squared_distances(points, points[chosen]).min(axis=1)
+        total = nearest.sum()
+        chosen.append(int(rng.choice(len(points), p=nearest / total if total > 0 else None)))
+    return points[chosen]
+
+
+def _squared_distances(points: NDArray[Any], means: NDArray[Any]) -> NDArray[Any]:
+    """[N, K]"""
+    found: NDArray[Any] = ((points[:, None] - means) ** 2).sum(axis=-1)
+    return found

@@ -1,0 +1,90 @@
+"""A process that is stopped in the middle leaves nothing half-written; one that is killed, nothing under the name."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+CHUNK = 1 << 12
+"""Characters of a chunk, instead of the many it has by default."""
+LINE = b"Dawn broke." + b" " * CHUNK + b"\n"
+"""A line that is a chunk by itself."""
+POLYSEME = f"from polyseme.vectors import job; job.CHUNK_CHARACTERS = {CHUNK}; from polyseme.cli import main; main()"
+
+
+@contextlib.contextmanager
+def embedding(model: Path, source: str, output: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that embeds; it does not outlive the block."""
+    line = [sys.executable, "-c", POLYSEME, "embed", source, "-m", str(model), "-o", str(output), *more]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until_written(process: subprocess.Popen[bytes], output: Path) -> None:
+    """Wait until there are vectors on the disk beside the output."""
+    while not any(path.stat().st_size for path in output.parent.glob(f".{output.name}.*.part/*")):
+        assert process.poll() is None, process.stderr and process.stderr.read().decode()
+        time.sleep(0.02)
+
+
+def send(process: subprocess.Popen[bytes], chunks: int) -> None:
+    assert process.stdin is not None
+    process.stdin.write(LINE * chunks)
+    process.stdin.flush()
+
+
+def test_killed_outright(tiny: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    output.write_bytes(b"old")
+    with embedding(tiny, "-", output, "--force") as process:
+        send(process, 3)
+        wait_until_written(process, output)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert output.read_bytes() == b"old"
+    left = [path.name for path in tmp_path.iterdir() if path != output]
+    assert len(left) == 1
+    assert left[0].startswith(f".out.parquet.{process.pid}-")
+
+
+def test_interrupted_while_it_waits_for_input(tiny: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    with embedding(tiny, "-", output) as process:
+        send(process, 3)
+        wait_until_written(process, output)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        check_said(process, "interrupted")
+    assert not any(tmp_path.iterdir())
+
+
+def test_told_to_stop_at_work_and_told_again(tiny: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out" / "out.npz"
+    source.write_bytes(b"the vase broke .\n" * 500_000)
+    output.parent.mkdir()
+    with embedding(tiny, str(source), output) as process:
+        wait_until_written(process, output)
+        process.send_signal(signal.SIGTERM)
+        for _ in range(5):  # someone in a hurry
+            process.send_signal(signal.SIGTERM)
+        assert process.wait() == 143
+        check_said(process, "SIGTERM")
+    assert not any(output.parent.iterdir())
+
+
+def check_said(process: subprocess.Popen[bytes], said: str) -> None:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read() == b""
+    lines = process.stderr.read().decode().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("polyseme: ")
+    assert said in lines[0]

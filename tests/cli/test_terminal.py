@@ -1,0 +1,220 @@
+"""On a terminal there is progress, and paragraphs are wrapped; in a pipe there is nothing but text."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from polyseme.cli import progress
+from polyseme.cli.progress import Bar
+from polyseme.vectors.job import CHUNK_CHARACTERS
+
+ALWAYS, NEVER = 0.0, 3600.0
+"""Seconds before a bar is drawn."""
+
+EAGER = "import polyseme.cli.progress as p; p.DELAY = 0.0; from polyseme.cli import main; main(prog_name='polyseme')"
+"""The command line with a bar that does not wait."""
+
+
+class Terminal:
+    """A pseudo-terminal of so many columns: what is written to `side` can be read."""
+
+    def __init__(self, columns: int = 120) -> None:
+        self._own, self.side = pty.openpty()
+        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._read = b""
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read_all)
+        self._reader.start()
+
+    def _read_all(self) -> None:
+        while True:
+            try:
+                block = os.read(self._own, 1 << 16)
+            except OSError:  # how a terminal ends
+                return
+            with self._changed:
+                self._read += block
+                self._changed.notify_all()
+
+    def wait_for(self, text: bytes) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: text in self._read, timeout=60)
+
+    def shown(self) -> str:
+        """Everything that was written, once nobody can write any more."""
+        os.close(self.side)
+        self._reader.join()
+        os.close(self._own)
+        return self._read.decode()
+
+
+@contextlib.contextmanager
+def standard_error(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[TextIO]:
+    with os.fdopen(os.dup(terminal.side), "w") as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", file)
+        patch.setenv("TERM", "xterm")
+        yield file
+
+
+def plain(shown: str) -> str:
+    """Without the terminal's codes."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+def test_a_bar_with_rate_and_time_left(tiny: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.npz"
+    line = b"Dawn broke." + b" " * CHUNK_CHARACTERS + b"\n"
+    source.write_bytes(line * 4)
+    terminal = Terminal()
+    subprocess.run(
+        [sys.executable, "-c", EAGER, "embed", str(source), "-m", str(tiny), "-o", str(output)],
+        stderr=terminal.side,
+        env={**os.environ, "TERM": "xterm"},
+        check=True,
+    )
+    shown = terminal.shown()
+    assert "loading the model" in shown
+    frames = [frame for frame in re.split(r"\x1b\[2K|\r", shown) if "embedding" in frame]
+    last = plain(frames[-1])
+    size = len(line) * 4 / 1e6
+    assert f"{size:.1f}/{size:.1f} MB" in last
+    assert re.search(r"\d+\.\d [kMG]B/s", last)
+    assert re.search(r"\d:\d\d:\d\d", last)
+    assert plain(shown).rstrip().splitlines()[-1].strip().startswith(f"{output}: 4 texts, 12 words, ")
+
+
+def test_a_bar_waits_before_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "DELAY", NEVER)
+    terminal = Terminal()
+    with standard_error(terminal, monkeypatch), Bar("loading", then="working") as bar:
+        bar(1, 2)
+        bar(2, 2)
+    assert terminal.shown() == ""
+
+
+def test_a_bar_goes_when_the_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "DELAY", ALWAYS)
+    terminal = Terminal()
+    with standard_error(terminal, monkeypatch), Bar("loading", then="working") as bar:
+        assert bar._timer is not None
+        bar._timer.join()
+        bar(1_000, None)
+    shown = terminal.shown()
+    assert "loading" in shown
+    assert "working" in shown
+    assert shown.rstrip().endswith("\x1b[2K"), "the line is wiped"
+    assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "the cursor is back"
+
+
+def test_there_is_no_bar_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "DELAY", ALWAYS)
+    with Bar("loading", then="working") as bar:
+        bar(1, 2)
+        bar(2, 2)
+    assert capfd.readouterr() == ("", "")
+
+
+WAITING = """
+import sys, polyseme, polyseme.cli.progress as p
+from polyseme.cli import main
+def embed(source, *, progress, **settings):
+    progress._timer.join()
+    progress(0, 100)
+    sys.stdin.read()
+polyseme.embed = embed
+p.DELAY = 0.0
+main(prog_name="polyseme")
+"""
+"""A command that is at work until its input ends."""
+
+
+def waiting(terminal: Terminal, script: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, "embed", "-", "-o", "out.npz"],
+        stdin=subprocess.PIPE,
+        stderr=terminal.side,
+        env={**os.environ, "TERM": "xterm"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "told to stop (SIGTERM)"),
+        (signal.SIGHUP, "stopped, as the terminal was closed"),
+    ],
+)
+def test_a_signal_takes_the_bar_away(number: signal.Signals, said: str) -> None:
+    terminal = Terminal()
+    with waiting(terminal, WAITING) as process:
+        terminal.wait_for(b"embedding")
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    shown = terminal.shown()
+    assert shown.endswith(f"\r\npolyseme: {said}; nothing was left half-written.\r\n")
+    assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "the cursor is back"
+
+
+def test_what_is_ignored_stays_so() -> None:
+    """As nohup wants it."""
+    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    terminal = Terminal()
+    with waiting(terminal, ignoring + WAITING) as process:
+        terminal.wait_for(b"embedding")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 143
+    assert "SIGTERM" in terminal.shown()
+
+
+def test_a_paragraph_is_wrapped_and_paths_are_not(tmp_path: Path) -> None:
+    path = f"/somewhere/{'far-away/' * 12}vectors.npz"
+    terminal = Terminal(columns=50)
+    done = subprocess.run(
+        [sys.executable, "-m", "polyseme", "embed", "a.txt", path, "-o", "b.npz"],
+        stderr=terminal.side,
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
+        check=False,
+    )
+    assert done.returncode == 2
+    lines = terminal.shown().replace("\r\n", "\n").splitlines()
+    assert any(path in line for line in lines)
+    assert all(len(line) <= 50 for line in lines if path not in line)
+    assert len(lines) > 2
+
+
+def test_a_reader_that_has_gone_is_no_reason_to_complain() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "polyseme", "embed", "--help"], stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_under_standard_output_is_said() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "polyseme", "embed", "--help"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.decode() == "polyseme: The system refused: No space left on device.\n"
