@@ -44,6 +44,10 @@ def make_reference(
     model = chosen(settings).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=spread)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm):  # around 0 it would all but switch the layer off
+                module.weight += 1
     return model
 
 

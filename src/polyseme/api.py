@@ -6,6 +6,7 @@ Each verb of the command line is one function here with the same names and defau
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,16 +21,25 @@ from numpy.typing import NDArray
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
-from polyseme.errors import InputError, ModelError, OptionError, OutputError, nearest
+from polyseme.encoders.frozen import Frozen, Precision, freeze
+from polyseme.errors import InputError, ModelError, OptionError, OutputError, PolysemeWarning, nearest
 from polyseme.files.atomic import check_output, whole_file
+from polyseme.parts.small_products import bf16_is_fast, int8_is_fast
 from polyseme.text.words import document
 from polyseme.types import Batch, Document, Embedded, Framed, Progress
 from polyseme.vectors.flow import Embedder
 from polyseme.vectors.job import cost_so_far, embed_file, warn_vanished
 
 AnyPath = str | PathLike[str]
-Dtype = Literal["fp32", "bf16", "fp16", "fp64"]
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+    "int8": torch.float32,
+}
+"""What weights are kept in; int8 ones are made from fp32."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,11 @@ class Card:
 class Model:
     """A model ready for use; make one with `load`."""
 
-    def __init__(self, bundle: Bundle, path: str = "") -> None:
+    def __init__(self, bundle: Bundle, path: str = "", *, precision: Precision = "own") -> None:
         self.bundle = bundle
         self.path = path
+        self.precision: Precision = precision
+        """What `embed` multiplies in, if not in the weights' own precision."""
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -114,8 +126,19 @@ class Model:
     def _embedder(self, layer: str | int, pool: str, batch_pieces: int | None) -> Embedder:
         settings = (str(layer), pool, batch_pieces)
         if settings not in self._embedders:
-            self._embedders[settings] = Embedder(self.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
+            self._embedders[settings] = Embedder(
+                self.bundle,
+                layer=layer,
+                pool=pool,
+                batch_pieces=batch_pieces,
+                precision=self.precision,
+                frozen=self._frozen,
+            )
         return self._embedders[settings]
+
+    @cached_property
+    def _frozen(self) -> Frozen:
+        return freeze(self.bundle.encoder, self.precision)
 
     @cached_property
     def _embedders(self) -> dict[tuple[str, str, int | None], Embedder]:
@@ -248,13 +271,16 @@ class Model:
 def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
     """The model in a folder, of a name, or of a hub (`hub:owner/name`); without a name, the default model.
 
-    `device` is auto (a GPU where there is one), cpu, cuda or cuda:N; `dtype` is what it computes in.
+    `device` is auto (a GPU where there is one), cpu, cuda or cuda:N. `dtype` is what it computes in: fp32, bf16, fp16,
+    fp64 or int8. On a CPU, bf16 and int8 are for `embed`, and mean its products; sums and norms stay in fp32.
     """
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")
     chosen = _device(device)
+    precision = _precision(dtype, chosen)
     folder = find_model(None if model is None else str(model))
-    return Model(load_bundle(folder, dtype=DTYPES[dtype], device=chosen), path=str(folder))
+    bundle = load_bundle(folder, dtype=torch.float32 if precision != "own" else DTYPES[dtype], device=chosen)
+    return Model(bundle, path=str(folder), precision=precision)
 
 
 def embed(
@@ -276,7 +302,7 @@ def embed(
     if _is_same_file(source, output):
         raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
     loaded = load(model, device=device, dtype=dtype)
-    embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
+    embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces, precision=loaded.precision)
     about = {
         "model": loaded.path,
         "family": loaded.bundle.family.name,
@@ -333,6 +359,22 @@ def convert_model(
     """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
     check_output(output, force=force, kind="folder")
     load(model, device="cpu").save(output, force=force, shard_size=shard_size)
+
+
+def _precision(dtype: str, device: str) -> Precision:
+    """What products run in where that is not what weights are kept in: bf16 and int8 on a CPU."""
+    on_cpu = torch.device(device).type == "cpu"
+    if dtype == "int8" and not on_cpu:
+        raise OptionError(f"int8 runs on a CPU only. On {device}, use bf16.")
+    if dtype not in ("bf16", "int8") or not on_cpu:
+        return "own"
+    if not (bf16_is_fast() if dtype == "bf16" else int8_is_fast()):
+        warnings.warn(
+            f"This processor has no instructions for {dtype}; the result is the same, but no sooner than in fp32.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+    return "bf16" if dtype == "bf16" else "int8"
 
 
 def _device(name: str) -> str:

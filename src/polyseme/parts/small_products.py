@@ -1,4 +1,4 @@
-"""Frozen products in bf16 and int8 on a CPU: faster where the processor has the instructions, the same numbers anywhere.
+"""Frozen products in bf16 and int8 on a CPU: faster where the processor has the instructions, the same anywhere.
 
 Sums and norms between the products stay in fp32. Where the instructions are missing, the rounded values are multiplied
 in fp32: no faster, but what comes out is what another machine computes (`bf16_is_fast`, `int8_is_fast` tell).
@@ -68,15 +68,15 @@ class Int8Product:
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         x = x.float()
-        scale = x.abs().amax(1, keepdim=True).clamp_(min=1e-12).div_(127)
-        rounded = (x / scale).round_()
+        lowest, highest = torch.aminmax(x, dim=1, keepdim=True)
+        scale = torch.maximum(highest, -lowest).clamp_(min=1e-12).div_(127)
+        rounded = (x * scale.reciprocal()).round_()
         if self.plain is None and int8_is_fast():
-            summed = torch._int_mm(rounded.to(torch.int8), self.weight).float()
+            summed = torch._int_mm(rounded.to(torch.int8), self.weight)
         else:
             summed = rounded @ (self.weight.float() if self.plain is None else self.plain)
-        y = summed.mul_(scale).mul_(self.weight_scale)
-        if self.bias is not None:
-            y += self.bias
+        y = summed * scale
+        y = y.mul_(self.weight_scale) if self.bias is None else torch.addcmul(self.bias, y, self.weight_scale, out=y)
         if self.activation is not None:
             y = self.activation(y)
         return y if residual is None else y.add_(residual)

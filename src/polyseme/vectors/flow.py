@@ -6,8 +6,10 @@ takes many windows only the few words that lie across two of them wait for the e
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,14 +19,15 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
-from polyseme.encoders.frozen import FlatRows, freeze
+from polyseme.encoders.frozen import FlatRows, Frozen, Precision, freeze
 from polyseme.errors import ModelError, OptionError
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.layers import parse_layers
 from polyseme.vectors.pooling import parse_pooling
+from polyseme.vectors.workers import a_core_each
 
-BATCH_PIECES = {"cpu": 2048, "cuda": 65536}
+BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 512})
 """Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
 MUCH_WORK = 4096
 """Pieces from which it pays to lay the weights out first."""
@@ -57,19 +60,22 @@ class _Row:
         return len(self.framed.ids)
 
 
-@dataclass
-class _Pending:
-    """Pieces of words that lie across two windows, until all of them have come."""
-
-    places: list[NDArray[np.int64]] = field(default_factory=list)
-    vectors: list[Tensor] = field(default_factory=list)
+_Pending = list[tuple[NDArray[np.int64], Tensor]]
+"""Pieces of words that lie across two windows, with their vectors, until all of them have come."""
 
 
 class Embedder:
     """Documents in, documents with a vector for every word out, in their order."""
 
     def __init__(
-        self, bundle: Bundle, *, layer: str | int = -1, pool: str = "mean", batch_pieces: int | None = None
+        self,
+        bundle: Bundle,
+        *,
+        layer: str | int = -1,
+        pool: str = "mean",
+        batch_pieces: int | None = None,
+        precision: Precision = "own",
+        frozen: Frozen | None = None,
     ) -> None:
         if bundle.tokenizer is None:
             raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
@@ -79,9 +85,10 @@ class Embedder:
         self.config = bundle.config
         self.choice = parse_layers(layer, bundle.config)
         self.pooling = parse_pooling(pool, bundle.config.direction)
-        self.frozen = freeze(bundle.encoder)
+        self.frozen = freeze(bundle.encoder, precision) if frozen is None else frozen
+        self.precision = precision
         self.device = bundle.device
-        self.batch_pieces = batch_pieces or BATCH_PIECES.get(self.device.type, BATCH_PIECES["cpu"])
+        self.batch_pieces = batch_pieces or BATCH_PIECES.get(precision) or BATCH_PIECES[self.device.type]
         self.tally = Tally()
 
     def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
@@ -98,13 +105,18 @@ class Embedder:
             self.frozen.settle()
         found = [self._room(pieces) for pieces in encoded]
         pending: dict[int, _Pending] = {}
-        done = 0
-        for batch in _batches(rows, self.batch_pieces):
+
+        def run(batch: Sequence[_Row]) -> int:
             vectors = self.choice.combine(self.frozen(self._flat(batch), self.choice.layers))
             self._take_words(batch, vectors, encoded, found, pending)
-            done += sum(map(len, batch))
-            if on_batch is not None:
-                on_batch(done, total)
+            return sum(map(len, batch))
+
+        done = 0
+        with a_core_each() if self.precision != "own" and total >= MUCH_WORK else nullcontext(map) as run_all:
+            for n_pieces in run_all(run, _batches(rows, self.batch_pieces)):
+                done += n_pieces
+                if on_batch is not None:
+                    on_batch(done, total)
         for number, parts in pending.items():
             self._finish(encoded[number], parts, found[number])
         self.tally.documents += len(documents)
@@ -159,9 +171,8 @@ class Embedder:
                 places.append((row.document, begin, end))
             split = _split_pieces(words, window, begin, max(begin, end))
             if len(split):
-                waiting = pending.setdefault(row.document, _Pending())
-                waiting.places.append(split)
-                waiting.vectors.append(vectors[torch.from_numpy(split + shift).to(vectors.device)].cpu())
+                theirs = vectors[torch.from_numpy(split + shift).to(vectors.device)].cpu()
+                pending.setdefault(row.document, []).append((split, theirs))
             start += len(row)
         if not spans:
             return
@@ -174,9 +185,9 @@ class Embedder:
 
     def _finish(self, pieces: Pieces, parts: _Pending, room: NDArray[Any]) -> None:
         """Pool the words whose pieces came from several windows."""
-        places = np.concatenate(parts.places)
+        places = np.concatenate([split for split, _ in parts])
         order = np.argsort(places, kind="stable")
-        places, vectors = places[order], torch.cat(parts.vectors)[torch.from_numpy(order)]
+        places, vectors = places[order], torch.cat([theirs for _, theirs in parts])[torch.from_numpy(order)]
         begins = np.searchsorted(places, pieces.words[:, 0])
         ends = np.searchsorted(places, pieces.words[:, 1], side="right") - 1
         whole = np.flatnonzero(ends - begins == pieces.words[:, 1] - pieces.words[:, 0])

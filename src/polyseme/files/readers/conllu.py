@@ -228,6 +228,6 @@ def _check_text(sentence: _Sentence, name: str) -> None:
     token = tokens[min(bisect.bisect_right(ends, at), len(tokens) - 1)]
     raise InputError(
         f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
-        f"words go on with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the other "
-        "(SpaceAfter=No says that no blank follows), or leave the text unread with the option check_text=False."
+        f"words go on with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
+        "other (SpaceAfter=No says that no blank follows), or leave the text unread with the option check_text=False."
     )

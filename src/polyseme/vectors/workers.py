@@ -1,0 +1,28 @@
+"""Batches side by side on a CPU, a core each.
+
+Small products do not gain from being shared among cores: in bf16 and int8 the sharing costs more than the product. Then
+each core takes batches of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@contextlib.contextmanager
+def a_core_each() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]]:
+    """A `map` that runs on as many threads as torch would use, each with torch to itself on one core."""
+    n_cores = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(n_cores, "polyseme-core", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool.map
+    finally:
+        torch.set_num_threads(n_cores)
