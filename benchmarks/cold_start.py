@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     settings = parser.parse_args()
     seconds = alternate({name: lambda script=script: run(script) for name, script in SCRIPTS.items()}, settings.rounds)
-    print(machine("polyseme", "torch", "transformers", "sentence-transformers"))
+    print(machine("torch", "transformers", "sentence-transformers"))
     print(f"medians of {settings.rounds} alternating runs\n")
     bare, torch_alone = seconds["bare Python"], seconds["import torch"]
     rows = [[name, f"{taken:.3f}", f"{taken / torch_alone:.2f}"] for name, taken in seconds.items()]

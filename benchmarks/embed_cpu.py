@@ -1,9 +1,10 @@
 """Word vectors on the CPU: polyseme beside the `transformers` pipeline and sentence-transformers, same model, same run.
 
-2,000 sentences of UD-EWT with MiniLM (6 × 384), fp32. Runs alternate; medians. The share of the matrix-product peak
-counts real pieces only, against the best packed fp32 product found in the same run.
+2,000 sentences of UD-EWT with MiniLM (6 × 384); the peers in fp32, polyseme in fp32, bf16 and int8, with what the last
+two cost in cosine to fp32. Runs alternate; medians. The share of the matrix-product peak counts real pieces only,
+against the best packed fp32 product found in the same run.
 
-    POLYSEME_DATA=... python benchmarks/embed_cpu.py [--sentences 2000] [--rounds 5]
+    POLYSEME_DATA=... python benchmarks/embed_cpu.py [--sentences 2000] [--rounds 5] [--model minilm]
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import statistics
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from measure import alternate, machine, table
 
 import polyseme
 from polyseme.convert.hub import find_model
 from polyseme.cost import forward_flops
+from polyseme.parts import small_products
 from polyseme.parts.product import Product
 
 PIPELINE_BATCHES = (1, 8, 32)
@@ -58,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--model", default="minilm")
     settings = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     logging.disable(logging.WARNING)
@@ -65,15 +69,15 @@ def main() -> None:
     from sentence_transformers import SentenceTransformer
     from transformers import pipeline
 
-    folder = str(find_model("minilm"))
+    folder = str(find_model(settings.model))
     texts = sentences(settings.sentences)
     model = polyseme.load(folder, device="cpu")
     encoded = [model.pieces(text).ids for text in texts]
     n_pieces = sum(map(len, encoded))
     flops = forward_flops(model.bundle.config, map(len, encoded))
 
-    extract = pipeline("feature-extraction", model=folder, device="cpu")
-    sentence_model = SentenceTransformer(folder, device="cpu")
+    extract = pipeline("feature-extraction", model=folder, device="cpu", dtype=torch.float32)
+    sentence_model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
     runs = {
         f"transformers pipeline, batch {size}": lambda size=size: extract(texts, batch_size=size)
         for size in PIPELINE_BATCHES
@@ -83,10 +87,13 @@ def main() -> None:
     )
     runs["sentence-transformers, sentence vectors"] = lambda: sentence_model.encode(texts, show_progress_bar=False)
     runs["polyseme, every word"] = lambda: model.embed(texts)
+    small = {dtype: polyseme.load(folder, device="cpu", dtype=dtype) for dtype in ("bf16", "int8")}
+    for dtype, each in small.items():
+        runs[f"polyseme, every word, {dtype}"] = lambda each=each: each.embed(texts)
     seconds = alternate(runs, settings.rounds)
 
     ours = seconds["polyseme, every word"]
-    print(machine("polyseme", "torch", "transformers", "sentence-transformers"))
+    print(machine("torch", "transformers", "sentence-transformers"))
     print(f"{len(texts):,} sentences, {n_pieces:,} pieces, medians of {settings.rounds} alternating runs\n")
     rows = [
         [name, f"{taken:.2f}", f"{n_pieces / taken:,.0f}", f"{taken / ours:.2f}"] for name, taken in seconds.items()
@@ -101,6 +108,16 @@ def main() -> None:
     best_sentence = min(seconds[name] for name in seconds if "sentence-" in name)
     print(f"against the pipeline at its best: {best_pipeline / ours:.2f} x (floor 2.4)")
     print(f"against sentence-transformers: {best_sentence / ours:.2f} x (floor 1.6)")
+    exact = np.concatenate([document.vectors for document in model.embed(texts)])
+    for dtype, each in small.items():
+        near = np.concatenate([document.vectors for document in each.embed(texts)])
+        cosines = (near * exact).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(exact, axis=1)
+        fast = small_products.bf16_is_fast() if dtype == "bf16" else small_products.int8_is_fast()
+        print(
+            f"{dtype}: {ours / seconds[f'polyseme, every word, {dtype}']:.2f} x fp32, cosine to fp32 mean "
+            f"{cosines.mean():.5f}, min {cosines.min():.4f}"
+            f"{'' if fast else ' (this processor has no instructions for it)'}"
+        )
 
 
 if __name__ == "__main__":

@@ -68,12 +68,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, of the extra 'demo')")
     parser.add_argument("--layer", default="-1", help="which layer to look at (default: the top)")
+    parser.add_argument("--words", nargs="+", choices=SENTENCES, default=list(SENTENCES), help="only these words")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="the folder for the pictures")
     settings = parser.parse_args()
 
+    chosen = {word: SENTENCES[word] for word in settings.words}
     started = time.perf_counter()
     model = polyseme.load(settings.model)
-    words = [uses_of(word, sentences, model, settings.layer) for word, sentences in SENTENCES.items()]
+    words = [uses_of(word, sentences, model, settings.layer) for word, sentences in chosen.items()]
     console = Console()
     console.print(similarity_tables(words, headings=HEADINGS))
 
@@ -90,7 +92,7 @@ def main() -> None:
         )
     console.print(
         f"{card.family}, {card.layers} layers, {card.parameters:,} parameters; "
-        f"{sum(map(len, SENTENCES.values()))} sentences in {time.perf_counter() - started:.1f} s.\n"
+        f"{sum(map(len, chosen.values()))} sentences in {time.perf_counter() - started:.1f} s.\n"
         f"Pictures: {settings.output / 'senses.png'}, {settings.output / 'senses.svg'}",
         style="dim",
     )

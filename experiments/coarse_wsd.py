@@ -40,6 +40,9 @@ SECOND = 0.15
 """The share of a set's second sense from which the set should be found to have several."""
 
 
+PARTS = ("vectors", "gold", "others")
+
+
 @dataclass
 class Half:
     """The training or the test uses of a word."""
@@ -78,9 +81,7 @@ def embed_half(model: polyseme.Model, folder: Path, half: str) -> Half:
     vectors, others = [], []
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
-        for document, (at, _) in zip(
-            model.embed([text.split(" ") for _, text in some], layer="all"), some, strict=True
-        ):
+        for document, (at, _) in zip(model.embed([text.split() for _, text in some], layer="all"), some, strict=True):
             place = int(at)
             vectors.append(document.vectors[place])
             elsewhere = [each for each, word in enumerate(document.words) if word != document.words[place]]
@@ -93,24 +94,15 @@ def embed_all(model: polyseme.Model, folder: Path) -> dict[tuple[str, str], Half
     return {(word, half): embed_half(model, folder / word, half) for word in words for half in ("train", "test")}
 
 
-def kept(path: Path | None, make: Iterable[dict[tuple[str, str], Half]]) -> dict[tuple[str, str], Half]:
-    """The vectors in a file, or made and written there."""
-    if path is not None and path.exists():
-        with np.load(path) as arrays:
-            names = [name.rsplit("/", 1)[0] for name in arrays.files if name.endswith("/gold")]
-            return {
-                (word, half): Half(*(arrays[f"{word}/{half}/{part}"] for part in ("vectors", "gold", "others")))
-                for word, half in (name.split("/") for name in names)
-            }
-    [found] = make
-    if path is not None:
-        parts = {
-            f"{word}/{half}/{part}": getattr(uses, part)
-            for (word, half), uses in found.items()
-            for part in ("vectors", "gold", "others")
-        }
-        np.savez(path, **parts)
-    return found
+def keep(path: Path, halves: dict[tuple[str, str], Half]) -> None:
+    arrays = {f"{word}/{half}/{part}": getattr(uses, part) for (word, half), uses in halves.items() for part in PARTS}
+    np.savez(path, **arrays)
+
+
+def kept(path: Path) -> dict[tuple[str, str], Half]:
+    with np.load(path) as arrays:
+        names = sorted({tuple(name.split("/")[:2]) for name in arrays.files})
+        return {(word, half): Half(*(arrays[f"{word}/{half}/{part}"] for part in PARTS)) for word, half in names}
 
 
 # --- (1) the nearest neighbour ---------------------------------------------------------------------------------------
@@ -234,16 +226,24 @@ def senses_tables(halves: dict[tuple[str, str], Half], layer: int) -> str:
                 "copies, ease",
             ],
             rows,
-        ),  # fmt: skip
+        ),
         "",
         _summary(numbers, agreement, single),
         "",
-        f"Chosen on all twenty words: copies {choose(train)[0]:g}, ease {choose(train)[1]:g}; shipped: {SAME:g}, {LEAST:g}. "
-        f"On the {sum(case.n_true == 1 for case in train)} one-sense and {sum(case.is_mixed for case in train)} mixed "
-        f"training sets ({', '.join(map(str, SIZES))} uses) the shipped ones are right on "
-        f"{_share(case for case in train if case.n_true == 1)} and {_share(case for case in train if case.is_mixed)}.",
+        _shipped(train),
     ]
     return "\n".join(parts)
+
+
+def _shipped(train: Sequence[Case]) -> str:
+    """What all words together would choose, beside what is shipped."""
+    same, least = choose(train)
+    one, several = [case for case in train if case.n_true == 1], [case for case in train if case.is_mixed]
+    return (
+        f"All twenty words together choose copies {same:g}, ease {least:g}; polyseme ships {SAME:g}, {LEAST:g}, which "
+        f"tell {_share(one)} of {len(one)} one-sense and {_share(several)} of {len(several)} mixed training sets "
+        f"({', '.join(map(str, SIZES))} uses) for what they are."
+    )
 
 
 def _share(cases: Iterable[Case]) -> str:
@@ -262,7 +262,10 @@ def _summary(
         ["measure, on test uses of words left out of the choice of settings", ""],
         [
             ["chosen number equals the true one", f"{(chosen == true).sum()} of {len(true)} words"],
-            ["… equals that of senses with at least 5% of the uses", f"{(chosen == frequent).sum()} of {len(true)} words"],
+            [
+                "… equals that of senses with 5% of the uses or more",
+                f"{(chosen == frequent).sum()} of {len(true)} words",
+            ],
             ["… is at most one off the true one", f"{(abs(chosen - true) <= 1).sum()} of {len(true)} words"],
             ["mean of chosen / true numbers", f"{chosen.mean():.2f} / {true.mean():.2f}"],
             ["V-measure, mean over words, with the chosen number", f"{np.mean([v for v, _ in agreement]):.3f}"],
@@ -270,7 +273,7 @@ def _summary(
             ["sets of uses of one sense alone that yield one", f"{by_word.sum()} of {len(by_word)}"],
             ["… with the settings that are shipped", f"{shipped.sum()} of {len(shipped)}"],
         ],
-    )  # fmt: skip
+    )
 
 
 def main() -> None:
@@ -280,10 +283,12 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="an .npz to keep the vectors in, or to take them from")
     settings = parser.parse_args()
     started = time.perf_counter()
-    halves = kept(
-        settings.keep,
-        (embed_all(polyseme.load(settings.model, device="cpu"), data_folder() / "coarsewsd20") for _ in range(1)),
-    )
+    if settings.keep is not None and settings.keep.exists():
+        halves = kept(settings.keep)
+    else:
+        halves = embed_all(polyseme.load(settings.model, device="cpu"), data_folder() / "coarsewsd20")
+        if settings.keep is not None:
+            keep(settings.keep, halves)
     n_train, n_test = (
         sum(len(uses.gold) for (_, half), uses in halves.items() if half == each) for each in ("train", "test")
     )
@@ -292,7 +297,7 @@ def main() -> None:
     print()
     print(senses_tables(halves, settings.layer))
     print(
-        f"\n{machine('polyseme', 'torch', 'numpy', 'scikit-learn')}; {time.perf_counter() - started:.0f} s; seed {SEED}; "
+        f"\n{machine('torch', 'numpy', 'scikit-learn')}; {time.perf_counter() - started:.0f} s; seed {SEED}; "
         f"sets of at least {FEW} uses, numbers of senses from {FEWEST} distinct uses on."
     )
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+import polyseme
+
 
 def data_folder() -> Path:
     """The folder of the tasks' data, which POLYSEME_DATA names."""
@@ -28,14 +30,13 @@ def lines_of(path: Path) -> list[str]:
 
 
 def machine(*packages: str) -> str:
-    """Processor, threads, Python and package versions."""
+    """Processor, threads, Python, polyseme and package versions."""
     cpuinfo = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line] if (
-        cpuinfo.exists()
-    ) else []  # fmt: skip
-    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
-    name = names[0] if names else platform.machine()
-    return f"{name}, {torch.get_num_threads()} threads, Python {platform.python_version()}, {versions}"
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.machine())
+    versions = [f"{package} {importlib.metadata.version(package)}" for package in packages]
+    told = [name, f"{torch.get_num_threads()} threads", f"Python {platform.python_version()}"]
+    return ", ".join([*told, f"polyseme {polyseme.__version__}", *versions])
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

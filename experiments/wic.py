@@ -25,7 +25,7 @@ def read_pairs(folder: Path, half: str) -> tuple[list[tuple[list[str], int]], np
     uses = []
     for line in lines_of(folder / f"{half}.data.txt"):
         _, _, places, *sentences = line.split("\t")
-        uses += [(text.split(" "), int(at)) for text, at in zip(sentences, places.split("-"), strict=True)]
+        uses += [(text.split(), int(at)) for text, at in zip(sentences, places.split("-"), strict=True)]
     return uses, np.array([label == "T" for label in lines_of(folder / f"{half}.gold.txt")])
 
 
@@ -69,9 +69,7 @@ def main() -> None:
         rows.append([str(layer), f"{threshold:.3f}", *accuracies])
     print(f"WiC, {len(train_same):,} training and {len(dev_same):,} development pairs, half of each mean the same.\n")
     print(table(["layer", "threshold", "right on train, %", "right on dev, %"], rows))
-    print(
-        f"\n{machine('polyseme', 'torch', 'numpy')}; {time.perf_counter() - started:.0f} s. Nothing is drawn at random."
-    )
+    print(f"\n{machine('torch', 'numpy')}; {time.perf_counter() - started:.0f} s. Nothing is drawn at random.")
 
 
 if __name__ == "__main__":

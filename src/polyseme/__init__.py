@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyseme.api import Model, convert_model, embed, fill, load, next, pieces, show
+    from polyseme.api import Model, convert_model, embed, fill, load, next, pieces, senses, show, similar
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
     from polyseme.types import Document, Embedded, Word
@@ -29,7 +29,9 @@ _HOMES = {
     "load": "api",
     "next": "api",
     "pieces": "api",
+    "senses": "api",
     "show": "api",
+    "similar": "api",
     "PolysemeError": "errors",
     "PolysemeWarning": "errors",
     "read_vectors": "files",
@@ -52,7 +54,9 @@ __all__ = [
     "next",
     "pieces",
     "read_vectors",
+    "senses",
     "show",
+    "similar",
 ]
 
 

@@ -6,7 +6,6 @@ Each verb of the command line is one function here with the same names and defau
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,13 +21,15 @@ from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.encoders.frozen import Frozen, Precision, freeze
-from polyseme.errors import InputError, ModelError, OptionError, OutputError, PolysemeWarning, nearest
+from polyseme.errors import InputError, ModelError, OptionError, OutputError, nearest
 from polyseme.files.atomic import check_output, whole_file
-from polyseme.parts.small_products import bf16_is_fast, int8_is_fast
-from polyseme.text.words import document
+from polyseme.text.given import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed, Progress
 from polyseme.vectors.flow import Embedder
 from polyseme.vectors.job import cost_so_far, embed_file, warn_vanished
+from polyseme.vectors.report import check_senses_output, check_similar_output, write_senses, write_similar
+from polyseme.vectors.senses import Senses, senses_of
+from polyseme.vectors.similar import Similar, similar_uses
 
 AnyPath = str | PathLike[str]
 Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
@@ -115,40 +116,36 @@ class Model:
             >>> model = polyseme.load()                                         # doctest: +SKIP
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
-        documents = _documents(texts)
-        embedder = self._embedder(layer, pool, batch_pieces)
-        embedder.tally.vanished = 0
-        found = embedder(documents)
+        embedder = self.embedder(layer=layer, pool=pool, batch_pieces=batch_pieces)
+        found = embedder(given_documents(texts))
         if embedder.tally.vanished:
             warn_vanished(embedder.tally.vanished)
         return found
 
-    def _embedder(self, layer: str | int, pool: str, batch_pieces: int | None) -> Embedder:
-        settings = (str(layer), pool, batch_pieces)
-        if settings not in self._embedders:
-            self._embedders[settings] = Embedder(
-                self.bundle,
-                layer=layer,
-                pool=pool,
-                batch_pieces=batch_pieces,
-                precision=self.precision,
-                frozen=self._frozen,
-            )
-        return self._embedders[settings]
+    def embedder(self, *, layer: str | int = -1, pool: str = "mean", batch_pieces: int | None = None) -> Embedder:
+        """What `embed` runs, to be called with documents as often as wanted; it keeps a tally of all of them."""
+        return Embedder(
+            self.bundle,
+            layer=layer,
+            pool=pool,
+            batch_pieces=batch_pieces,
+            precision=self.precision,
+            frozen=self._frozen,
+        )
 
     @cached_property
     def _frozen(self) -> Frozen:
         return freeze(self.bundle.encoder, self.precision)
 
-    @cached_property
-    def _embedders(self) -> dict[tuple[str, str, int | None], Embedder]:
-        return {}
+    def __sklearn_clone__(self) -> Model:
+        """Estimators that scikit-learn clones share a loaded model: embedding does not change it."""
+        return self
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
     def pieces(self, text: str | Sequence[str], *, attentions: bool = False) -> PieceStates:
         """A text (or its words) in the model's pieces, with the states of every layer."""
-        given = _document(text, 0)
+        given = given_document(text, 0)
         encoded = self._tokenizer.encode(given)
         framed = self._tokenizer.frame(encoded.ids)
         self._check_length(framed)
@@ -170,7 +167,7 @@ class Model:
         output = self._output("masked", "fill masks")
         if top < 1:
             raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
-        encoded = self._tokenizer.encode_with_masks(_text(text).text)
+        encoded = self._tokenizer.encode_with_masks(given_text(text).text)
         if not len(encoded.words):
             raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
         framed = self._tokenizer.frame(encoded.ids)
@@ -200,7 +197,7 @@ class Model:
         """The probability that `second` follows `first`, by the model's next-sentence output."""
         output = self._output("next", "judge whether a sentence follows another")
         pooled = self._output("pooled", "judge whether a sentence follows another")
-        ids = [self._tokenizer.encode(_text(text)).ids for text in (first, second)]
+        ids = [self._tokenizer.encode(given_text(text)).ids for text in (first, second)]
         framed = self._tokenizer.frame(ids[0], ids[1])
         self._check_length(framed)
         with torch.inference_mode():
@@ -368,12 +365,6 @@ def _precision(dtype: str, device: str) -> Precision:
         raise OptionError(f"int8 runs on a CPU only. On {device}, use bf16.")
     if dtype not in ("bf16", "int8") or not on_cpu:
         return "own"
-    if not (bf16_is_fast() if dtype == "bf16" else int8_is_fast()):
-        warnings.warn(
-            f"This processor has no instructions for {dtype}; the result is the same, but no sooner than in fp32.",
-            PolysemeWarning,
-            stacklevel=3,
-        )
     return "bf16" if dtype == "bf16" else "int8"
 
 
@@ -400,51 +391,111 @@ def _is_same_file(one: AnyPath, other: AnyPath) -> bool:
         return False
 
 
-def _documents(texts: Any) -> list[Document]:
-    if isinstance(texts, (str, Document)):
-        texts = [texts]
-    try:
-        each = list(texts)
-    except TypeError:
-        raise InputError(f"What is embedded must be texts. Got a {type(texts).__name__} instead.") from None
-    return [_document(text, position) for position, text in enumerate(each)]
-
-
-def _text(text: Any) -> Document:
-    if not isinstance(text, str):
-        raise InputError(f"The text must be a string. Got a {type(text).__name__} instead.")
-    return document(text)
-
-
-def _document(text: Any, position: int) -> Document:
-    if isinstance(text, Document):
-        return _in_order(text, position)
-    if isinstance(text, str):
-        return document(text, id=str(position))
-    try:
-        words = list(text)
-    except TypeError:
-        raise InputError(
-            f"Text {position} must be a string or a list of words. Got a {type(text).__name__} instead."
-        ) from None
-    try:
-        return document(words, id=str(position))
-    except InputError as error:
-        raise InputError(f"Text {position}: {error}") from None
-
-
-def _in_order(given: Document, position: int) -> Document:
-    start = end = 0
-    for word in given.words:
-        if not (start <= word.start < word.end <= len(given.text) and end <= word.end):
-            raise InputError(
-                f"Text {position}: its words must stand in its text, in order. Got {str(word)!r} at {word.start} to "
-                f"{word.end}, after one at {start} to {end}."
-            )
-        start, end = word.start, word.end
-    return given
-
-
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
     found: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()
+    return found
+
+
+# --- uses of words ----------------------------------------------------------------------------------------------------
+
+
+def similar(
+    text: str,
+    *,
+    source: AnyPath | None = None,
+    index: AnyPath | None = None,
+    model: AnyPath | None = None,
+    top: int = 10,
+    layer: str | int = -1,
+    against: str | int | None = None,
+    pool: str = "mean",
+    same_word: bool | None = None,
+    field: str | None = None,
+    output: AnyPath | None = None,
+    device: str = "auto",
+    dtype: Dtype = "fp32",
+    batch_pieces: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Similar:
+    r"""The nearest uses of the word that brackets mark in a text: of the same word, and of others.
+
+    They are looked for among all words of `source`, as `embed` reads it, or of the `index` that was made of it: a
+    folder, which is made if it is not there, and later serves without `source`. A bracket of the text's own is written
+    `\[` or `\]`; `[MASK]` is left alone. `same_word` True looks only at uses of the marked word, False only at those
+    of other words; `against` names another layer whose neighbours are found as well (0: without context); `output`
+    keeps the result as .json or .html. `force` replaces it, and an index that does not fit.
+
+        >>> found = polyseme.similar("A [crane] caught a fish.", source="sentences.txt")      # doctest: +SKIP
+        >>> [(use.text, use.cosine) for use in found.near.same]                               # doctest: +SKIP
+    """
+    if output is not None:
+        check_similar_output(output, force=force)
+    loaded = load(model, device=device, dtype=dtype)
+    found = similar_uses(
+        loaded.bundle,
+        text,
+        source,
+        index=index,
+        layer=layer,
+        against=against,
+        pool=pool,
+        top=top,
+        same_word=same_word,
+        batch_pieces=batch_pieces,
+        precision=loaded.precision,
+        reading={} if field is None else {"field": field},
+        force=force,
+        progress=progress,
+    )
+    if output is not None:
+        write_similar(found, output, force=force)
+    return found
+
+
+def senses(
+    word: str,
+    *,
+    source: AnyPath,
+    output: AnyPath | None = None,
+    model: AnyPath | None = None,
+    layer: str | int = -1,
+    pool: str = "mean",
+    n_senses: int | None = None,
+    map: str = "pca",
+    seed: int = 0,
+    field: str | None = None,
+    device: str = "auto",
+    dtype: Dtype = "fp32",
+    batch_pieces: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Senses:
+    """The uses of a word, whatever its case, in groups: how many senses they have and why, examples, and a map.
+
+    The number of senses is found unless `n_senses` sets it; the result says how, and when there is only one. `map` is
+    pca, tsne or umap; `output` keeps the result as .html, .png, .svg or .json.
+
+        >>> found = polyseme.senses("broke", source="sentences.txt", output="broke.html")     # doctest: +SKIP
+        >>> found.n_senses, found.how                                                         # doctest: +SKIP
+    """
+    if output is not None:
+        check_senses_output(output, force=force)
+    loaded = load(model, device=device, dtype=dtype)
+    found = senses_of(
+        loaded.bundle,
+        word,
+        source,
+        layer=layer,
+        pool=pool,
+        n_senses=n_senses,
+        map=map,
+        seed=seed,
+        batch_pieces=batch_pieces,
+        precision=loaded.precision,
+        reading={} if field is None else {"field": field},
+        progress=progress,
+    )
+    if output is not None:
+        write_senses(found, output, force=force)
     return found

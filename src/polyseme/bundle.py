@@ -107,7 +107,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     family = family_of(folder)
     where = str(folder / "config.json")
     theirs = read_json(folder / "config.json")
-    config = family.read_config(theirs, where)
+    config = _read_config(family, theirs, where)
     tied = bool(theirs.get("tie_word_embeddings", True))
     found = read(family.table(config, tied), read_weights(folder), str(folder))
     if found.left_out:
@@ -169,6 +169,13 @@ def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str])
     """How many parameters a model has, counted without allocating any."""
     with unfilled():
         return new_bundle(FAMILIES[family], config, outputs).n_parameters()
+
+
+def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> EncoderConfig:
+    try:
+        return family.read_config(theirs, where)
+    except ModelError as error:
+        raise error if where in str(error) else ModelError(f"{where}: {error}") from None
 
 
 def _model_folder(path: Path) -> Path:

@@ -130,7 +130,7 @@ def test_small_batches_give_the_same_vectors(run: Run, tiny: Path, source: Path,
     assert np.abs(found - plain).max() <= 1e-5 * np.abs(plain).max()
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [("bf16", 0.1), ("fp16", 0.02), ("fp64", 1e-5)])
+@pytest.mark.parametrize(("dtype", "bound"), [("bf16", 0.1), ("int8", 0.1), ("fp16", 0.02), ("fp64", 1e-5)])
 def test_another_dtype_is_another_precision(
     run: Run, tiny: Path, source: Path, tmp_path: Path, dtype: str, bound: float
 ) -> None:

@@ -35,6 +35,14 @@ SOME_VALUE = {
     "top": 3,
     "attentions": True,
     "shard_size": 9,
+    "source": "texts.txt",
+    "index": "uses",
+    "against": "1",
+    "same_word": True,
+    "field": "text",
+    "n_senses": 4,
+    "map": "tsne",
+    "seed": 5,
 }
 """For every option of a function, something that is not its default."""
 
@@ -106,7 +114,8 @@ def test_a_verb_has_the_parameters_of_its_function(verb: str) -> None:
 def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = {name for name, each in parameters_of(verb).items() if each.default is each.empty}
     expected = {name: name if name in needed else each.default for name, each in parameters_of(verb).items()}
-    given = call(monkeypatch, verb, *(part for name in needed & set(options_of(verb)) for part in (f"--{name}", name)))
+    options = {name: option.opts[-1] for name, option in options_of(verb).items() if name in needed}
+    given = call(monkeypatch, verb, *(part for name, flag in options.items() for part in (flag, name)))
     assert {name: _plain(name, value) for name, value in given.items()} == {
         name: _plain(name, value) for name, value in expected.items()
     }

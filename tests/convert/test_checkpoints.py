@@ -175,7 +175,7 @@ def test_a_model_computes_in_the_precision_asked_for(tmp_path: Path) -> None:
     reference.save_pretrained(tmp_path)
     write_config(reference, tmp_path, "bert")
     exact: Model = polyseme.load(tmp_path, dtype="fp64")
-    rough: Model = polyseme.load(tmp_path, dtype="bf16")
+    rough: Model = polyseme.load(tmp_path, dtype="fp16")
     states = exact.pieces(TEXT).states
     assert states.dtype == "float64"
     assert 0 < abs(rough.pieces(TEXT).states - states).max() < 0.1 * abs(states).max()

@@ -189,3 +189,14 @@ def test_columns_and_comments_of_a_treebank(tmp_path: Path) -> None:
         list(read_rows(path, fields=("uppos",)))
     with pytest.raises(InputError, match=r"line 11: there is no field 'sent_id'"):
         list(read_rows(path, id_field="sent_id"))
+
+
+def test_comments_that_stand_alone_belong_to_the_next_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "in.conllu"
+    path.write_text("# newdoc id = d1\n\n# sent_id = s1\n1\tYes" + "\t_" * 8 + "\n\n# newdoc\n")
+    assert [row.fields["newdoc id"] for row in read_rows(path, fields=("newdoc id",))] == ["d1"]
+    path = tmp_path / "in.conll"
+    path.write_text("#begin document (a)\n\n# a comment here\nNew B\n\n#end document\n")
+    assert [row.fields for row in read_rows(path, fields=("comments",))] == [
+        {"comments": ["#begin document (a)", "# a comment here"]}
+    ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from text.samples import texts
 
 from polyseme.errors import InputError
 from polyseme.text.brackets import Marked, marked_use, read_marks, write_marks
 from polyseme.text.words import split_words
+from text.samples import texts
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from polyseme.errors import nearest
 
 VERBS: Mapping[str, str] = {
     "embed": "Embed every word of a text file: one vector a word.",
+    "similar": "Find the nearest uses of a word that is marked with brackets.",
+    "senses": "Group the uses of a word by sense, with examples and a map.",
     "show": "Show what a model is and what it can do.",
     "pieces": "Show a text in a model's pieces.",
     "fill": "Guess what stands at [MASK].",

@@ -29,3 +29,36 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inste
 def output(help: str, *, required: bool = True) -> Callable[[Decorated], Decorated]:
     """The `-o` of a verb."""
     return click.option("-o", "--output", required=required, metavar="OUTPUT", help=help)
+
+
+def source(*, required: bool = True) -> Callable[[Decorated], Decorated]:
+    """The `--in` of a verb whose argument is something else; Python keeps the word for itself."""
+    help = "The texts in which to look for uses: a file, folder or pattern as for embed, or - for standard input."
+    return click.option("--in", "source", required=required, metavar="INPUT", help=help)
+
+
+field = click.option("--field", metavar="NAME", help="The field or column of INPUT with the text.")
+layer = click.option(
+    "--layer",
+    default="-1",
+    show_default=True,
+    metavar="LAYER",
+    help="A number (0 is the token layer, -1 the top), sum:a:b, mean:a:b, concat:a:b, mix, mix:last3:0.2,0.3,0.5.",
+)
+pool = click.option(
+    "--pool",
+    default="mean",
+    show_default=True,
+    metavar="POOLING",
+    help="How the pieces of a word become one: first, last, mean, max.",
+)
+dtype = click.option(
+    "--dtype",
+    default="fp32",
+    show_default=True,
+    metavar="DTYPE",
+    help="What is computed in: fp32, bf16, fp16, fp64, int8.",
+)
+batch_pieces = click.option(
+    "--batch-pieces", type=int, metavar="N", help="Pieces that run together.  [default: 2048, on a GPU 65536]"
+)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import re
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -100,16 +102,26 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: in
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     shards = _shards(plain, shard_size)
     if len(shards) == 1:
-        save_file(plain, folder / "model.safetensors", metadata={"format": "pt"})
+        _write_file(folder / "model.safetensors", plain)
         return
     places: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        save_file({each: plain[each] for each in names}, folder / name, metadata={"format": "pt"})
+        _write_file(folder / name, {each: plain[each] for each in names})
         places.update(dict.fromkeys(names, name))
     total = sum(tensor.nbytes for tensor in plain.values())
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_file(path: Path, tensors: dict[str, Tensor]) -> None:
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
 
 
 def _shards(tensors: Mapping[str, Tensor], shard_size: int | None) -> list[list[str]]:

@@ -10,6 +10,7 @@ Shapes: N pieces of all rows, R rows of one length T, D width, H heads, d head w
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,9 @@ from torch import Tensor
 from polyseme.encoders.base import Encoder, Layers, wanted_layers
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.parts.product import Product
-from polyseme.parts.small_products import HalfProduct, Int8Product
+from polyseme.parts.small_products import HalfProduct, Int8Product, bf16_is_fast, int8_is_fast
 from polyseme.types import Batch
 
 try:
@@ -83,6 +84,13 @@ def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
 
     With another precision than the weights' own, products run in it and everything between them in fp32 (on a CPU).
     """
+    if (precision == "bf16" and not bf16_is_fast()) or (precision == "int8" and not int8_is_fast()):
+        warnings.warn(
+            f"This processor has no instructions for {precision}; the vectors are the same, but come no sooner than "
+            "in fp32.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
     if isinstance(encoder, Transformer) and _runs_flat(encoder):
         return FlatTransformer(encoder, precision)
     if precision != "own":

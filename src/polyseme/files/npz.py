@@ -1,18 +1,12 @@
 """Vectors as `.npz`: plain arrays for `numpy.load`, without pickle, all words of all documents end to end.
 
-| array | shape | |
-|---|---|---|
-| vectors | [N, D], or [N, layers, D] | one vector a word |
-| words | [N] of str | |
-| offsets | [N, 2] int64 | where each word starts and ends in its document's text, in characters |
-| documents | [n + 1] int64 | the words of document i are `documents[i]:documents[i + 1]` |
-| ids | [n] of str | |
-| text, text_ends | uint8, [n] int64 | the UTF-8 of all texts; that of document i ends at byte `text_ends[i]` |
-| about | str | JSON: how the vectors came about |
+The arrays are those of `growing`, and `about`: JSON that says how the vectors came about. Words and ids are arrays of
+strings; texts and fields are stored as the UTF-8 of all as uint8, and `text_ends` beside it: that of document i ends at
+byte `text_ends[i]`.
 
 NumPy gives every string of an array the room of the longest, so that a single word of a megabyte would cost a megabyte
-a word. If a word has more than 256 characters, `words` is therefore stored as `text` is: the UTF-8 of all words as
-uint8, and `words_ends` beside it; likewise `ids`. (So it is too if one ends in a NUL, which NumPy would cut.)
+a word. If a word has more than 256 characters, `words` is therefore stored as `text` is; likewise `ids`. (So it is too
+if one ends in a NUL, which NumPy would cut.)
 
 The parts are spooled into files of their own and put together at the end, stored and not compressed; memory does not
 grow with the number of documents.
@@ -20,10 +14,7 @@ grow with the number of documents.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
-import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,62 +22,40 @@ from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.sink import About, about_to_json, not_ours
-from polyseme.types import Embedded, Word
+from polyseme.files.growing import BLOCK, FlatDocuments, GrowingArray, GrowingStrings, cut, documents_of
+from polyseme.files.sink import About, Per, about_to_json, not_ours
+from polyseme.types import Embedded
 
 LONGEST_INLINE = 256
 """Characters of the longest string that is still stored as an array of strings."""
 
-_BLOCK = 1 << 20
-_STRINGS_AT_ONCE = 10_000
+_INLINE = ("ids", "words")
 
 
 class NpzSink:
     """Documents to an `.npz` file, by way of one spool a part."""
 
-    def __init__(self, path: Path, about: About) -> None:
+    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
         self._path = path
         self._about = about
-        folder = path.parent
-        self._ids = _StringSpool(folder / "ids")
-        self._texts = _StringSpool(folder / "text")
-        self._words = _StringSpool(folder / "words")
-        self._offsets = _Spool(folder / "offsets", np.int64, (2,))
-        self._documents = _Spool(folder / "documents", np.int64, ())
-        self._vectors: _Spool | None = None
+        self._flat = FlatDocuments(path.parent, per)
 
     def write(self, documents: Sequence[Embedded]) -> None:
-        if self._vectors is None and documents:
-            first = documents[0].vectors
-            self._vectors = _Spool(self._path.parent / "vectors", first.dtype, first.shape[1:])
-            self._documents.add(np.zeros(1, np.int64))
-        for document in documents:
-            assert self._vectors is not None
-            self._vectors.add(document.vectors)
-            self._offsets.add(document.offsets)
-            self._words.add(document.words)
-            self._documents.add(np.array([self._vectors.n_rows], np.int64))
-        self._ids.add([document.id for document in documents])
-        self._texts.add([document.text for document in documents])
+        self._flat.write(documents)
 
     def finish(self) -> None:
-        assert self._vectors is not None
         with zipfile.ZipFile(self._path, "w") as archive:
             _store(archive, "about", np.array(about_to_json(self._about)))
-            self._ids.store(archive, "ids", inline=True)
-            self._documents.store(archive, "documents")
-            self._words.store(archive, "words", inline=True)
-            self._offsets.store(archive, "offsets")
-            self._texts.store(archive, "text", inline=False)
-            self._vectors.store(archive, "vectors")
+            for name, strings in self._flat.strings.items():
+                _store_strings(archive, name, strings)
+            for name, rows in self._flat.arrays.items():
+                _store_rows(archive, name, rows)
 
     def abandon(self) -> None:
-        for spool in (self._ids, self._texts, self._words, self._offsets, self._documents, self._vectors):
-            if spool is not None:
-                spool.close()
+        self._flat.close()
 
 
 def read_npz(name: str) -> Iterator[Embedded]:
@@ -105,81 +74,21 @@ def read_npz_about(name: str) -> dict[str, Any]:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-class _Spool:
-    """Rows of one array, of one type and shape, added to a file until all are known."""
-
-    def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...]) -> None:
-        self._path = path
-        self._file = path.open("wb", buffering=_BLOCK)
-        self._dtype = np.dtype(dtype)
-        self._row_shape = row_shape
-        self.n_rows = 0
-
-    def add(self, rows: NDArray[Any]) -> None:
-        if rows.size:
-            self._file.write(np.ascontiguousarray(rows, self._dtype).data.cast("B"))
-        self.n_rows += len(rows)
-
-    def store(self, archive: zipfile.ZipFile, name: str) -> None:
-        """Move the rows into the archive, as one array."""
-        with _member(archive, name, self._dtype, (self.n_rows, *self._row_shape)) as member, self.reopened() as spooled:
-            shutil.copyfileobj(spooled, member, _BLOCK)
-        self._path.unlink()
-
-    def reopened(self) -> Any:
-        self._file.close()
-        return self._path.open("rb", buffering=_BLOCK)
-
-    def close(self) -> None:
-        """Let go of the file; what its buffer still holds may find no room, and is not wanted any more."""
-        with contextlib.suppress(OSError):
-            self._file.close()
+def _store_rows(archive: zipfile.ZipFile, name: str, rows: GrowingArray) -> None:
+    with _member(archive, name, rows.dtype, rows.shape) as member:
+        rows.move_to(member)
 
 
-class _StringSpool:
-    """Strings, as their UTF-8 end to end and where each ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._bytes = _Spool(path, np.uint8, ())
-        self._ends = _Spool(path.with_name(path.name + "_ends"), np.int64, ())
-        self._longest = 1
-        self._trailing_nul = False
-
-    def add(self, strings: Sequence[str]) -> None:
-        encoded = [string.encode() for string in strings]
-        ends = np.cumsum([len(string) for string in encoded], dtype=np.int64) + self._bytes.n_rows
-        self._longest = max(self._longest, max(map(len, strings), default=0))
-        self._trailing_nul = self._trailing_nul or any(string.endswith(b"\0") for string in encoded)
-        self._bytes.add(np.frombuffer(b"".join(encoded), np.uint8))
-        self._ends.add(ends)
-
-    def store(self, archive: zipfile.ZipFile, name: str, *, inline: bool) -> None:
-        """Move the strings into the archive: as an array of strings if `inline` and none of them is too long for it."""
-        if inline and self._longest <= LONGEST_INLINE and not self._trailing_nul:
-            self._store_inline(archive, name)
-        else:
-            self._bytes.store(archive, name)
-            self._ends.store(archive, f"{name}_ends")
-
-    def _store_inline(self, archive: zipfile.ZipFile, name: str) -> None:
-        dtype = np.dtype(f"<U{self._longest}")
-        n_strings = self._ends.n_rows
-        with (
-            _member(archive, name, dtype, (n_strings,)) as member,
-            self._bytes.reopened() as spooled,
-            self._ends.reopened() as spooled_ends,
-        ):
-            start = 0
-            for first in range(0, n_strings, _STRINGS_AT_ONCE):
-                n_now = min(_STRINGS_AT_ONCE, n_strings - first)
-                ends = np.frombuffer(spooled_ends.read(8 * n_now), np.int64)
-                strings = _cut(spooled.read(int(ends[-1]) - start), ends - start)
-                start = int(ends[-1])
-                member.write(np.array(strings, dtype).tobytes())
-
-    def close(self) -> None:
-        self._bytes.close()
-        self._ends.close()
+def _store_strings(archive: zipfile.ZipFile, name: str, strings: GrowingStrings) -> None:
+    """As an array of strings, if that is how they are to be and none of them is too long for it."""
+    if name in _INLINE and strings.longest <= LONGEST_INLINE and not strings.trailing_nul:
+        dtype = np.dtype(f"<U{strings.longest}")
+        with _member(archive, name, dtype, (strings.ends.n_rows,)) as member:
+            for some in strings.some_at_a_time():
+                member.write(np.array(some, dtype).tobytes())
+    else:
+        _store_rows(archive, name, strings.bytes)
+        _store_rows(archive, f"{name}_ends", strings.ends)
 
 
 def _member(archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
@@ -192,11 +101,6 @@ def _member(archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], shape: tu
 def _store(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
     with _member(archive, name, array.dtype, array.shape) as member:
         member.write(array.tobytes())
-
-
-def _cut(encoded: bytes, ends: NDArray[np.int64]) -> list[str]:
-    bounds = [0, *ends.tolist()]
-    return [encoded[start:end].decode() for start, end in itertools.pairwise(bounds)]
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -220,20 +124,13 @@ def _documents(name: str, archive: zipfile.ZipFile) -> Iterator[Embedded]:
 
 
 def _documents_in(name: str, archive: zipfile.ZipFile) -> Iterator[Embedded]:
-    ids, texts, words = (_Strings(archive, name, column) for column in ("ids", "text", "words"))
-    offsets, documents, vectors = (_Column(archive, name, column) for column in ("offsets", "documents", "vectors"))
-    first = int(documents.take(1)[0])
-    for _ in range(documents.n_rows - 1):
-        stop = int(documents.take(1)[0])
-        n_words, first = stop - first, stop
-        places = offsets.take(n_words)
-        yield Embedded(
-            id=ids.take(1)[0],
-            text=texts.take(1)[0],
-            words=[Word(word, *place) for word, place in zip(words.take(n_words), places.tolist(), strict=True)],
-            offsets=places,
-            vectors=vectors.take(n_words),
-        )
+    there = {each.removesuffix(".npy") for each in archive.namelist()}
+    strings = {one: _Strings(archive, name, one) for one in ("ids", "text", "words", "fields") if one in there}
+    arrays = {one: _Column(archive, name, one) for one in ("vectors", "offsets", "documents") if one in there}
+    for needed in ("about", "ids", "text", "vectors", *(("words", "offsets") if "documents" in there else ())):
+        if needed not in there:
+            raise not_ours(name, needed)
+    yield from documents_of(n_documents=strings["ids"].n_strings, **arrays, **strings)
 
 
 class _Column:
@@ -271,6 +168,7 @@ class _Strings:
         spelled = f"{column}_ends.npy" in archive.namelist()
         self._ends = _Column(archive, name, f"{column}_ends") if spelled else None
         self._start = 0
+        self.n_strings = (self._ends or self._strings).n_rows
 
     def take(self, n_strings: int) -> list[str]:
         """The next strings."""
@@ -281,13 +179,13 @@ class _Strings:
         stop = int(ends[-1]) if n_strings else self._start
         encoded = self._strings.take(stop - self._start).tobytes()
         bounds, self._start = ends - self._start, stop
-        return _cut(encoded, bounds)
+        return cut(encoded, bounds)
 
 
 def _fill(view: memoryview, member: Any) -> None:
     done = 0
     while done < len(view):
-        block = member.read(min(_BLOCK, len(view) - done))
+        block = member.read(min(BLOCK, len(view) - done))
         if not block:
             raise zipfile.BadZipFile("an array ends too early")
         view[done : done + len(block)] = block

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from polyseme.errors import InputError
 from polyseme.types import Embedded
@@ -14,12 +14,19 @@ from polyseme.types import Embedded
 About = Mapping[str, Any]
 """How the vectors came about: model, layer, pooling, versions; kept in the file as JSON."""
 
+Per = Literal["word", "text"]
+"""What has a vector of its own: every word, or every text. Documents of the latter kind have one vector, [1, D], and
+no words."""
+
+Store = Literal["fp32", "fp16", "bf16"]
+"""What numbers are in the file. NumPy has no bf16: a sink that can store it is given the bits as uint16."""
+
 
 class Sink(Protocol):
     """A file of vectors that is being written. It may leave parts in the folder of the path it was given."""
 
     def write(self, documents: Sequence[Embedded]) -> None:
-        """Take in one chunk of documents; their vectors all have the same shape but for the number of words."""
+        """Take in one chunk of documents as `fitting.Fitter` leaves them: all of one kind, their fields strings."""
 
     def finish(self) -> None:
         """Complete the file; called once, after at least one document."""
@@ -32,9 +39,11 @@ class Sink(Protocol):
 class Format:
     """How one kind of file is written, and read back."""
 
-    sink: Callable[[Path, About], Sink]
+    sink: Callable[[Path, About, Per], Sink]
     read: Callable[[str], Iterator[Embedded]]
     read_about: Callable[[str], dict[str, Any]]
+    stores: tuple[Store, ...] = ("fp32", "fp16")
+    """What it can hold."""
 
 
 def about_to_json(about: About) -> str:

@@ -68,14 +68,13 @@ class Int8Product:
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         x = x.float()
-        lowest, highest = torch.aminmax(x, dim=1, keepdim=True)
-        scale = torch.maximum(highest, -lowest).clamp_(min=1e-12).div_(127)
+        scale = x.abs().amax(1, keepdim=True).clamp_(min=1e-12).div_(127)
         rounded = (x * scale.reciprocal()).round_()
         if self.plain is None and int8_is_fast():
-            summed = torch._int_mm(rounded.to(torch.int8), self.weight)
+            summed = torch._int_mm(rounded.to(torch.int8), self.weight).float()
         else:
             summed = rounded @ (self.weight.float() if self.plain is None else self.plain)
-        y = summed * scale
+        y = summed.mul_(scale)
         y = y.mul_(self.weight_scale) if self.bias is None else torch.addcmul(self.bias, y, self.weight_scale, out=y)
         if self.activation is not None:
             y = self.activation(y)

@@ -2,73 +2,115 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from polyseme.extras import require
+from polyseme.plots.measure import DOTS_PER_INCH, TEXT_SIZE, Measure
 from polyseme.plots.palette import group_colour
 from polyseme.plots.sense_map import CONTEXT, SenseMap
-from polyseme.plots.similarity import DOTS_PER_INCH, FAINT, INK
+from polyseme.plots.similarity import FAINT, INK
+from polyseme.plots.uses import Keyword
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Sizes in inches.
-_WIDTH = 12.0
-_MAP = 5.6
+# Sizes in inches; of type, in points.
 _MARGIN = 0.35
-_LINE = 0.235
-_WRAP = 150
-"""Characters of a line across the page."""
+_MAP = 5.6
+_GAP = 0.35
+_INDENT = 0.24
+_LINE = 0.24
+_SMALL = 9.5
+_WORD_SIZE = 17.0
 _MARKERS = "os^DvPX*h"
 
 
 def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
     """The map on the left, the senses with examples on the right; `figure_bytes` makes a picture of it."""
     figure: Figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
-    lines = _text_lines(shown, n_examples)
-    how = _wrapped(shown.how, _WRAP)
-    top = 0.95 + _LINE * len(how)
-    height = max(_MAP, _LINE * len(lines)) + top + _MARGIN
-    figure.set_size_inches(_WIDTH, height)
-    _write(figure, height, _MARGIN, 0.42, f"{shown.word}", size=17, weight="bold")
-    _write(figure, height, _MARGIN, 0.74, _caption(shown), size=10.5, colour=FAINT)
+    measure = Measure(figure)
+    examples = [[shown.uses[use].keyword(CONTEXT) for use in its[:n_examples]] for its in shown.examples]
+    every = [keyword for its in examples for keyword in its]
+    column = _MARGIN + _MAP + _GAP + _INDENT + max(measure(before, size=_SMALL) for before, _, _ in every)
+    rest = max(measure(word, "bold", _SMALL) + measure(after, size=_SMALL) for _, word, after in every)
+    width = max(column + rest, _MARGIN + _MAP + _GAP + 3.0) + _MARGIN
+    how = _wrapped(shown.how, width - 2 * _MARGIN, measure)
+    top = 0.98 + _LINE * len(how)
+    n_lines = sum(len(its) + 2 for its in examples)
+    page = _Page(figure, width, top + max(_MAP, _LINE * n_lines) + _MARGIN)
+    page.write(_MARGIN, 0.42, shown.word, size=_WORD_SIZE, weight="bold")
+    page.write(_MARGIN, 0.76, f"{shown.headline} of {shown.source}; {shown.map} of their vectors{shown.left_out()}")
     for number, line in enumerate(how):
-        _write(figure, height, _MARGIN, 1.0 + _LINE * number, line, size=9, colour=FAINT)
-    axes = figure.add_axes(
-        (_MARGIN / _WIDTH, 1 - (top + _MAP) / height, _MAP / _WIDTH, _MAP / height), frameon=True, xticks=[], yticks=[]
-    )
-    _draw_points(axes, shown)
-    left = _MARGIN + _MAP + 0.35
-    for number, (marker, text, colour, bold) in enumerate(lines):
-        at = top + 0.15 + _LINE * number
-        _write(figure, height, left + 0.22, at, text, size=9.5, colour=colour, weight="bold" if bold else "normal")
-        if marker is not None:
-            _draw_marker(figure, height, left + 0.08, at, marker)
+        page.write(_MARGIN, 1.02 + _LINE * number, line, size=_SMALL, colour=FAINT)
+    _draw_points(page.axes(_MARGIN, top, _MAP, _MAP), shown)
+    _write_senses(page, shown, examples, top + 0.12, column, measure)
     return figure
 
 
-def _caption(shown: SenseMap) -> str:
-    return f"{shown.headline} of {shown.source}; {shown.map} of their vectors{shown.left_out()}"
+@dataclass(frozen=True)
+class _Page:
+    """A figure on which things are placed in inches from the left and from the top."""
+
+    figure: Figure
+    width: float
+    height: float
+
+    def __post_init__(self) -> None:
+        self.figure.set_size_inches(self.width, self.height)
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        place = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
+        return self.figure.add_axes(place, xticks=[], yticks=[])
+
+    def write(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: float = TEXT_SIZE,
+        colour: str = INK,
+        weight: str = "normal",
+        align: Literal["left", "right"] = "left",
+    ) -> None:
+        """A line of text, placed by its middle."""
+        self.figure.text(
+            x / self.width, 1 - y / self.height, text, fontsize=size, color=colour, fontweight=weight,
+            ha=align, va="center_baseline", parse_math=False,
+        )  # fmt: skip
+
+    def mark(self, x: float, y: float, sense: int) -> None:
+        """The mark of a sense, as its points have it."""
+        line: Any = require("matplotlib.lines", extra="plots").Line2D
+        place = ([x / self.width], [1 - y / self.height])
+        self.figure.add_artist(line(*place, **_look(sense), markersize=7, transform=self.figure.transFigure))
+
+
+def _look(sense: int) -> dict[str, Any]:
+    return {
+        "marker": _MARKERS[(sense - 1) % len(_MARKERS)],
+        "color": group_colour(sense - 1),
+        "linestyle": "none",
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+    }
 
 
 def _draw_points(axes: Axes, shown: SenseMap) -> None:
     drawn = np.array(shown.drawn())
-    senses = np.array(shown.senses)[drawn]
-    points = np.asarray(shown.points)[drawn]
-    size = float(np.clip(9000 / len(drawn), 6, 60))
+    senses, points = np.array(shown.senses)[drawn], np.asarray(shown.points)[drawn]
+    size = float(np.clip(95 / np.sqrt(len(drawn)), 2.5, 8.0))
     for sense in range(1, shown.n_senses + 1):
-        its = points[senses == sense]
-        axes.scatter(
-            its[:, 0], its[:, 1], s=size, marker=_MARKERS[(sense - 1) % len(_MARKERS)], color=group_colour(sense - 1),
-            alpha=0.75, linewidths=0.4, edgecolors="white",
-        )  # fmt: skip
-    for sense, examples in enumerate(shown.examples, start=1):
-        x, y = np.asarray(shown.points)[examples[0]]
+        x, y = points[senses == sense].T
+        axes.plot(x, y, **_look(sense), markersize=size, alpha=0.75)
+    for sense, its in enumerate(shown.examples, start=1):
         axes.annotate(
-            str(sense), (x, y), fontsize=13, fontweight="bold", color=INK, ha="center", va="center",
+            str(sense), tuple(np.asarray(shown.points)[its[0]]), fontsize=13, fontweight="bold", color=INK,
+            ha="center", va="center",
             bbox={"boxstyle": "circle", "fc": "white", "ec": group_colour(sense - 1), "lw": 1.8, "alpha": 0.92},
         )  # fmt: skip
     axes.margins(0.06)
@@ -76,50 +118,30 @@ def _draw_points(axes: Axes, shown: SenseMap) -> None:
         side.set_color("#dfe5ea")
 
 
-def _text_lines(shown: SenseMap, n_examples: int) -> list[tuple[int | None, str, str, bool]]:
-    """What stands beside the map: the sense whose mark goes before a line, the line, its colour, whether it is bold."""
-    lines: list[tuple[int | None, str, str, bool]] = []
-    for sense, examples in enumerate(shown.examples, start=1):
-        lines.append((sense, f"{sense}   {shown.share(sense)}", INK, True))
-        for example in examples[:n_examples]:
-            before, word, after = shown.uses[example].keyword(CONTEXT)
-            lines.append((None, f"{before}{word}{after}", INK, False))
-        lines.append((None, "", INK, False))
-    return lines
-
-
-def _draw_marker(figure: Figure, height: float, x: float, y: float, sense: int) -> None:
-    line: Any = require("matplotlib.lines", extra="plots").Line2D
-    figure.add_artist(
-        line(
-            [x / _WIDTH], [1 - y / height], marker=_MARKERS[(sense - 1) % len(_MARKERS)], markersize=7,
-            color=group_colour(sense - 1), linestyle="none", transform=figure.transFigure,
-        )
-    )  # fmt: skip
-
-
-def _write(
-    figure: Figure,
-    height: float,
-    x: float,
-    y: float,
-    text: str,
-    *,
-    size: float,
-    colour: str = INK,
-    weight: str = "normal",
+def _write_senses(
+    page: _Page, shown: SenseMap, examples: list[list[Keyword]], top: float, column: float, measure: Measure
 ) -> None:
-    """A line of text, placed in inches from the left and from the top, by its middle."""
-    figure.text(
-        x / _WIDTH, 1 - y / height, text, fontsize=size, color=colour, fontweight=weight, va="center_baseline",
-        parse_math=False,
-    )  # fmt: skip
+    """Each sense with its mark, how many uses it has, and examples with their words in bold in one column."""
+    left = _MARGIN + _MAP + _GAP
+    blank = measure(" ", size=_SMALL)
+    for sense, its in enumerate(examples, start=1):
+        page.mark(left + 0.08, top, sense)
+        page.write(left + _INDENT, top, f"{sense}   {shown.share(sense)}", weight="bold")
+        for before, word, after in its:
+            top += _LINE
+            page.write(column - blank * before[-1:].isspace(), top, before.rstrip(), size=_SMALL, align="right")
+            page.write(column, top, word, size=_SMALL, weight="bold")
+            end = column + measure(word, "bold", _SMALL)
+            page.write(end + blank * after[:1].isspace(), top, after.lstrip(), size=_SMALL)
+        top += 2 * _LINE
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    lines = [""]
+def _wrapped(text: str, width: float, measure: Measure) -> list[str]:
+    lines: list[str] = []
     for word in text.split():
-        if len(lines[-1]) + len(word) > width:
-            lines.append("")
-        lines[-1] += f"{word} "
-    return [line.rstrip() for line in lines]
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and measure(longer, size=_SMALL) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines

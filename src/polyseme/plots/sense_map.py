@@ -22,6 +22,8 @@ class SenseMap:
     """What is drawn: uses of a word, the sense of each, counted from 1, and where each lies."""
 
     word: str
+    headline: str
+    """How many senses there are in how many uses."""
     how: str
     """How the number of senses was found."""
     map: str
@@ -44,11 +46,6 @@ class SenseMap:
     @property
     def n_senses(self) -> int:
         return len(self.examples)
-
-    @property
-    def headline(self) -> str:
-        n_uses = len(self.uses)
-        return f"{self.n_senses} sense{'' if self.n_senses == 1 else 's'} in {n_uses:,} use{'' if n_uses == 1 else 's'}"
 
     def drawn(self) -> list[int]:
         """The uses whose points are drawn."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import OptionError
 from polyseme.extras import require
+from polyseme.plots.measure import DOTS_PER_INCH, TEXT_SIZE, Measure
 from polyseme.plots.ramp import ink, ramp, to_rgb
 from polyseme.plots.uses import ALONE, IN_CONTEXT, Keyword, WordUses, lowest, spelled
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 INK = "#1b2733"
 FAINT = "#6b7a89"
-DOTS_PER_INCH = 96
 
 # Sizes in inches; of type, in points.
 _MARGIN = 0.28
@@ -37,11 +37,8 @@ _HEADING = 0.66
 _BETWEEN = 0.22
 _TITLE = 0.36
 _LEGEND = 0.46
-_TEXT_SIZE = 10.5
 _VALUE_SIZE = 9.0
 _WORD_SIZE = 14.0
-_MAGNIFIED = 16
-"""Text is measured this much larger, so that the rounding of letters to dots does not count."""
 
 
 def similarity_figure(
@@ -111,34 +108,18 @@ def _page(
     *,
     has_title: bool,
 ) -> _Page:
-    measure = _Measure(figure)
+    measure = Measure(figure)
     every = [keyword for keywords in lines for keyword in keywords]
     before = max(measure(keyword.before) for keyword in every)
     rest = max(measure(keyword.word, "bold") + measure(keyword.after) for keyword in every)
     n_most = max(len(one.uses) for one in words)
-    map_width = max(n_most * _CELL_WIDTH, *(measure(heading, size=_TEXT_SIZE) for heading in headings))
+    map_width = max(n_most * _CELL_WIDTH, *(measure(heading) for heading in headings))
     keyword = _MARGIN + before
     first = keyword + rest + _NUMBER + 0.16
     second = first + map_width + _GAP + _NUMBER
     height = 2 * _MARGIN + _LEGEND + _TITLE * has_title
     height += sum(_HEADING + len(one.uses) * _CELL_HEIGHT + _BETWEEN for one in words)
     return _Page(second + map_width + _MARGIN, height, keyword, (first, second))
-
-
-class _Measure:
-    """How wide a text is in inches."""
-
-    def __init__(self, figure: Figure) -> None:
-        canvas: Any = require("matplotlib.backends.backend_agg", extra="plots").FigureCanvasAgg(figure)
-        self._renderer = canvas.get_renderer()
-        self._font = require("matplotlib.font_manager", extra="plots").FontProperties
-
-    def __call__(self, text: str, weight: str = "normal", size: float = _TEXT_SIZE) -> float:
-        font = self._font(weight=weight, size=size * _MAGNIFIED)
-        # A blank at either end has no width of its own, so the text is measured between two bars.
-        with_bars, _, _ = self._renderer.get_text_width_height_descent(f"|{text}|", font, ismath=False)
-        bars, _, _ = self._renderer.get_text_width_height_descent("||", font, ismath=False)
-        return float(with_bars - bars) / (DOTS_PER_INCH * _MAGNIFIED)
 
 
 def _draw_word(
@@ -151,7 +132,7 @@ def _draw_word(
     scale: tuple[float, float],
 ) -> float:
     """One word with its uses and its two maps, downwards from `top`; returns where the next one begins."""
-    measure = _Measure(figure)
+    measure = Measure(figure)
     upper = top - _HEADING
     _text(figure, page, page.keyword, upper + 0.2, one.word, size=_WORD_SIZE, weight="bold")
     for row, keyword in enumerate(keywords):
@@ -226,7 +207,7 @@ def _text(
     y: float,
     text: str,
     *,
-    size: float = _TEXT_SIZE,
+    size: float = TEXT_SIZE,
     weight: str = "normal",
     colour: str = INK,
     align: Literal["left", "center", "right"] = "left",
@@ -245,6 +226,6 @@ def _text(
     )
 
 
-def _blank(measure: _Measure, edge: str) -> float:
+def _blank(measure: Measure, edge: str) -> float:
     """The width of the blank at the edge of a text, if there is one."""
     return measure(" ") if edge.isspace() else 0.0

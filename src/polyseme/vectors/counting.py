@@ -5,11 +5,11 @@
    distance at which uses of different words typically lie.
 2. How easily the rest falls into 2, 3, … groups is measured (`parting`), and so it is for clouds of as many points that
    have the same mean and the same spread in every direction, and no groups: multivariate normal ones.
-3. Another sense is counted as long as the uses fall into one group more at least `LEAST` times as easily as the clouds
-   do.
+3. There is one sense unless the uses fall in two at least `LEAST` times as easily as the clouds do. Otherwise there are
+   as many as after which that ease drops most: into so many groups the uses fall readily, into more they do not.
 
 Step 3 is a threshold, not a test of significance: uses of one sense are no normal cloud either (they have topics), so
-that with enough of them a test would find senses in everything. The two figures were chosen on the training half of
+that with enough of them a test would find senses in everything. `SAME` and `LEAST` were chosen on the training half of
 CoarseWSD-20 with MiniLM, and what they are worth was measured on words that had no say in them:
 `experiments/coarse_wsd.py`, docs/senses.md.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from polyseme.vectors.nearest import Floats
 from polyseme.vectors.parting import centred, costs_of_parting
 
 SAME = 0.08
-LEAST = 1.65
+LEAST = 1.75
 FEWEST = 20
 """Uses, near copies counted once, below which nothing is said of the number of senses."""
 MOST_SENSES = 9
@@ -50,8 +50,8 @@ class Count:
         """In words.
 
         >>> Count(2, (3.2, 1.1, 1.0), 80).sentence()
-        'The uses fall into 2 groups 3.2 times as easily as a cloud without senses would, and into 3 only 1.1 times; \
-1.65 is asked for.'
+        'The uses fall into 2 groups 3.2 times as easily as a cloud without senses would (1.75 times is asked for), \
+and into 3 only 1.1 times.'
         """
         if not self.ease:
             return (
@@ -60,15 +60,16 @@ class Count:
             )
         if self.n_senses == 1:
             return (
-                f"The uses fall into 2 groups only {self.ease[0]:.1f} times as easily as a cloud without senses would; "
-                f"{LEAST} is asked for."
+                f"The uses fall into 2 groups only {self.ease[0]:.2f} times as easily as a cloud without senses would; "
+                f"{LEAST} times is asked for."
             )
-        last = self.ease[self.n_senses - 2]
-        more = self.ease[self.n_senses - 1 :][:1]
-        told = f", and into {self.n_senses + 1} only {more[0]:.1f} times" if more else ""
+        eases = [f"{ease:.1f} times" for ease in self.ease]
+        more = [f"into {number} {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]
+        after = [f"into {self.n_senses + 1} only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
+        rest = "".join(f", and {each}" for each in [*more, *after])
         return (
-            f"The uses fall into {self.n_senses} groups {last:.1f} times as easily as a cloud without senses would"
-            f"{told}; {LEAST} is asked for."
+            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({LEAST} times is asked "
+            f"for){rest}."
         )
 
 
@@ -81,12 +82,15 @@ def count_senses(vectors: Floats, rng: np.random.Generator, *, least: float = LE
 
 
 def number_by(ease: Sequence[float], least: float = LEAST) -> int:
-    """One sense, and one more for each group that comes easily enough before the first that does not.
+    """One, unless two groups come easily enough; then as many as after which the ease drops most.
 
-    >>> number_by([3.0, 2.1, 1.2, 1.9])
-    3
+    >>> number_by([1.4, 1.9, 1.2]), number_by([3.0, 2.9, 1.2, 1.1]), number_by([3.0, 1.8, 1.7, 1.1])
+    (1, 3, 2)
     """
-    return 1 + len(list(takewhile(lambda each: each >= least, ease)))
+    if not ease or ease[0] < least:
+        return 1
+    drops = [before / after if before >= least else 0.0 for before, after in pairwise(ease)]
+    return 2 + drops.index(max(drops)) if drops else 2
 
 
 def distinct_rows(vectors: Floats, scale: float = 1.0, *, same: float = SAME) -> NDArray[np.int64]:

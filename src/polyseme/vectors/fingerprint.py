@@ -9,22 +9,24 @@ from collections.abc import Mapping
 import torch
 
 from polyseme.bundle import Bundle
+from polyseme.encoders.frozen import Precision
 from polyseme.errors import ModelError
 
 
-def fingerprint(bundle: Bundle) -> dict[str, str]:
+def fingerprint(bundle: Bundle, precision: Precision = "own") -> dict[str, str]:
     """What a model's word vectors depend on, part by part, so that it can be said which part differs.
 
-    Outputs and heads have no say in word vectors and are left out. Weights count in the precision they were loaded in.
+    Outputs and heads have no say in word vectors and are left out. `precision` is what is multiplied in.
     """
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it has no vectors of words to be known by.")
     encoder = bundle.encoder
+    own = str(next(encoder.parameters()).dtype).removeprefix("torch.")
     config = json.dumps({"kind": encoder.config.kind, **encoder.config.to_json()}, sort_keys=True)
     return {
         "tokenizer": bundle.tokenizer.fingerprint,
         "config": hashlib.sha256(config.encode()).hexdigest(),
-        "precision": str(next(encoder.parameters()).dtype).removeprefix("torch."),
+        "precision": own if precision == "own" else precision,
         "weights": _digest(dict(encoder.named_parameters())),
     }
 

@@ -27,7 +27,7 @@ from polyseme.vectors.layers import parse_layers
 from polyseme.vectors.pooling import parse_pooling
 from polyseme.vectors.workers import a_core_each
 
-BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 512})
+BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 1024})
 """Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
 MUCH_WORK = 4096
 """Pieces from which it pays to lay the weights out first."""
@@ -112,7 +112,7 @@ class Embedder:
             return sum(map(len, batch))
 
         done = 0
-        with a_core_each() if self.precision != "own" and total >= MUCH_WORK else nullcontext(map) as run_all:
+        with a_core_each() if self.precision == "bf16" and total >= MUCH_WORK else nullcontext(map) as run_all:
             for n_pieces in run_all(run, _batches(rows, self.batch_pieces)):
                 done += n_pieces
                 if on_batch is not None:

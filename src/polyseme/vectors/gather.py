@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.files.rows import Row
-from polyseme.files.source import Reading
+from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.types import Document, Progress, Word
 from polyseme.vectors.flow import Embedder
 from polyseme.vectors.job import document_of, some_rows, warn_vanished
@@ -39,6 +39,11 @@ def form(word: str) -> str:
     (True, False)
     """
     return unicodedata.normalize("NFC", word).casefold()
+
+
+def told_name(rows: Reading[Row]) -> str:
+    """What rows come from, as it is said to users."""
+    return "standard input" if rows.name == STANDARD_INPUT else rows.name
 
 
 def gather(

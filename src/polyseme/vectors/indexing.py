@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from polyseme import files
-from polyseme.errors import InputError
+from polyseme.errors import InputError, ModelError
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.found import Sources
 from polyseme.files.rows import Row
@@ -22,7 +22,7 @@ from polyseme.files.source import Reading
 from polyseme.types import Progress
 from polyseme.vectors import index as layout
 from polyseme.vectors.flow import Embedder
-from polyseme.vectors.gather import Gathered, form, gather
+from polyseme.vectors.gather import Gathered, form, gather, told_name
 from polyseme.vectors.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
 from polyseme.vectors.nearest import Graph, unit
 
@@ -46,13 +46,11 @@ def opened_index(
 ) -> Iterator[UseIndex]:
     """The index in a folder, made first of `source` if it is not there; without a folder, one that goes afterwards.
 
-    `reading` is how the source is read: options of `files.read_rows`.
+    `reading` is how the source is read: options of `files.read_rows`. With `force` an index that does not fit is made
+    anew.
     """
     reading = reading or {}
-    if folder is not None and Path(folder).exists() and not (force and source is not None):
-        found = load_index(folder, views)
-        if source is not None:
-            _check_source(found, source, reading, folder)
+    if folder is not None and (found := _there(folder, source, views, reading, force=force)) is not None:
         yield found
         return
     if source is None:
@@ -65,9 +63,29 @@ def opened_index(
                 index_uses(source, Path(place), embedders, views, reading=reading, progress=progress)
             folder = place
         else:
-            with whole_folder(folder, force=force) as made:
+            with whole_folder(folder, force=force or Path(folder).exists()) as made:
                 index_uses(source, made, embedders, views, reading=reading, progress=progress)
         yield load_index(folder, views)
+
+
+def _there(
+    folder: AnyPath, source: Sources | None, views: Sequence[View], reading: Mapping[str, Any], *, force: bool
+) -> UseIndex | None:
+    """The index in a folder, or None if it is to be made: it is not there, or does not fit and may be replaced."""
+    path = Path(folder)
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return None
+    if not (path / CARD).is_file():
+        raise InputError(f"{folder} is no index, and is not replaced by one. Name another folder with --index.")
+    try:
+        found = load_index(path, views)
+        if source is not None:
+            _check_source(found, source, reading, folder)
+    except (InputError, ModelError):
+        if force and source is not None:
+            return None
+        raise
+    return found
 
 
 def index_uses(
@@ -115,7 +133,7 @@ def index_uses(
 
 def _source_card(rows: Reading[Row], reading: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a source, to know it again: its name, its size where that is known, and how it was read."""
-    return {"name": rows.name, "bytes": rows.total, "reading": json.loads(json.dumps(dict(reading)))}
+    return {"name": told_name(rows), "bytes": rows.total, "reading": json.loads(json.dumps(dict(reading)))}
 
 
 def _check_source(found: UseIndex, source: Sources, reading: Mapping[str, Any], folder: AnyPath) -> None:

@@ -83,9 +83,10 @@ def _k_means_once(points: NDArray[Any], n_groups: int, rng: np.random.Generator)
     for _ in range(ROUNDS):
         distances = _squared_distances(points, means)
         new = distances.argmin(axis=1)
-        for empty in set(range(n_groups)) - set(new.tolist()):  # it takes the point that lies farthest from its mean
-            new[distances[np.arange(len(points)), new].argmax()] = empty
-            distances[new == empty] = 0
+        for empty in set(range(n_groups)) - set(new.tolist()):
+            # It takes the point that lies farthest from its mean, of those that are not alone.
+            far = np.where(np.bincount(new, minlength=n_groups)[new] > 1, distances[np.arange(len(points)), new], -1)
+            new[far.argmax()] = empty
         if (new == labels).all():
             break
         labels = new

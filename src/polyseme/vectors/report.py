@@ -84,6 +84,7 @@ def sense_map(found: Senses) -> SenseMap:
     """The senses as they are drawn."""
     return SenseMap(
         word=found.word,
+        headline=found.headline,
         how=found.how,
         map=found.map,
         source=found.source,

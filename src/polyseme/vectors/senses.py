@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from polyseme import files
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost
+from polyseme.encoders.frozen import Precision
 from polyseme.errors import InputError, OptionError
 from polyseme.files.found import Sources
 from polyseme.files.rows import Row
@@ -22,7 +23,7 @@ from polyseme.plots.uses import Use
 from polyseme.types import Document, Progress
 from polyseme.vectors.counting import Count, count_senses, distinct_rows
 from polyseme.vectors.flow import Embedder
-from polyseme.vectors.gather import form, gather
+from polyseme.vectors.gather import form, gather, told_name
 from polyseme.vectors.job import cost_so_far
 from polyseme.vectors.maps import find_map
 from polyseme.vectors.nearest import Floats, unit
@@ -73,6 +74,14 @@ class Senses:
     map: str
     cost: Cost
 
+    @property
+    def headline(self) -> str:
+        """How many senses there are in how many uses, or that there is no telling."""
+        uses = f"{len(self.uses):,} use{'' if len(self.uses) == 1 else 's'}"
+        if self.n_senses == 1 and not self.ease:
+            return f"{uses}, too few to tell senses apart"
+        return f"{self.n_senses} sense{'' if self.n_senses == 1 else 's'} in {uses}"
+
     def of(self, sense: int) -> list[SenseUse]:
         """The uses of one sense, counted from 1."""
         return [use for use in self.uses if use.sense == sense]
@@ -89,6 +98,7 @@ def senses_of(
     map: str = "pca",
     seed: int = 0,
     batch_pieces: int | None = None,
+    precision: Precision = "own",
     reading: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Senses:
@@ -97,11 +107,11 @@ def senses_of(
     draw = find_map(map)
     if not word.strip():
         raise OptionError(f"The word whose senses are looked for is {'blank' if word else 'empty'}. Give a word.")
-    embedder = Embedder(bundle, layer=layer, pool=pool, batch_pieces=batch_pieces)
+    embedder = Embedder(bundle, layer=layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
     if embedder.choice.how == "all":
         raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
     with files.read_rows(source, **(reading or {})) as rows:
-        name = rows.name
+        name = told_name(rows)
         ids, uses, vectors, others = _uses_of(word.strip(), rows, embedder, progress)
     _check_number(n_senses, len(uses))
     grouped = group(vectors, n_senses, seed=seed, scale=_scale(vectors, others))
@@ -190,7 +200,7 @@ def _uses_of(
                 ids.append(document.id)
                 uses.append(Use(document.text, each.start, each.end))
                 vectors.append(vector)
-    _refuse_if_rare(word, uses, rows.name, seen)
+    _refuse_if_rare(word, uses, told_name(rows), seen)
     return ids, uses, np.stack(vectors), np.stack(others) if others else np.empty((0, vectors[0].size), np.float32)
 
 
@@ -198,7 +208,7 @@ def _refuse_if_rare(word: str, uses: Sequence[Use], name: str, seen: Mapping[str
     """A word that does not occur, or only once, has no senses to tell apart."""
     if not uses:
         close = difflib.get_close_matches(form(word), seen, n=3, cutoff=0.7)
-        told = ", ".join(f"{each!r} ({seen[each]:,} times)" for each in close)
+        told = ", ".join(f"{each!r} ({'once' if seen[each] == 1 else f'{seen[each]:,} times'})" for each in close)
         raise InputError(
             f"The word {word!r} does not occur in {name}."
             + (f" There is: {told}." if close else "")
@@ -236,8 +246,8 @@ def _nearest_rows(vectors: Floats, among: Floats) -> NDArray[np.int64]:
 def _how(count: Count, n_senses: int | None, n_compared: int, n_uses: int) -> str:
     said = count.sentence()
     if n_senses is not None:
-        by_itself = f"{count.n_senses} sense{'' if count.n_senses == 1 else 's'}"
-        said = f"The number was given. By itself polyseme finds {by_itself}: {said}"
+        found = f"By itself polyseme finds {count.n_senses} sense{'' if count.n_senses == 1 else 's'}: "
+        said = f"The number was given. {found if count.ease else ''}{said}"
     if n_compared < n_uses:
         said += f" Of {n_uses:,} uses {n_compared:,} were drawn and compared; the others go with the nearest of these."
     return said

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost
+from polyseme.encoders.frozen import Precision, freeze
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.found import Sources
 from polyseme.plots.uses import Use
@@ -95,6 +96,7 @@ def similar_uses(
     top: int = 10,
     same_word: bool | None = None,
     batch_pieces: int | None = None,
+    precision: Precision = "own",
     reading: Mapping[str, Any] | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -107,7 +109,11 @@ def similar_uses(
     if top < 1:
         raise OptionError(f"The number of neighbours must be at least 1. Got {top} instead.")
     layers = [layer] if against is None else [layer, against]
-    embedders = [Embedder(bundle, layer=each, pool=pool, batch_pieces=batch_pieces) for each in layers]
+    frozen = freeze(bundle.encoder, precision)
+    embedders = [
+        Embedder(bundle, layer=each, pool=pool, batch_pieces=batch_pieces, precision=precision, frozen=frozen)
+        for each in layers
+    ]
     for embedder, spec in zip(embedders, layers, strict=True):
         if embedder.choice.how == "all":
             raise OptionError(f"A use is compared by one vector, and layer {spec!r} gives it several. Use concat:a:b.")
@@ -117,7 +123,7 @@ def similar_uses(
     if embedders[0].tally.vanished:
         warn_vanished(1)
         embedders[0].tally.vanished = 0
-    model = fingerprint(bundle)
+    model = fingerprint(bundle, precision)
     views = [View(fingerprint=model, layer=embedder.choice, pool=pool) for embedder in embedders]
     with opened_index(source, index, embedders, views, reading=reading, force=force, progress=progress) as found:
         same = found.are(use)
@@ -125,7 +131,8 @@ def similar_uses(
         same_but_itself, others = same.copy(), ~same
         same_but_itself[itself] = others[itself] = False
         n_same = int(same.sum())
-        _say_if_rare(use, n_same, int(same_but_itself.sum()), found, required=same_word is True)
+        if same_word is not False and not same_but_itself.any():
+            _say_none(use, n_same, found, required=same_word is True)
         sides = (same_but_itself if same_word is not False else None, others if same_word is not True else None)
         near, *rest = [
             _neighbours(found, query, str(spec), number, top, sides)
@@ -168,10 +175,8 @@ def _near(found: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[
     ]
 
 
-def _say_if_rare(word: str, n_same: int, n_others: int, found: UseIndex, *, required: bool) -> None:
-    """Say that there is nothing of the same word to compare with; refuse where that is all that was asked for."""
-    if n_others:
-        return
+def _say_none(word: str, n_same: int, found: UseIndex, *, required: bool) -> None:
+    """Say that there is no other use of the same word; refuse where that is all that was asked for."""
     where = f"{found.source['name']} ({len(found):,} words)"
     told = (
         f"The word {word!r} does not occur in {where}"
@@ -180,7 +185,7 @@ def _say_if_rare(word: str, n_same: int, n_others: int, found: UseIndex, *, requ
     )
     if required:
         raise InputError(f"{told}, so no other use of it can be found. Look among other words, or in another text.")
-    warnings.warn(f"{told}; only uses of other words are found.", PolysemeWarning, stacklevel=4)
+    warnings.warn(f"{told}; only uses of other words are found.", PolysemeWarning, stacklevel=3)
 
 
 def _masks(bundle: Bundle) -> list[str]:

@@ -1,7 +1,7 @@
 """Batches side by side on a CPU, a core each.
 
-Small products do not gain from being shared among cores: in bf16 and int8 the sharing costs more than the product. Then
-each core takes batches of its own.
+A product that is over quickly gains little from being shared among cores: in bf16 the sharing costs as much as the
+product. Then each core takes batches of its own.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ CASES = [
     refuses("an empty node too early", conllu(word("1.1", "a"), word(1, "b")), "the id 1.1", "line 1"),
     gives("an empty node", conllu(word("0.1", "e"), word(1, "b"), word("1.1", "e")), [["b"]]),
     refuses("an empty word", conllu(word(1, "a"), word(2, " ")), "is empty", "line 2"),
-    gives("comments without words", b"# newdoc\n\n" + conllu(word(1, "a")), [["a"]], warned="line 1: comments without"),
-    refuses("comments only", b"# newdoc\n", "no words", warned="comments without"),
+    gives("comments without words", b"# newdoc\n\n" + conllu(word(1, "a")), [["a"]]),
+    refuses("comments only", b"# newdoc\n", "no words"),
     gives("# as a word", conllu(word(1, "#"), word(2, "1")), [["#", "1"]]),
     gives("blanks in words", conllu("# text = 10\u00a0000 km\n", word(1, "10 000"), word(2, "km")), [["10 000", "km"]]),
     gives("no blank line at the end", word(1, "a").encode(), [["a"]]),
@@ -71,4 +71,6 @@ CASES = [
         "line 1",
     ),
     refuses("an id of 1 MB", conllu(word("9" * (1 << 20), "a")), "999…' is no id", "line 1"),
+    refuses("an empty node alone", conllu(word("0.1", "a")), "no word", "line 1"),
+    refuses("a range without a lemma", conllu(_DONT), "not given (_)", "line 1", field="lemma", words="surface"),
 ]

@@ -7,7 +7,8 @@
 - A line that begins with `-DOCSTART-` begins a document and is no word; the field `document` is the number of the
   document that a sentence stands in.
 - Lines that begin with `#` may be comments or words, as in `#metoo O`. They are comments before the first word of a
-  sentence, if they have another number of columns than its words; the field `comments` is the list of them.
+  sentence, if they have another number of columns than its words; `#begin document` and `#end document` always are.
+  The field `comments` is the list of them; those that stand by themselves belong to the next sentence.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from polyseme.files.rows import Place, Row
 from polyseme.files.source import Source
 
 _DOCUMENT_MARK = re.compile(r"-DOCSTART-(?:[ \t]|$)")
+_DOCUMENT_BOUND = re.compile(r"#(?:begin|end) document\b")
 _BLANKS = re.compile("[ \t]+")
 
 
@@ -80,6 +82,10 @@ def _beside(sentence: _Sentence, column: int, asked: Asked, place: Place) -> dic
     return {name: there[name] for name in asked.fields}
 
 
+def _is_comment(text: str, n_columns: int, width: int) -> bool:
+    return text.startswith("#") and (n_columns != width or _DOCUMENT_BOUND.match(text) is not None)
+
+
 class _Sentences:
     """Lines to sentences; what was seen of the file decides what separates columns and what a `#` means."""
 
@@ -88,6 +94,7 @@ class _Sentences:
         self._tabs: bool | None = None
         self._width: int | None = None
         self._document = 0
+        self._comments: list[str] = []
 
     def of(self, lines: Iterable[Line]) -> Iterator[_Sentence]:
         for block in sentences(lines, self._name):
@@ -113,14 +120,16 @@ class _Sentences:
         columns = [line.text.split("\t") if tabs else _BLANKS.split(line.text.strip(" \t")) for line in lines]
         width = self._width_of(lines, columns, tabs)
         first = 0
-        while first < len(lines) and lines[first].text.startswith("#") and len(columns[first]) != width:
+        while first < len(lines) and _is_comment(lines[first].text, len(columns[first]), width):
             first += 1
+        self._comments += [line.text for line in lines[:first]]
         if first == len(lines):
             return None
         for line, found in zip(lines[first:], columns[first:], strict=True):
             self._check(line, len(found), width, tabs)
+        comments, self._comments = self._comments, []
         self._tabs, self._width = tabs, width
-        return _Sentence(columns[first:], [line.text for line in lines[:first]], lines[first:], self._document)
+        return _Sentence(columns[first:], comments, lines[first:], self._document)
 
     def _width_of(self, lines: list[Line], columns: list[list[str]], tabs: bool) -> int:
         """How many columns the words of a sentence have: as many as the first line that is certainly one."""

@@ -5,6 +5,7 @@
 - What the words alone cannot say is always kept in the fields: `original`, the `# text` of the sentence; `ranges`, the
   tokens that stand for several words; `empty_nodes`. Other fields are the columns by their names in small letters (a
   value a word) and the comments by theirs: `upos`, `newdoc id`.
+- Comments that stand by themselves belong to the next sentence.
 - The tokens and their `SpaceAfter=No` must add up to `# text`, if there is one; a sentence where they do not is
   refused, unless `check_text` is off. How many blanks stand between two tokens does not matter.
 """
@@ -14,12 +15,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
+from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.asked import Asked
 from polyseme.files.lines import Line, lines_of
 from polyseme.files.readers.blocks import sentences
@@ -54,8 +54,6 @@ class _Token(NamedTuple):
 
 @dataclass
 class _Sentence:
-    line: int
-    """Where it begins, comments and all."""
     comments: dict[str, str] = field(default_factory=dict)
     words: list[_Token] = field(default_factory=list)
     ranges: list[_Token] = field(default_factory=list)
@@ -86,10 +84,12 @@ def _column(name: str | None) -> int:
 
 def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterator[Row]:
     number = 0
+    above: dict[str, str] = {}
     for block in sentences(lines, name):
         sentence = _parsed(block, name)
+        sentence.comments = {**above, **sentence.comments}
+        above = {} if sentence.words else sentence.comments
         if not sentence.words:
-            _say_no_words(Place(name, sentence.line))
             continue
         if asked.check_text and "text" in sentence.comments:
             _check_text(sentence, name)
@@ -108,13 +108,10 @@ def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterat
 
 def _word(token: _Token, column: int, name: str) -> str:
     word = token.columns[column]
-    if not word.strip():
-        raise InputError(f"{Place(name, token.line)}: the word, in column {column + 1}, is empty.")
+    if not word.strip() or (word == "_" and token.form != "_"):
+        what = "empty" if not word.strip() else "not given (_)"
+        raise InputError(f"{Place(name, token.line)}: the word, in column {column + 1}, is {what}.")
     return word
-
-
-def _say_no_words(place: Place) -> None:
-    warnings.warn(f"{place}: comments without words were left out.", PolysemeWarning, stacklevel=5)
 
 
 # --- fields ----------------------------------------------------------------------------------------------------------
@@ -158,7 +155,7 @@ def _beside(
 
 
 def _parsed(block: list[Line], name: str) -> _Sentence:
-    sentence = _Sentence(block[0].number)
+    sentence = _Sentence()
     for line in block:
         place = Place(name, line.number)
         if line.text.startswith("#"):
@@ -166,6 +163,8 @@ def _parsed(block: list[Line], name: str) -> _Sentence:
             sentence.comments.setdefault(key.strip(), value.strip() if equals else "")
         else:
             _add(sentence, _columns(line.text, place), place)
+    if sentence.empty and not sentence.words:
+        raise InputError(f"{Place(name, sentence.empty[0].line)}: the sentence has an empty node in it and no word.")
     if sentence.ranges and sentence.ranges[-1].last > len(sentence.words):
         token = sentence.ranges[-1]
         raise InputError(

@@ -1,0 +1,56 @@
+"""`polyseme senses`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import click
+
+import polyseme
+from polyseme.cli import options
+from polyseme.cli.concordance import print_uses
+from polyseme.cli.progress import Bar
+
+
+@click.command()
+@click.argument("word")
+@options.source()
+@options.output("Keep the senses as .html, .png, .svg or .json.", required=False)
+@options.model
+@options.layer
+@options.pool
+@click.option("--n-senses", type=int, metavar="N", help="Make so many groups.  [default: as many as are found]")
+@click.option("--map", default="pca", show_default=True, metavar="MAP", help="How uses are laid out: pca, tsne, umap.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="What is drawn at random starts here."
+)
+@options.field
+@options.device
+@options.dtype
+@options.batch_pieces
+@options.force
+@options.as_json
+def command(word: str, as_json: bool, **settings: Any) -> None:
+    """Group the uses of WORD, whatever its case, by sense: how many there are and why, with examples of each.
+
+    \b
+    Examples:
+      polyseme senses broke --in sentences.txt -o broke.html
+      polyseme senses broke --in sentences.txt --n-senses 3 -o broke.png
+      polyseme senses crane --in corpus.txt --map tsne -o crane.svg
+    """
+    with Bar("loading the model", then="embedding") as bar:
+        found = polyseme.senses(word, **settings, progress=bar)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found)))
+        return
+    click.echo(f"{found.word} in {found.source}: {found.headline}. {found.how}")
+    for sense, examples in enumerate(found.examples, start=1):
+        count = len(found.of(sense))
+        heading = f"sense {sense}, {count:,} use{'' if count == 1 else 's'}"
+        click.echo("\n" + click.style(heading, bold=True))
+        print_uses([(found.uses[place].id, found.uses[place].use) for place in examples])
+    kept = f"{settings['output']}: " if settings["output"] is not None else ""
+    click.echo(f"{kept}{found.cost.line()}", err=True)

@@ -1,0 +1,141 @@
+"""`polyseme similar` and `polyseme senses`, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.commands import Refuse, Run
+
+SENTENCES = "Dawn broke.\nThe news broke.\nSandy broke the law.\nA crane caught a fish.\nI saw a crane.\n"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sentences.txt"
+    path.write_text(SENTENCES, encoding="utf-8")
+    return path
+
+
+def test_similar_prints_uses_of_the_word_and_of_others(run: Run, tiny: Path, source: Path) -> None:
+    code, out, err = run("similar", "We [broke] even.", "--in", source, "-m", tiny, "--top", 2, "--against", 0)
+    assert code == 0
+    headings = [line for line in out.splitlines() if line.startswith("Uses")]
+    assert headings == [
+        "Uses of 'broke', layer -1",
+        "Uses of other words, layer -1",
+        "Uses of 'broke', layer 0: the word and its place, no context",
+        "Uses of other words, layer 0: the word and its place, no context",
+    ]
+    assert out.count("[broke]") == 4
+    assert "23 uses were looked at, 3 of them of 'broke'; pooling mean." in err
+    assert "6 texts, 24 words" in err
+
+
+def test_similar_says_what_is_not_there(run: Run, tiny: Path, source: Path) -> None:
+    code, out, err = run("similar", "A [heron].", "--in", source, "-m", tiny)
+    assert code == 0
+    assert "Uses of 'heron', layer -1\nnone\n" in out
+    assert "note: The word 'heron' does not occur in" in err
+
+
+def test_similar_keeps_an_index_and_asks_it(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    ask = ("similar", "We [broke] even.", "--index", tmp_path / "uses", "-m", tiny, "--same-word")
+    made = run(*ask, "--in", source)
+    asked = run(*ask)
+    assert (made.code, asked.code) == (0, 0)
+    assert asked.out == made.out
+    assert "Uses of other words" not in asked.out
+
+
+def test_similar_writes_json_and_html(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    for name in ("near.json", "near.html"):
+        ask = ("similar", "A [crane] broke.", "--in", source, "-m", tiny, "-o", tmp_path / name)
+        assert run(*ask).code == 0
+    found = json.loads((tmp_path / "near.json").read_text(encoding="utf-8"))
+    assert found["word"] == "crane"
+    assert {use["text"] for use in found["near"]["same"]} == {"A crane caught a fish.", "I saw a crane."}
+    assert "<b>crane</b>" in (tmp_path / "near.html").read_text(encoding="utf-8")
+    printed = run("similar", "A [crane] broke.", "--in", source, "-m", tiny, "--json").out
+    assert json.loads(printed)["near"] == found["near"]
+
+
+def test_senses_prints_the_number_why_and_examples(run: Run, tiny: Path, source: Path) -> None:
+    code, out, err = run("senses", "Broke", "--in", source, "-m", tiny)
+    assert code == 0
+    assert f"Broke in {source}: 3 uses, too few to tell senses apart. 3 uses, near copies counted once" in out
+    assert "Sandy [broke] the law." in out
+    assert "3 texts, " in err
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [("html", b"<!doctype html>"), ("json", b"{"), ("png", b"\x89PNG"), ("svg", b"<?xml")]
+)
+def test_senses_writes_what_the_ending_says(
+    run: Run, tiny: Path, source: Path, tmp_path: Path, ending: str, start: bytes
+) -> None:
+    output = tmp_path / f"broke.{ending}"
+    ended = run("senses", "broke", "--in", source, "-m", tiny, "--n-senses", 2, "-o", output)
+    assert ended.code == 0
+    assert "2 senses in 3 uses. The number was given." in ended.out
+    assert output.read_bytes().startswith(start)
+    assert f"{output}: 3 texts" in ended.err
+
+
+def test_texts_may_come_from_standard_input(run: Run, tiny: Path) -> None:
+    ended = run("senses", "broke", "--in", "-", "-m", tiny, stdin=SENTENCES.encode())
+    assert ended.code == 0
+    assert "broke in standard input: 3 uses" in ended.out
+
+
+def test_texts_may_be_a_field(run: Run, tiny: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"body": line}) + "\n" for line in SENTENCES.splitlines()))
+    assert run("senses", "broke", "--in", rows, "--field", "body", "-m", tiny).code == 0
+    assert run("similar", "We [broke].", "--in", rows, "--field", "body", "-m", tiny).code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["similar", "We broke even."], "No word is marked in 'We broke even.'"),
+        (["similar", "We [bro]ke even."], "ends inside a word"),
+        (["similar", "We [broke] even.", "-o", "near.txt"], "must end in .json, .html"),
+        (["similar", "We [broke] even.", "-o", "sentences.txt/near.json"], "sentences.txt"),
+        (["similar", "We [broke] even.", "--top", "0"], "at least 1"),
+        (["similar", "We [broke] even.", "--layer", "9"], "Layer '9' is not there"),
+        (["similar", "We [broke] even.", "--against", "all"], "one vector"),
+        (["similar", "A [heron].", "--same-word"], "'heron' does not occur"),
+        (["senses", "heron"], "'heron' does not occur"),
+        (["senses", "fish"], "'fish' occurs only once"),
+        (["senses", "broke", "-o", "broke.gif"], "must end in .html, .json, .png, .svg"),
+        (["senses", "broke", "--n-senses", "9"], "from 1 to that of the uses, 3"),
+        (["senses", "broke", "--map", "pac"], "Did you mean 'pca'?"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    refuse: Refuse, tiny: Path, source: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], message: str
+) -> None:
+    monkeypatch.chdir(source.parent)
+    assert message in refuse(*line, "--in", source, "-m", tiny, folder=source.parent)
+
+
+def test_an_index_of_another_model_is_refused(run: Run, refuse: Refuse, tiny: Path, source: Path) -> None:
+    uses = source.parent / "uses"
+    assert run("similar", "We [broke].", "--in", source, "--index", uses, "-m", tiny).code == 0
+    told = refuse("similar", "We [broke].", "--index", uses, "-m", tiny, "--layer", "1", folder=source.parent)
+    assert "differs in layer (3 there, 1 here)" in told
+    (source.parent / "other").mkdir()
+    told = refuse("similar", "We [broke].", "--index", source.parent / "other", "-m", tiny, folder=source.parent)
+    assert "Name the text in which to look for uses with --in." in told
+
+
+def test_an_output_that_is_there_is_kept(run: Run, refuse: Refuse, tiny: Path, source: Path) -> None:
+    output = source.parent / "broke.html"
+    output.write_text("mine")
+    ask = ("senses", "broke", "--in", source, "-m", tiny, "-o", output)
+    assert "--force" in refuse(*ask, folder=source.parent)
+    assert run(*ask, "--force").code == 0
+    assert output.read_text().startswith("<!doctype html>")
