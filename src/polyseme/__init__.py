@@ -14,10 +14,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyseme.api import Model, convert_model, embed, fill, load, next, pieces, senses, show, similar
+    from polyseme.api import Model, convert_model, embed, fill, load, next, pieces, show
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
     from polyseme.types import Document, Embedded, Word
+    from polyseme.uses import senses, similar
 
 __version__ = "0.1.0"
 
@@ -29,9 +30,9 @@ _HOMES = {
     "load": "api",
     "next": "api",
     "pieces": "api",
-    "senses": "api",
+    "senses": "uses",
     "show": "api",
-    "similar": "api",
+    "similar": "uses",
     "PolysemeError": "errors",
     "PolysemeWarning": "errors",
     "read_vectors": "files",

@@ -13,9 +13,18 @@ def require(package: str, *, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
+        missed = package.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != missed:
             raise
         raise MissingPackageError(
-            f"The package {package!r} is needed here and is not installed. "
+            f"The package {missed!r} is needed here and is not installed. "
             f"Install it with: pip install 'polyseme[{extra}]'"
         ) from None
+
+
+def optional(module: str) -> ModuleType | None:
+    """A module that may not be there, or that only some work needs and takes long to load; None if it is missing."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None

@@ -38,11 +38,7 @@ KEPT_MODELS = 2
 """How many models stay loaded; of more, those used last."""
 
 
-class ContextualVectorizer(
-    _base.ClassNamePrefixFeaturesOutMixin,
-    _base.TransformerMixin,
-    _base.BaseEstimator,  # type: ignore[misc]
-):
+class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.TransformerMixin, _base.BaseEstimator):
     """Texts in, vectors of their words in context out; nothing is learned, so that `fit` only checks.
 
     A text is a string, which is split into words, or a list of words, which are kept as they are; texts come as a list,

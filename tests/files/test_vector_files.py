@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -202,8 +204,11 @@ def test_lone_surrogates_are_replaced_and_said_once(tmp_path: Path, suffix: str)
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("out.parqet", r"'.parqet' is no format of vectors. Did you mean '.parquet'\? There are: .parquet, .npz"),
-        ("out", "its name has no ending.*There are: .parquet, .npz"),
+        (
+            "out.parqet",
+            r"'.parqet' is no format of vectors. Did you mean '.parquet'\? There are: .parquet, .npz, .safetensors, .h5, .jsonl",
+        ),
+        ("out", "its name has no ending.*There are: .parquet, .npz, .safetensors, .h5, .jsonl"),
     ],
 )
 def test_an_unknown_ending_names_those_there_are(tmp_path: Path, name: str, match: str) -> None:
@@ -211,6 +216,21 @@ def test_an_unknown_ending_names_those_there_are(tmp_path: Path, name: str, matc
         open_writer(tmp_path / name)
     with pytest.raises(OptionError, match=match):
         read_vectors(tmp_path / name)
+
+
+def write_other_hdf5(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["a"] = [1]
+
+
+SOMETHING_ELSE: dict[str, Callable[[Path], object]] = {
+    ".parquet": lambda path: pq.write_table(pa.table({"a": [1]}), path),
+    ".npz": lambda path: np.savez(path, a=np.zeros(3)),
+    ".safetensors": lambda path: safetensors.numpy.save_file({"a": np.zeros(3)}, path),
+    ".h5": write_other_hdf5,
+    ".jsonl": lambda path: path.write_text('{"a": 1}\n'),
+}
+"""A file of each format that holds something else."""
 
 
 @every_format
@@ -221,10 +241,7 @@ def test_files_that_are_no_vectors_are_refused(tmp_path: Path, suffix: str) -> N
     path.write_bytes(b"something else")
     with pytest.raises(InputError, match=r"cannot be read as"):
         read_vectors(path)
-    if suffix == ".npz":
-        np.savez(path, a=np.zeros(3))
-    else:
-        pq.write_table(pa.table({"a": [1]}), path)
+    SOMETHING_ELSE[suffix](path)
     with pytest.raises(InputError, match="not written by polyseme"):
         list(read_vectors(path))
     with pytest.raises(InputError, match="not written by polyseme"):
@@ -236,10 +253,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str) -> None:
     document = embedded(["a"] * 100, shape=(50,))
     path = write(tmp_path / f"out{suffix}", [[document]])
     raw = bytearray(path.read_bytes())
-    at = raw.index(b"a a a a") if suffix == ".npz" else 4
+    at = raw.index(b"a a a a") if suffix != ".parquet" else 4
     raw[at : at + 40] = b"\xff" * 40
     path.write_bytes(raw)
     with pytest.raises(InputError, match="damaged"):
+        list(read_vectors(path))
+    path.write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(InputError, match="damaged|cannot be read"):
         list(read_vectors(path))
 
 

@@ -24,14 +24,10 @@ from polyseme.encoders.base import Encoder, Layers, wanted_layers
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.extras import optional
 from polyseme.parts.product import Product
 from polyseme.parts.small_products import HalfProduct, Int8Product, bf16_is_fast, int8_is_fast
 from polyseme.types import Batch
-
-try:
-    from torch.nn.attention.varlen import varlen_attn as flash_attention
-except ImportError:  # torch before 2.10
-    flash_attention = None  # type: ignore[assignment]
 
 Precision = Literal["own", "bf16", "int8"]
 """What products run in: the precision of the weights, or a smaller one with fp32 between them."""
@@ -136,6 +132,8 @@ class FlatTransformer:
         self.encoder = encoder
         self.layers = [FlatLayer(layer, PRODUCTS[precision]) for layer in encoder.layers]  # type: ignore[arg-type]
         self.settled = False
+        if precision != "own":  # rounded results must not depend on how much work there is
+            self.settle()
 
     def settle(self) -> None:
         if not self.settled:
@@ -193,8 +191,10 @@ Attend = Callable[[Tensor, int, float], Tensor]
 
 def attention_over(rows: FlatRows, like: Tensor) -> Attend:
     """Attention within each of these rows, in the way that suits where `like` lives."""
-    if flash_attention is not None and like.is_cuda and like.dtype in (torch.bfloat16, torch.float16):
-        return _in_one_call(rows, flash_attention)
+    if like.is_cuda and like.dtype in (torch.bfloat16, torch.float16):
+        varlen = optional("torch.nn.attention.varlen")  # from torch 2.10 on
+        if varlen is not None:
+            return _in_one_call(rows, varlen.varlen_attn)
     return _by_length(rows)
 
 

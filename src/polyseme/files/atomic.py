@@ -59,11 +59,7 @@ def whole_file(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
     with _workshop(path, force, "file") as (workshop, target):
         made = workshop / target.name
         yield made
-        with explained(path):
-            _sync(made)
-            check_output(path, force=force)  # once more: another process may have been quicker
-            made.replace(target)
-            _sync_folder(target.parent)
+        put_in_place(made, path, force=force)
 
 
 @contextlib.contextmanager
@@ -77,14 +73,25 @@ def whole_folder(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
         with explained(path):
             made.mkdir()
         yield made
-        with explained(path):
-            for folder, _, names in os.walk(made):
-                for name in names:
-                    _sync(Path(folder, name))
-                _sync_folder(Path(folder))
-            check_output(path, force=force, kind="folder")
-            _swap(made, target, aside=workshop / "replaced")
-            _sync_folder(target.parent)
+        put_in_place(made, path, force=force, kind="folder", aside=workshop / "replaced")
+
+
+def put_in_place(
+    made: Path, path: AnyPath, *, force: bool = False, kind: Kind = "file", aside: Path | None = None
+) -> None:
+    """Give a whole file or folder, on the same disk, its name; an old folder is moved `aside` first."""
+    target = _target(path)
+    with explained(path):
+        if kind == "file":
+            _sync(made)
+        else:
+            _sync_all(made)
+        check_output(path, force=force, kind=kind)  # once more: another process may have been quicker
+        if aside is None:
+            made.replace(target)
+        else:
+            _swap(made, target, aside)
+        _sync_folder(target.parent)
 
 
 @contextlib.contextmanager
@@ -159,6 +166,13 @@ def _swap(made: Path, target: Path, aside: Path) -> None:
         if replaces:
             aside.rename(target)
         raise
+
+
+def _sync_all(made: Path) -> None:
+    for folder, _, names in os.walk(made):
+        for name in names:
+            _sync(Path(folder, name))
+        _sync_folder(Path(folder))
 
 
 def _sync(path: Path) -> None:

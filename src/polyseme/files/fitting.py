@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,22 @@ class Fitter:
         self._store = store
         self._dtypes = (*_DTYPES, BF16_BITS.name) if as_bits else _DTYPES
         self._like: NDArray[Any] | None = None
-        self._names: tuple[str, ...] = ()
+        self._names: tuple[str, ...] | None = None
         self._repaired = False
 
     def __call__(self, document: Embedded) -> Embedded:
         self._check_counts(document)
         if self._like is None:
             self._check_first(document)
-            self._like, self._names = document.vectors[:0], tuple(document.fields)
+            self._like = document.vectors[:0]
+            self._names = tuple(document.fields) if self._names is None else self._names
         self._check_kind(document, self._like)
         fitting = dataclasses.replace(document, fields=self._fields(document), vectors=self._stored(document))
         return self._well_formed(fitting)
+
+    def expect(self, names: tuple[str, ...]) -> None:
+        """Be told which fields there are, where the first document went into the file earlier."""
+        self._names = names
 
     def _check_counts(self, document: Embedded) -> None:
         n_words, n_vectors = len(document.words), len(document.vectors)
@@ -86,13 +91,14 @@ class Fitter:
             )
 
     def _fields(self, document: Embedded) -> dict[str, str | None]:
-        strange = [name for name in document.fields if name not in self._names]
+        names = self._names or ()
+        strange = [name for name in document.fields if name not in names]
         if strange:
             raise InputError(
                 f"The document {document.id!r} has a field {strange[0]!r}, which the first document has not, and all "
                 "documents of a file have the same. Name those to keep with the option 'fields'."
             )
-        return {name: _as_text(document.fields.get(name)) for name in self._names}
+        return {name: _as_text(document.fields.get(name)) for name in names}
 
     def _stored(self, document: Embedded) -> NDArray[Any]:
         if self._store is None:
@@ -146,7 +152,7 @@ def _to_fp16(vectors: NDArray[Any]) -> NDArray[np.float16]:
         return vectors.astype(np.float16)
 
 
-STORED: Mapping[Store, Any] = {
+STORED: Mapping[Store, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "fp32": lambda vectors: vectors.astype(np.float32, copy=False),
     "fp16": _to_fp16,
     "bf16": to_bf16_bits,

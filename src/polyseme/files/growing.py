@@ -123,7 +123,9 @@ class FlatDocuments:
     def write(self, documents: Sequence[Embedded]) -> None:
         if documents and "vectors" not in self.arrays:
             first = documents[0]
-            self.arrays["vectors"] = GrowingArray(self._folder / "vectors", first.vectors.dtype, first.vectors.shape[1:])
+            self.arrays["vectors"] = GrowingArray(
+                self._folder / "vectors", first.vectors.dtype, first.vectors.shape[1:]
+            )
             if first.fields:
                 self.strings["fields"] = GrowingStrings(self._folder / "fields")
         for document in documents:
@@ -138,8 +140,10 @@ class FlatDocuments:
             self.strings["fields"].add([json.dumps(document.fields, ensure_ascii=False) for document in documents])
 
     def close(self) -> None:
-        for each in (*self.strings.values(), *self.arrays.values()):
-            each.close()
+        for strings in self.strings.values():
+            strings.close()
+        for array in self.arrays.values():
+            array.close()
 
 
 def documents_of(

@@ -7,6 +7,9 @@
 | words | list<string> | |
 | start, end | list<int64> | where each word stands in the text, in characters |
 | vectors | list<fixed_size_list<float, D>> | one vector a word; with all layers, a fixed list of layers a word |
+| … | string | a column for each field that was kept beside the texts |
+
+Where a text has one vector, the column `vector`, fixed_size_list<float, D>, takes the place of the last four.
 
 How they came about is JSON under the key `polyseme` of the schema's metadata.
 
@@ -34,7 +37,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.sink import About, about_to_json, not_ours
+from polyseme.files.sink import About, Per, about_to_json, not_ours
 from polyseme.types import Embedded, Word
 
 ABOUT_KEY = b"polyseme"
@@ -45,15 +48,17 @@ MOST_ROW_BYTES = 1 << 30
 MOST_GROUP_NUMBERS = 1 << 25
 """Numbers after which a chunk is cut into a further row group; Arrow needs about 8 bytes beside each."""
 
-_COLUMNS = ("id", "text", "words", "start", "end", "vectors")
+_OF_WORDS = ("id", "text", "words", "start", "end", "vectors")
+_OF_TEXTS = ("id", "text", "vector")
 
 
 class ParquetSink:
     """Documents to a Parquet file; each chunk is a row group, or several if it is large."""
 
-    def __init__(self, path: Path, about: About) -> None:
+    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
         self._path = path
         self._about = about
+        self._per = per
         self._writer: pq.ParquetWriter | None = None
         self._n_rows = 0
         self._continued: list[int] = []
@@ -61,7 +66,7 @@ class ParquetSink:
     def write(self, documents: Sequence[Embedded]) -> None:
         for group in _groups(documents):
             if self._writer is None:
-                self._writer = _open_writer(self._path, _schema(group[0].vectors, self._about))
+                self._writer = _open_writer(self._path, _schema(group[0], self._about, self._per))
             self._note_continued(group)
             table = _table(group, self._writer.schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
@@ -144,24 +149,30 @@ def _groups(documents: Sequence[Embedded]) -> Iterator[list[_Share]]:
         yield group
 
 
-def _schema(vectors: NDArray[Any], about: About) -> pa.Schema:
-    vector = pa.from_numpy_dtype(vectors.dtype)
-    for width in reversed(vectors.shape[1:]):
+def _schema(share: _Share, about: About, per: Per) -> pa.Schema:
+    vector = pa.from_numpy_dtype(share.vectors.dtype)
+    for width in reversed(share.vectors.shape[1:]):
         vector = pa.list_(vector, width)
-    types = (pa.string(), pa.large_string(), pa.list_(pa.string()), pa.list_(pa.int64()), pa.list_(pa.int64()))
-    fields = zip(_COLUMNS, (*types, pa.list_(vector)), strict=True)
-    return pa.schema(list(fields), metadata={ABOUT_KEY: about_to_json(about).encode()})
+    types: list[pa.DataType] = [pa.string(), pa.large_string()]
+    if per == "text":
+        named = list(zip(_OF_TEXTS, [*types, vector], strict=True))
+    else:
+        types += [pa.list_(pa.string()), pa.list_(pa.int64()), pa.list_(pa.int64()), pa.list_(vector)]
+        named = list(zip(_OF_WORDS, types, strict=True))
+    fields = [(name, pa.string()) for name in share.document.fields]
+    return pa.schema([*named, *fields], metadata={ABOUT_KEY: about_to_json(about).encode()})
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    leaves = {"id": "id", "text": "text", **{name: f"{name}.list.element" for name in ("words", "start", "end")}}
-    vectors = "vectors" + ".list.element" * _depth(schema.field("vectors").type)
+    leaves = {field.name: field.name + ".list.element" * _depth(field.type) for field in schema}
+    vectors = {leaf for name, leaf in leaves.items() if name in ("vectors", "vector")}
     return pq.ParquetWriter(
         str(path),
         schema,
-        compression={**dict.fromkeys(leaves.values(), "zstd"), vectors: "none"},
-        use_dictionary=[leaves["words"]],
+        compression={leaf: "none" if leaf in vectors else "zstd" for leaf in leaves.values()},
+        use_dictionary=[leaves[name] for name in leaves if name not in (*_OF_WORDS, *_OF_TEXTS) or name == "words"],
         write_statistics=False,
+        write_page_checksum=True,
     )
 
 
@@ -170,6 +181,18 @@ def _depth(kind: pa.DataType) -> int:
 
 
 def _table(group: Sequence[_Share], schema: pa.Schema) -> pa.Table:
+    documents = [share.document for share in group]
+    vectors = _nested(_joined([share.vectors for share in group]))
+    columns = {
+        "id": pa.array([document.id for document in documents], pa.string()),
+        "text": pa.array([document.text for document in documents], pa.large_string()),
+        **{name: pa.array([one.fields[name] for one in documents], pa.string()) for name in documents[0].fields},
+    }
+    columns |= _words_of(group, vectors) if "words" in schema.names else {"vector": vectors}
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _words_of(group: Sequence[_Share], vectors: pa.Array) -> dict[str, pa.Array]:
     ends = np.cumsum([0] + [share.stop - share.first for share in group], dtype=np.int32)
     offsets = _joined([share.document.offsets[share.first : share.stop] for share in group]).reshape(-1, 2)
     words = [word for share in group for word in share.document.words[share.first : share.stop]]
@@ -177,14 +200,9 @@ def _table(group: Sequence[_Share], schema: pa.Schema) -> pa.Table:
         "words": pa.array(words, pa.string()),
         "start": pa.array(offsets[:, 0], pa.int64()),
         "end": pa.array(offsets[:, 1], pa.int64()),
-        "vectors": _nested(_joined([share.vectors for share in group])),
+        "vectors": vectors,
     }
-    columns = {
-        "id": pa.array([share.document.id for share in group], pa.string()),
-        "text": pa.array([share.document.text for share in group], pa.large_string()),
-        **{name: pa.ListArray.from_arrays(ends, values) for name, values in flat.items()},
-    }
-    return pa.table([columns[name] for name in _COLUMNS], schema=schema)
+    return {name: pa.ListArray.from_arrays(ends, values) for name, values in flat.items()}
 
 
 def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -207,10 +225,11 @@ def _open(name: str) -> pq.ParquetFile:
     try:
         if not Path(name).is_file():
             raise InputError(f"There is no file {name}.")
-        file = pq.ParquetFile(name)
+        file = pq.ParquetFile(name, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{name} cannot be read as Parquet: {error}") from error
-    missing = [column for column in _COLUMNS if column not in file.schema_arrow.names]
+    there = file.schema_arrow.names
+    missing = [column for column in (_OF_TEXTS if "vector" in there else _OF_WORDS) if column not in there]
     if missing or ABOUT_KEY not in (file.schema_arrow.metadata or {}):
         file.close()
         raise not_ours(name, missing[0] if missing else ABOUT_KEY.decode())
@@ -233,19 +252,19 @@ def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[Embedded]:
 def _rows(file: pq.ParquetFile) -> Iterator[Embedded]:
     for group in range(file.num_row_groups):
         try:
-            table = file.read_row_group(group, columns=list(_COLUMNS))
+            table = file.read_row_group(group)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"The Parquet file of vectors is damaged in row group {group}: {error}") from error
-        columns = {name: table.column(name).combine_chunks() for name in _COLUMNS}
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
         del table
-        yield from _rows_of_group(columns)
+        yield from _texts_of_group(columns) if "vector" in columns else _rows_of_group(columns)
 
 
 def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
     """The rows of one group; `columns` is emptied, so that only what is still to come stays in memory."""
     ids, texts, words = (columns.pop(name) for name in ("id", "text", "words"))
-    offsets = np.stack([_array(columns.pop(name)) for name in ("start", "end")], axis=1)
-    vectors = _array(columns.pop("vectors"))
+    offsets = np.stack([_array(columns.pop(name).flatten()) for name in ("start", "end")], axis=1)
+    vectors = _array(columns.pop("vectors").flatten())
     first = 0
     for row, text in enumerate(texts):
         spelled = words[row].as_py()
@@ -255,14 +274,27 @@ def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
             id=ids[row].as_py(),
             text=text.as_py(),
             words=[Word(word, *place) for word, place in zip(spelled, offsets[where].tolist(), strict=True)],
+            fields={name: values[row].as_py() for name, values in columns.items()},
             offsets=offsets[where].copy(),
             vectors=vectors[where].copy(),
         )
 
 
-def _array(lists: pa.ListArray) -> NDArray[Any]:
-    """The items of all lists end to end, [N] or [N, …, D], over the same memory."""
-    nested = lists.flatten()
+def _texts_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
+    ids, texts, vectors = columns.pop("id"), columns.pop("text"), _array(columns.pop("vector"))
+    for row, text in enumerate(texts):
+        yield Embedded(
+            id=ids[row].as_py(),
+            text=text.as_py(),
+            words=[],
+            fields={name: values[row].as_py() for name, values in columns.items()},
+            offsets=np.zeros((0, 2), np.int64),
+            vectors=vectors[row : row + 1].copy(),
+        )
+
+
+def _array(nested: pa.Array) -> NDArray[Any]:
+    """Numbers, or fixed-size lists of them: [N] or [N, …, D], over the same memory."""
     shape = [len(nested)]
     while pa.types.is_fixed_size_list(nested.type):
         shape.append(nested.type.list_size)
@@ -278,6 +310,7 @@ def _whole(shares: Sequence[Embedded]) -> Embedded:
         id=shares[0].id,
         text=shares[0].text,
         words=[word for share in shares for word in share.words],
+        fields=shares[0].fields,
         offsets=np.concatenate([share.offsets for share in shares]),
         vectors=np.concatenate([share.vectors for share in shares]),
     )

@@ -27,7 +27,7 @@ class SenseMap:
     how: str
     """How the number of senses was found."""
     map: str
-    """How the points were laid out: pca, tsne, umap."""
+    """How the points were laid out, as it is written under them."""
     source: str
     uses: Sequence[Use]
     senses: Sequence[int]

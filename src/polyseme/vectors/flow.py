@@ -6,9 +6,9 @@ takes many windows only the few words that lie across two of them wait for the e
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +21,16 @@ from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.encoders.frozen import FlatRows, Frozen, Precision, freeze
 from polyseme.errors import ModelError, OptionError
+from polyseme.parts.cores import a_core_each, one_core
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.layers import parse_layers
 from polyseme.vectors.pooling import parse_pooling
-from polyseme.vectors.workers import a_core_each
 
 BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 1024})
 """Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
+LITTLE_WORK = 64
+"""Pieces up to which one core is sooner done than several."""
 MUCH_WORK = 4096
 """Pieces from which it pays to lay the weights out first."""
 
@@ -112,7 +114,7 @@ class Embedder:
             return sum(map(len, batch))
 
         done = 0
-        with a_core_each() if self.precision == "bf16" and total >= MUCH_WORK else nullcontext(map) as run_all:
+        with self._cores(total) as run_all:
             for n_pieces in run_all(run, _batches(rows, self.batch_pieces)):
                 done += n_pieces
                 if on_batch is not None:
@@ -125,6 +127,18 @@ class Embedder:
         self.tally.flops += forward_flops(self.config, map(len, rows))
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
         return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
+
+    @contextlib.contextmanager
+    def _cores(self, n_pieces: int) -> Iterator[Callable[..., Iterable[int]]]:
+        """A `map` over batches, with as many cores as so many pieces are worth."""
+        if self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
+            with one_core():
+                yield map
+        elif self.precision == "bf16" and n_pieces >= MUCH_WORK:
+            with a_core_each() as run_all:
+                yield run_all
+        else:
+            yield map
 
     def _rows(self, encoded: Sequence[Pieces]) -> Iterator[_Row]:
         capacity = None if self.config.window is None else self.config.window - self.tokenizer.n_specials

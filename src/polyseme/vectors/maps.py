@@ -61,3 +61,7 @@ def find_map(name: str) -> Callable[[Floats, int], Points]:
     if name not in MAPS:
         raise OptionError(f"There is no map {name!r}. {nearest(name, MAPS)}")
     return MAPS[name]
+
+
+NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+"""As they are written under a map."""

@@ -2,9 +2,8 @@
 
 Each vector is linked to its nearest neighbours. A group is a set of vectors with many links inside and few to others;
 the eigenvectors of the graph's normalised Laplacian lay such groups apart, and its eigenvalues say how little has to be
-cut: the second smallest is near 0 where the graph falls into two parts, the third where it falls into three. Senses of
-a word are told apart by neighbourhoods like this far better than by the directions of greatest spread, which are those
-of topics and of places in the sentence.
+cut: the second smallest is near 0 where the graph falls into two parts, the third where it falls into three. Nothing is
+asked of the shape or the size of a group, since the uses of one sense are seldom a round heap.
 
 Shapes: N vectors, D width, K groups.
 """

@@ -18,6 +18,7 @@ from polyseme.plots.sense_map import SenseMap
 from polyseme.plots.sense_page import senses_page
 from polyseme.plots.similar_page import UseList, similar_page
 from polyseme.plots.similarity import figure_bytes
+from polyseme.vectors.maps import NAMES
 from polyseme.vectors.senses import Senses
 from polyseme.vectors.similar import Neighbours, Similar
 
@@ -86,7 +87,7 @@ def sense_map(found: Senses) -> SenseMap:
         word=found.word,
         headline=found.headline,
         how=found.how,
-        map=found.map,
+        map=NAMES[found.map],
         source=found.source,
         uses=[each.use for each in found.uses],
         senses=[each.sense for each in found.uses],

@@ -1,4 +1,4 @@
-"""Batches side by side on a CPU, a core each.
+"""How many cores a batch gets on a CPU: all of them, one each for batches side by side, or one for very little work.
 
 A product that is over quickly gains little from being shared among cores: in bf16 the sharing costs as much as the
 product. Then each core takes batches of its own.
@@ -24,5 +24,16 @@ def a_core_each() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item]
     try:
         with ThreadPoolExecutor(n_cores, "polyseme-core", initializer=torch.set_num_threads, initargs=(1,)) as pool:
             yield pool.map
+    finally:
+        torch.set_num_threads(n_cores)
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """Within this block torch uses one core: for a few pieces, waking the others takes longer than the work."""
+    n_cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
     finally:
         torch.set_num_threads(n_cores)

@@ -1,0 +1,275 @@
+"""Whole chunks of an unfinished output, kept so that the work can be gone on with.
+
+They stand in a folder beside the output that anyone can see (`vectors.parquet.unfinished`):
+
+| file | |
+|---|---|
+| settings.json | everything that decides the result; work with other settings is not gone on with |
+| 000000.parquet, … | the vectors of one chunk, as the output will hold them |
+| 000000.json, … | a digest of the chunk's input, how many documents it has, what it cost |
+| lock | held by the process that is at work |
+
+Each file is written beside and renamed, the vectors before the digest: a chunk whose digest is there is whole. It counts
+if its input is still the same and its vectors can be read; otherwise it is made again, and that is said. The folder
+goes when the output has its name, or when there is no whole chunk in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from polyseme.errors import InputError, OutputError, PolysemeWarning
+from polyseme.files.atomic import AnyPath, explained, whole_file
+from polyseme.files.fitting import Fitter
+from polyseme.files.parquet import read_parquet
+from polyseme.files.sink import Per
+from polyseme.files.write import FORMATS, opened
+from polyseme.types import Embedded
+
+SETTINGS = "settings.json"
+ABOUT_TO_FINISH = "about_to_finish"
+"""There, and nothing beside it to take the output's name: the output has it, and only clearing up was cut short."""
+
+_LONGEST = 60
+"""Characters of a setting that a message shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is known of a whole chunk besides its vectors."""
+
+    input: str
+    documents: int
+    fields: tuple[str, ...]
+    tally: Mapping[str, float]
+    """What making it took, by what was counted."""
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    number: int
+    first: int
+    n_documents: int
+
+
+def unfinished(output: AnyPath) -> Path:
+    """Where the chunks of an output are kept until it is finished."""
+    target = Path(os.path.realpath(output))
+    return target.with_name(f"{target.name}.unfinished")
+
+
+def clear_up(output: AnyPath) -> None:
+    """Remove what is left of an output that was finished, but whose process was killed before it could do that."""
+    folder = unfinished(output)
+    marker = folder / ABOUT_TO_FINISH
+    with contextlib.suppress(OSError):
+        if marker.is_file() and not (folder / marker.read_text(encoding="utf-8")).exists():
+            shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def open_spool(
+    output: AnyPath, settings: Mapping[str, Any], fitted: Fitter, *, per: Per = "word", force: bool = False
+) -> Iterator[Spool]:
+    """The spool of an output: that of a run which was stopped, if its settings are these, or a new one.
+
+    If something goes wrong, or a signal ends the work, whole chunks stay, and the exception bears a note that says so.
+    """
+    folder = unfinished(output)
+    settings = json.loads(json.dumps(settings))
+    with explained(folder):
+        folder.mkdir(exist_ok=True)
+    with _locked(folder):
+        _settle(folder, settings, force=force)
+        spool = Spool(folder, fitted, per)
+        try:
+            yield spool
+        except BaseException as error:
+            if not spool.clear_if_empty():
+                note = f"What was done is kept in {_short(folder)}: the same command goes on from there."
+                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+            raise
+
+
+class Spool:
+    """Chunks by their numbers, each whole or not there; see `open_spool`."""
+
+    def __init__(self, folder: Path, fitted: Fitter, per: Per) -> None:
+        self.folder = folder
+        self.n_documents = 0
+        """Of all chunks that were added so far."""
+        self.n_given_away = 0
+        """Documents, counted from the first, that are in whole shards, so that their chunks may be gone."""
+        self._fitted = fitted
+        self._per = per
+        self._chunks: list[_Chunk] = []
+
+    def whole(self, number: int, first: int, input: str) -> Kept | None:
+        """What is known of a chunk, if it is whole, of this input, and its first document is the `first` of all."""
+        record = self._record(number)
+        if record is None:
+            return None
+        in_shards = first < self.n_given_away
+        if record.input != input:
+            if in_shards:
+                raise InputError(
+                    f"The input has changed since the work began, in texts that are in whole shards already (from "
+                    f"text {first + 1:,} on). To start anew, give --force (force=True)."
+                )
+            self._say(number, "the input has changed there")
+            return None
+        if first + record.documents <= self.n_given_away or self._readable(number, record.documents):
+            return record
+        if in_shards:
+            raise InputError(
+                f"{self._vectors(number)} is damaged or gone, and some of its texts are in a whole shard already. To "
+                "start anew, give --force (force=True)."
+            )
+        self._say(number, "it is damaged")
+        return None
+
+    def keep(self, number: int, documents: Sequence[Embedded], input: str, tally: Mapping[str, float]) -> Kept:
+        """Write one chunk; it is whole when this returns."""
+        self._about(number).unlink(missing_ok=True)
+        path = self._vectors(number)
+        with opened(path, FORMATS[".parquet"], self._fitted, force=True, about={}, per=self._per) as writer:
+            writer.write(documents)
+        names = tuple(documents[0].fields)
+        kept = Kept(input=input, documents=len(documents), fields=names, tally=tally)
+        with whole_file(self._about(number), force=True) as made:
+            made.write_text(json.dumps(asdict(kept)), encoding="utf-8")
+        return kept
+
+    def add(self, number: int, kept: Kept) -> None:
+        """Count a whole chunk in, one after another."""
+        if not self._chunks:
+            self._fitted.expect(kept.fields)
+        self._chunks.append(_Chunk(number, self.n_documents, kept.documents))
+        self.n_documents += kept.documents
+
+    def documents(self, first: int, stop: int) -> Iterator[list[Embedded]]:
+        """The documents from one to another, those of a chunk at a time."""
+        for chunk in self._chunks:
+            if chunk.first < stop and first < chunk.first + chunk.n_documents:
+                theirs = list(read_parquet(str(self._vectors(chunk.number))))
+                yield theirs[max(first - chunk.first, 0) : stop - chunk.first]
+
+    def give_away(self, stop: int) -> None:
+        """Let go of the vectors of chunks that end at this document or before; they are in whole shards."""
+        self.n_given_away = stop
+        while self._chunks and self._chunks[0].first + self._chunks[0].n_documents <= stop:
+            self._vectors(self._chunks.pop(0).number).unlink(missing_ok=True)
+
+    def about_to_finish(self, made: Path) -> None:
+        """Leave word that `made` is all there is to the output, and only has to take its name."""
+        with whole_file(self.folder / ABOUT_TO_FINISH, force=True) as marker:
+            marker.write_text(made.name, encoding="utf-8")
+
+    def remove(self) -> None:
+        """The output has its name: nothing here is needed any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def clear_if_empty(self) -> bool:
+        """Remove the folder if there is nothing in it to go on with."""
+        kept = any(self.folder.glob("[0-9]*.json"))
+        if not kept:
+            self.remove()
+        return not kept
+
+    def _record(self, number: int) -> Kept | None:
+        try:
+            found = json.loads(self._about(number).read_text(encoding="utf-8"))
+            return Kept(**{**found, "fields": tuple(found["fields"])})
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError):
+            self._say(number, "it is damaged")
+            return None
+
+    def _readable(self, number: int, n_documents: int) -> bool:
+        try:
+            return sum(1 for _ in read_parquet(str(self._vectors(number)))) == n_documents
+        except (InputError, ValueError):
+            return False
+
+    def _say(self, number: int, reason: str) -> None:
+        warnings.warn(
+            f"Chunk {number} in {_short(self.folder)} is made again: {reason}.", PolysemeWarning, stacklevel=4
+        )
+
+    def _vectors(self, number: int) -> Path:
+        return self.folder / f"{number:06}.parquet"
+
+    def _about(self, number: int) -> Path:
+        return self.folder / f"{number:06}.json"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out; the system lets go of the lock when this one ends, however it ends."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OutputError(
+                f"Another process is at work on this output: it holds {_short(folder)}. Wait for it, or choose another "
+                "name for the output."
+            ) from None
+        yield
+
+
+def _settle(folder: Path, settings: Mapping[str, Any], *, force: bool) -> None:
+    """See to it that what is in the folder is of these settings."""
+    path = folder / SETTINGS
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        before = None
+    if before == settings:
+        _sweep(folder)
+        return
+    foreign = before is None and {each.name for each in folder.iterdir()} - {"lock"}
+    if not force and (before is not None or foreign):
+        raise OutputError(_refusal(folder, before, settings))
+    for each in folder.iterdir():
+        if each.name != "lock":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    with whole_file(path, force=True) as made:
+        made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a process that was killed had begun and not finished."""
+    for workshop in folder.rglob(".*.part"):
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _refusal(folder: Path, before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> str:
+    advice = "To start anew, give --force (force=True), or choose another name for the output."
+    if before is None:
+        return f"{folder} is there already, and is no unfinished output of polyseme. {advice}"
+    named = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+    told = [f"{name} was {_shown(before.get(name))} and is {_shown(settings.get(name))}" for name in named]
+    return (
+        f"{_short(folder)} is the unfinished output of other settings: {'; '.join(told)}. To go on with it, give the "
+        f"settings it had. {advice}"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _short(folder: Path) -> str:
+    """As seen from here, if that is shorter."""
+    return min(str(folder), os.path.relpath(folder), key=len)
