@@ -39,6 +39,7 @@ _HOMES = {
     "Document": "types",
     "Embedded": "types",
     "Word": "types",
+    "view": "vectors.view",
 }
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "senses",
     "show",
     "similar",
+    "view",
 ]
 
 

@@ -24,6 +24,7 @@ from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.base import Head
 from polyseme.outputs.base import Output
+from polyseme.parts.cores import one_core
 from polyseme.parts.unfilled import unfilled
 from polyseme.text.load import load_tokenizer
 from polyseme.types import Tokenizer
@@ -109,7 +110,8 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     theirs = read_json(folder / "config.json")
     config = _read_config(family, theirs, where)
     tied = bool(theirs.get("tie_word_embeddings", True))
-    found = read(family.table(config, tied), read_weights(folder), str(folder))
+    with one_core():
+        found = read(family.table(config, tied), read_weights(folder), str(folder))
     if found.left_out:
         warnings.warn(
             f"{folder} also holds a task layer of another library ({', '.join(found.left_out)}), which is left out.",

@@ -70,7 +70,8 @@ class Embedded(Document):
     offsets: NDArray[np.int64]
     """[n_words, 2]: where each word starts and ends in the text."""
     vectors: NDArray[Any]
-    """[n_words, D], or [n_words, layers, D] where all layers were asked for."""
+    """[n_words, D], or [n_words, layers, D] where all layers were asked for; of a text with one vector, which is kept
+    without words, [1, …]."""
 
 
 @dataclass(frozen=True)

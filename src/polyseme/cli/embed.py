@@ -14,8 +14,8 @@ from polyseme.cli.progress import Bar
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
-@options.output("Where the vectors go: .parquet or .npz.")
+@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
+@options.output("Where the vectors go: .parquet, .npz, .safetensors, .h5, .jsonl; with --shard-rows, a folder.")
 @options.model
 @click.option(
     "--layer",
@@ -24,36 +24,56 @@ from polyseme.cli.progress import Bar
     metavar="LAYER",
     help="A number (0 is the token layer, -1 the top), all, sum:a:b, mean:a:b, concat:a:b, mix, mix:last3:0.2,0.3,0.5.",
 )
+@options.pool
 @click.option(
-    "--pool",
-    default="mean",
+    "--per",
+    default="word",
     show_default=True,
-    metavar="POOLING",
-    help="How the pieces of a word become one: first, last, mean, max.",
+    metavar="UNIT",
+    help="What gets a vector: every word, or every text (the mean of its words).",
+)
+@options.reading
+@click.option(
+    "--store",
+    default="fp32",
+    show_default=True,
+    metavar="DTYPE",
+    help="What numbers are in the file: fp32, fp16, bf16 (.safetensors only).",
+)
+@click.option("--shard-rows", type=int, metavar="N", help="Write a folder of files with N texts each.")
+@click.option(
+    "--shard-format",
+    default="parquet",
+    show_default=True,
+    metavar="FORMAT",
+    help="What these files are: parquet, npz, safetensors, h5, jsonl.",
 )
 @options.device
+@options.dtype
+@options.batch_pieces
 @click.option(
-    "--dtype", default="fp32", show_default=True, metavar="DTYPE", help="What is computed in: fp32, bf16, fp16, fp64."
+    "--force", is_flag=True, help="Replace the output if it exists; start anew where unfinished work does not fit."
 )
-@click.option(
-    "--batch-pieces", type=int, metavar="N", help="Pieces that run together.  [default: 2048, on a GPU 65536]"
-)
-@options.force
-def command(source: str, output: str, **settings: Any) -> None:
-    """Embed every word of INPUT: plain text, one a line (.gz and .xz too), or - for standard input.
+def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
+    """Embed every word of INPUT...: files, folders or patterns, or - for standard input.
 
-    Every word gets exactly one vector, whatever the length of its text. In Python, polyseme.read_vectors reads OUTPUT;
-    so do pyarrow and pandas (.parquet) and numpy (.npz).
+    Plain text has a text a line; .jsonl, .csv, .tsv and .parquet have one in a field, .conll and .conllu their own
+    words; .gz, .xz, .bz2 and .zst are unpacked. Every word gets exactly one vector, whatever the length of its text.
+
+    Stopped? The same command goes on. In Python, polyseme.read_vectors reads OUTPUT; so do pyarrow, pandas and polars
+    (.parquet), numpy (.npz), safetensors and h5py.
 
     \b
     Examples:
       polyseme embed reviews.txt -o vectors.parquet
-      polyseme embed reviews.txt.gz --layer concat:-4:-1 --pool first -m path/to/bert -o vectors.npz
-      cat notes.txt | polyseme embed - -o notes.parquet
+      polyseme embed corpus.conllu --layer mix:last3:0.2,0.3,0.5 -m path/to/bert -o vectors.h5
+      polyseme embed reviews.csv --field review --fields stars --per text -o texts.parquet
+      polyseme embed huge.jsonl.zst --field text --store fp16 -o vectors/ --shard-rows 1000000
+      cat notes.txt | polyseme embed - -o notes.npz
     """
-    typed = source == "-" and sys.stdin.isatty()
+    typed = "-" in sources and sys.stdin.isatty()
     if typed:
         click.echo("Type texts, one a line; Ctrl-D ends them.", err=True)
     with nullcontext() if typed else Bar("loading the model", then="embedding") as bar:
-        cost = polyseme.embed(source, output=output, **settings, progress=bar)
+        cost = polyseme.embed(sources, output=output, **settings, progress=bar)
     click.echo(f"{output}: {cost.line()}", err=True)

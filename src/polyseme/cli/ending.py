@@ -61,24 +61,26 @@ def exit_code(command: Callable[[], Any]) -> int:
             code = command()
             return code if isinstance(code, int) else 0
     except PolysemeError as error:
-        return _refuse(str(error))
+        return _refuse(" ".join([str(error), *_notes_on(error)]))
     except click.ClickException as error:
         return _refuse_usage(error)
     except Stopped as stop:
         if stop.number in _STOPS:
             if sys.stderr.isatty():
                 click.echo(err=True)  # away from the terminal's own ^C
-            _say(f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.")
+            _say(" ".join([f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.", *_notes_on(stop)]))
         return stop.exit_code
     except OSError as error:
-        return _refuse(f"The system refused: {error.strerror or error}{_where(error)}.")
+        said = f"The system refused: {error.strerror or error}{_where(error)}."
+        return _refuse(" ".join([said, *_notes_on(error)]))
     except (MemoryError, RuntimeError) as error:
         if not _is_lack_of_memory(error):
             raise
-        return _refuse(
+        said = (
             "There is not enough memory for this. Use a smaller --batch-pieces or a smaller model, or, where that of "
             "the GPU has run out, --device cpu."
         )
+        return _refuse(" ".join([said, *_notes_on(error)]))
 
 
 @contextlib.contextmanager
@@ -179,6 +181,11 @@ def _forget_standard_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _notes_on(error: BaseException) -> list[str]:
+    """What those on the way out had to add: that something was kept, and where."""
+    return list(getattr(error, "__notes__", ()))
 
 
 def _is_lack_of_memory(error: Exception) -> bool:

@@ -62,3 +62,62 @@ dtype = click.option(
 batch_pieces = click.option(
     "--batch-pieces", type=int, metavar="N", help="Pieces that run together.  [default: 2048, on a GPU 65536]"
 )
+
+
+def _names(context: click.Context, option: click.Parameter, given: str | None) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
+
+
+_READING = (
+    field,
+    click.option("--id-field", metavar="NAME", help="The field of INPUT with the id of a text.  [default: its number]"),
+    click.option(
+        "--fields",
+        callback=_names,
+        metavar="NAMES",
+        help="Other fields of INPUT to keep beside the vectors, with commas between them, or all.",
+    ),
+    click.option(
+        "--format",
+        metavar="FORMAT",
+        help="What INPUT is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.",
+    ),
+    click.option(
+        "--words",
+        default="syntactic",
+        show_default=True,
+        metavar="WORDS",
+        help="Words of CoNLL-U: syntactic (do n't) or surface (don't).",
+    ),
+    click.option(
+        "--split",
+        default="line",
+        show_default=True,
+        metavar="UNIT",
+        help="What is a text in plain text: line, paragraph, document.",
+    ),
+    click.option(
+        "--quotes",
+        default="double",
+        show_default=True,
+        metavar="QUOTES",
+        help="What encloses fields of CSV and TSV: double quotes, or none.",
+    ),
+    click.option("--delimiter", metavar="CHARACTER", help="What separates the fields of CSV and TSV."),
+    click.option(
+        "--no-check-text",
+        "check_text",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Take CoNLL-U sentences whose words do not add up to their text.",
+    ),
+)
+
+
+def reading(command: Decorated) -> Decorated:
+    """How INPUT is read: the options of `polyseme.files.read_rows`."""
+    for option in reversed(_READING):
+        command = option(command)
+    return command

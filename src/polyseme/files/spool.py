@@ -9,9 +9,9 @@ They stand in a folder beside the output that anyone can see (`vectors.parquet.u
 | 000000.json, … | a digest of the chunk's input, how many documents it has, what it cost |
 | lock | held by the process that is at work |
 
-Each file is written beside and renamed, the vectors before the digest: a chunk whose digest is there is whole. It counts
-if its input is still the same and its vectors can be read; otherwise it is made again, and that is said. The folder
-goes when the output has its name, or when there is no whole chunk in it.
+Each file is written beside and renamed, the vectors before the digest: a chunk whose digest is there is whole. It
+counts if its input is still the same and its vectors can be read; otherwise it is made again, and that is said. The
+folder goes when the output has its name, or when there is no whole chunk in it.
 """
 
 from __future__ import annotations

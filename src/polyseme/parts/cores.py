@@ -30,7 +30,7 @@ def a_core_each() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item]
 
 @contextlib.contextmanager
 def one_core() -> Iterator[None]:
-    """Within this block torch uses one core: for a few pieces, waking the others takes longer than the work."""
+    """Within this block torch uses one core: for very little work, waking the others takes longer than doing it."""
     n_cores = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

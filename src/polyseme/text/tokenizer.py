@@ -74,7 +74,7 @@ class PieceTokenizer:
     def n_pieces(self) -> int:
         """One more than the largest id."""
         size = int(self.backend.get_vocab_size())
-        if any(self.backend.id_to_token(id) is None for id in range(size)):  # ids have gaps
+        if None in map(self.backend.id_to_token, range(size)):  # ids have gaps
             return 1 + max(self.backend.get_vocab().values())
         return size
 

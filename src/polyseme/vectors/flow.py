@@ -48,6 +48,8 @@ class Tally:
     flops: float = 0.0
     vanished: int = 0
     """Words that the tokenizer made nothing of; they were given the unknown piece."""
+    wordless: int = 0
+    """Documents without any word."""
 
 
 @dataclass
@@ -126,6 +128,7 @@ class Embedder:
         self.tally.pieces += total
         self.tally.flops += forward_flops(self.config, map(len, rows))
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
+        self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
         return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
 
     @contextlib.contextmanager

@@ -1,72 +1,109 @@
-"""`embed` over a file: rows in, chunks through the flow, vectors out, in bounded memory.
+"""`embed` over files: rows in, chunks through the flow, vectors out, in bounded memory.
 
 Batches never cross a chunk. The next chunk is split into words and pieces while the network runs over this one; it is
 read by the thread that asks for it, so that an interrupt ends a read that waits for someone to type.
+
+Input of one chunk goes straight to the output. Of longer input every chunk is kept whole in a spool beside the output
+(`files.spool`) until all are there, so that work which was stopped can be gone on with; and the weights are laid out
+before the first one, so that a chunk has the same bits whether or not others went before it. What cannot be read twice
+(standard input, pipes) cannot be gone on with, and goes straight to the output, too.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 import time
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing
+from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import Any
+from typing import Any, Protocol
 
 from polyseme import files
 from polyseme.cost import Cost, peak_memory
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.assembly import Assembly, open_shards
+from polyseme.files.fitting import Fitter
+from polyseme.files.found import Sources
 from polyseme.files.rows import Row
+from polyseme.files.sink import Per, Store
 from polyseme.files.source import Reading
+from polyseme.files.spool import Kept, Spool, open_spool
 from polyseme.text.words import document
-from polyseme.types import Document, Pieces, Progress
-from polyseme.vectors.flow import Embedder
+from polyseme.types import Document, Embedded, Pieces, Progress
+from polyseme.vectors.flow import Embedder, Tally
+from polyseme.vectors.texts import per_text, warn_wordless
 
 CHUNK_CHARACTERS = 1 << 19
 """A chunk ends with the row that brings it to so many characters; a longer row is a chunk by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where the vectors go, and as what."""
+
+    output: str | PathLike[str]
+    per: Per = "word"
+    store: Store = "fp32"
+    shard_rows: int | None = None
+    """Rows of a shard, where the output is a folder of shards."""
+    shard_format: str = "parquet"
+    force: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class _Chunk:
     """Rows that are embedded together, and how far the input was read when the last of them had been."""
 
+    number: int
     documents: list[Document]
-    encoded: list[Pieces]
     read_until: int
+    encoded: list[Pieces]
+    digest: str = ""
+    kept: Kept | None = None
+    """What is known of it, if it was embedded by an earlier run; then it is not in pieces."""
 
 
-def embed_file(
+class _Writer(Protocol):
+    def write(self, documents: Sequence[Embedded]) -> None: ...
+
+
+def embed_files(
     embedder: Embedder,
-    source: str | PathLike[str],
-    output: str | PathLike[str],
+    sources: Sources,
+    target: Target,
     *,
-    force: bool = False,
-    about: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
+    settings: Callable[[], Mapping[str, Any]] = dict,
     progress: Progress | None = None,
+    started: float | None = None,
 ) -> Cost:
-    """Embed every word of a file and write the vectors; what it cost is returned."""
-    started = time.perf_counter()
-    with (
-        files.open_writer(output, force=force, about=dict(about or {})) as writer,
-        files.read_rows(source) as rows,
-        closing(_chunks(rows, embedder)) as chunks,
-    ):
+    """Embed every word of some files and write the vectors; what it cost, since it was `started`, is returned.
+
+    `settings` gives all that decides the result; it is asked for only if the input is long enough to be gone on with.
+    """
+    started = time.perf_counter() if started is None else started
+    with files.read_rows(sources, **(reading or {})) as rows:
         if progress is not None:
             progress(0, rows.total)
-        before = 0
-        for chunk in chunks:
-
-            def told(done: int, total: int, chunk: _Chunk = chunk, before: int = before) -> None:
-                if progress is not None:
-                    progress(before + (chunk.read_until - before) * done // max(total, 1), rows.total)
-
-            writer.write(embedder.embed(chunk.documents, chunk.encoded, told))
-            before = chunk.read_until
+        told = _Told(progress, rows.total)
+        chunked = _numbered(rows)
+        first_two = list(itertools.islice(chunked, 2))
+        chunked = itertools.chain(first_two, chunked)
+        if len(first_two) > 1 and rows.total is not None:
+            earlier = _through_a_spool(embedder, chunked, target, settings(), told)
+        else:
+            earlier = _straight(embedder, chunked, target, told)
     if embedder.tally.vanished:
         warn_vanished(embedder.tally.vanished)
-    return cost_so_far(embedder, time.perf_counter() - started)
+    if embedder.tally.wordless and target.per == "text":
+        warn_wordless(embedder.tally.wordless)
+    return cost_so_far(embedder, time.perf_counter() - started + earlier)
 
 
 def cost_so_far(embedder: Embedder, seconds: float) -> Cost:
@@ -93,17 +130,132 @@ def warn_vanished(count: int) -> None:
     )
 
 
-def _chunks(rows: Reading[Row], embedder: Embedder) -> Generator[_Chunk, None, None]:
-    """Chunks in order, the next one prepared while this one is at work."""
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="polyseme-pieces") as ahead:
-        pending: Future[_Chunk] | None = None
-        for some in some_rows(rows):
-            following = ahead.submit(_prepared, some, rows.done, embedder)
-            if pending is not None:
-                yield pending.result()
-            pending = following
-        if pending is not None:
-            yield pending.result()
+# --- to the output ----------------------------------------------------------------------------------------------------
+
+
+def _straight(embedder: Embedder, chunked: Iterator[_Some], target: Target, told: _Told) -> float:
+    """Chunks to the output as they come."""
+    with (
+        _writer(target) as writer,
+        closing(_ahead(chunked, lambda some: _in_pieces(some, embedder))) as chunks,
+    ):
+        for chunk in chunks:
+            writer.write(_embedded(embedder, chunk, target.per, told))
+    return 0.0
+
+
+def _through_a_spool(
+    embedder: Embedder, chunked: Iterator[_Some], target: Target, settings: Mapping[str, Any], told: _Told
+) -> float:
+    """Chunks to a spool, those of an earlier run left as they are; the seconds that these took are returned."""
+    earlier = Tally()
+    seconds = 0.0
+    n_texts = 0
+    embedder.frozen.settle()
+    fitted = Fitter(per=target.per, store=target.store)
+    with open_spool(target.output, settings, fitted, per=target.per, force=target.force) as spool:
+        assembly = Assembly(
+            spool,
+            target.output,
+            about=target.about,
+            per=target.per,
+            shard_rows=target.shard_rows,
+            shard_format=target.shard_format,
+            force=target.force,
+        )
+        with closing(_ahead(chunked, lambda some: _unless_kept(some, embedder, spool))) as chunks:
+            for chunk in chunks:
+                kept = chunk.kept
+                if kept is None:
+                    kept = _keep(embedder, chunk, spool, target.per, told)
+                else:
+                    n_texts += kept.documents
+                    seconds += kept.tally["seconds"]
+                    _count(earlier, kept.tally)
+                    told.until(chunk.read_until)
+                spool.add(chunk.number, kept)
+                assembly.advance()
+        if n_texts:
+            warnings.warn(
+                f"Gone on with what an earlier run had done: {n_texts:,} texts.", PolysemeWarning, stacklevel=3
+            )
+        assembly.finish()
+    _count(embedder.tally, asdict(earlier))
+    return seconds
+
+
+def _keep(embedder: Embedder, chunk: _Chunk, spool: Spool, per: Per, told: _Told) -> Kept:
+    before, started = asdict(embedder.tally), time.perf_counter()
+    embedded = _embedded(embedder, chunk, per, told)
+    took = {name: value - before[name] for name, value in asdict(embedder.tally).items()}
+    took["seconds"] = time.perf_counter() - started
+    return spool.keep(chunk.number, embedded, chunk.digest, took)
+
+
+def _count(tally: Tally, more: Mapping[str, float]) -> None:
+    for name in asdict(tally):
+        setattr(tally, name, getattr(tally, name) + more[name])
+
+
+def _embedded(embedder: Embedder, chunk: _Chunk, per: Per, told: _Told) -> list[Embedded]:
+    found = embedder.embed(chunk.documents, chunk.encoded, told.of(chunk.read_until))
+    told.until(chunk.read_until)
+    return per_text(found) if per == "text" else found
+
+
+def _writer(target: Target) -> AbstractContextManager[_Writer]:
+    if target.shard_rows is None:
+        return files.open_writer(
+            target.output, force=target.force, about=target.about, per=target.per, store=target.store
+        )
+    return open_shards(
+        target.output,
+        Fitter(per=target.per, store=target.store),
+        about=target.about,
+        per=target.per,
+        shard_rows=target.shard_rows,
+        shard_format=target.shard_format,
+        force=target.force,
+    )
+
+
+class _Told:
+    """Tells how many bytes of the input are done, never going back."""
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def until(self, done: int) -> None:
+        self._done = done
+        if self._progress is not None:
+            self._progress(done, self._total)
+
+    def of(self, read_until: int) -> Callable[[int, int], None]:
+        """For the batches of a chunk: its bytes are as far as its pieces are."""
+        before = self._done
+        return lambda done, total: self.until(before + (read_until - before) * done // max(total, 1))
+
+
+# --- from the input ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Some:
+    """The rows of a chunk, as they were read."""
+
+    number: int
+    first: int
+    rows: list[Row]
+    read_until: int
+
+
+def _numbered(rows: Reading[Row]) -> Iterator[_Some]:
+    first = 0
+    for number, some in enumerate(some_rows(rows)):
+        yield _Some(number, first, some, rows.done)
+        first += len(some)
 
 
 def some_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -120,9 +272,42 @@ def some_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield taken
 
 
-def _prepared(rows: Sequence[Row], read_until: int, embedder: Embedder) -> _Chunk:
-    documents = [document_of(row) for row in rows]
-    return _Chunk(documents, embedder.tokenizer.encode_many(documents), read_until)
+def _ahead(chunked: Iterator[_Some], prepare: Callable[[_Some], _Chunk]) -> Generator[_Chunk, None, None]:
+    """Chunks in order, the next one prepared while this one is at work."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="polyseme-pieces") as ahead:
+        pending: Future[_Chunk] | None = None
+        for some in chunked:
+            following = ahead.submit(prepare, some)
+            if pending is not None:
+                yield pending.result()
+            pending = following
+        if pending is not None:
+            yield pending.result()
+
+
+def _in_pieces(some: _Some, embedder: Embedder) -> _Chunk:
+    documents = [document_of(row) for row in some.rows]
+    return _Chunk(some.number, documents, some.read_until, embedder.tokenizer.encode_many(documents))
+
+
+def _unless_kept(some: _Some, embedder: Embedder, spool: Spool) -> _Chunk:
+    digest = _digest(some.rows)
+    kept = spool.whole(some.number, some.first, digest)
+    if kept is not None:
+        return _Chunk(some.number, [], some.read_until, [], digest, kept)
+    chunk = _in_pieces(some, embedder)
+    chunk.digest = digest
+    return chunk
+
+
+def _digest(rows: Iterable[Row]) -> str:
+    """Equal for rows that make equal rows of the output."""
+    digest = hashlib.sha256()
+    for row in rows:
+        content = row.content if isinstance(row.content, str) else list(row.content)
+        digest.update(json.dumps([row.id, content, dict(row.fields)], default=str).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def document_of(row: Row) -> Document:
