@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polyseme.files import read_vectors
     from polyseme.types import Document, Embedded, Word
     from polyseme.uses import senses, similar
+    from polyseme.vectors.view import view
 
 __version__ = "0.1.0"
 

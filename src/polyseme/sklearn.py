@@ -7,29 +7,29 @@ estimators in it, so that a search over layers and pools loads one model, and a 
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Dtype, Model, load
 from polyseme.convert.hub import HUB, find_model
-from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning, nearest
+from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import require
+from polyseme.files.sink import Per
 from polyseme.text.given import given_document
-from polyseme.types import Document, Embedded
+from polyseme.types import Document
 from polyseme.vectors.job import warn_vanished
+from polyseme.vectors.texts import per_text, warn_wordless
 
 if TYPE_CHECKING:
     from polyseme.vectors.flow import Embedder
 
 _base: Any = require("sklearn.base", extra="sklearn")
 
-Per = Literal["text", "word"]
 Texts = Iterable[str] | Iterable[Sequence[str]] | Iterable[Document]
 
 CHUNK_CHARACTERS = 1 << 18
@@ -88,21 +88,13 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         """[texts, D], or [words, D] with `per="word"`."""
         embedder = self._embedder()
         features = [np.zeros((0, embedder.choice.width(embedder.config)), dtype=np.float32)]
-        n_texts = n_empty = 0
         for documents in _chunks(_documents(X)):
             found = embedder(documents)
-            features.append(np.concatenate([each.vectors for each in found]) if self.per == "word" else _means(found))
-            n_texts += len(found)
-            n_empty += sum(not each.words for each in found)
+            features += [each.vectors for each in (per_text(found) if self.per == "text" else found)]
         if embedder.tally.vanished:
             warn_vanished(embedder.tally.vanished)
-        if n_empty and self.per == "text":
-            warnings.warn(
-                f"{n_empty:,} of {n_texts:,} texts {'has' if n_empty == 1 else 'have'} no words; where a text has "
-                "none, its features are zeros.",
-                PolysemeWarning,
-                stacklevel=3,
-            )
+        if embedder.tally.wordless and self.per == "text":
+            warn_wordless(embedder.tally.wordless)
         return np.concatenate(features)
 
     def fit_transform(self, X: Texts, y: object = None) -> NDArray[np.float32]:
@@ -119,7 +111,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         """What does the work; settings that cannot be are refused here."""
         if self.per not in get_args(Per):
             raise OptionError(
-                f"Features are per text or per word. Got {self.per!r}. {nearest(self.per, get_args(Per))}"
+                f"Features are per text or per word. Got {self.per!r}. {nearest(str(self.per), get_args(Per))}"
             )
         embedder = self._model().embedder(layer=self.layer, pool=self.pool, batch_pieces=self.batch_pieces)
         if embedder.choice.how == "all":
@@ -180,13 +172,6 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
             taken, size = [], 0
     if taken:
         yield taken
-
-
-def _means(documents: Sequence[Embedded]) -> NDArray[np.float32]:
-    """The mean of each document's vectors; zeros where it has no words."""
-    return np.stack(
-        [each.vectors.sum(axis=0, dtype=np.float64) / max(len(each.words), 1) for each in documents]
-    ).astype(np.float32)
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

@@ -43,6 +43,18 @@ SOME_VALUE = {
     "n_senses": 4,
     "map": "tsne",
     "seed": 5,
+    "per": "text",
+    "id_field": "key",
+    "fields": ("one", "two"),
+    "format": "csv",
+    "words": "surface",
+    "split": "paragraph",
+    "quotes": "none",
+    "delimiter": ";",
+    "check_text": False,
+    "store": "fp16",
+    "shard_rows": 8,
+    "shard_format": "npz",
 }
 """For every option of a function, something that is not its default."""
 
@@ -122,8 +134,15 @@ def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A layer is a number or a word, and a command line has only words."""
+    """A layer is a number or a word, and a command line has only words; one source may stand for a list of them."""
+    if name == "sources" and isinstance(value, str):
+        return (value,)
     return str(value) if name == "layer" else value
+
+
+def _typed(value: Any) -> str:
+    """A value as it is written on a command line."""
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 @every_verb
@@ -132,7 +151,7 @@ def test_every_option_reaches_the_function(verb: str, monkeypatch: pytest.Monkey
     defaults = {name: _plain(name, parameters_of(verb)[name].default) for name in options}
     line: list[str] = []
     for name, option in options.items():
-        line += [option.opts[-1]] if option.is_flag else [option.opts[-1], str(SOME_VALUE[name])]
+        line += [option.opts[-1]] if option.is_flag else [option.opts[-1], _typed(SOME_VALUE[name])]
     given = call(monkeypatch, verb, *line)
     for name, default in defaults.items():
         assert given[name] == SOME_VALUE[name]

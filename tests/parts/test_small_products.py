@@ -19,7 +19,7 @@ def layer() -> nn.Linear:
     return nn.Linear(96, 160)
 
 
-@pytest.mark.parametrize("activation", [None, F.gelu, gelu_tanh, F.relu], ids=str)
+@pytest.mark.parametrize("activation", [None, F.gelu, gelu_tanh, F.relu], ids=["none", "gelu", "tanh", "relu"])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 def test_fp32_product_equals_the_layer(activation, packed) -> None:  # type: ignore[no-untyped-def]
     linear, x = layer(), torch.randn(33, 96)

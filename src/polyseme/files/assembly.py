@@ -16,7 +16,7 @@ from polyseme.files.atomic import AnyPath, Kind, explained, put_in_place, whole_
 from polyseme.files.fitting import Fitter
 from polyseme.files.sink import About, Per, Store
 from polyseme.files.spool import Spool
-from polyseme.files.write import FORMATS, VectorWriter, format_of, opened
+from polyseme.files.write import VectorWriter, format_of, opened
 from polyseme.types import Embedded
 
 
@@ -81,7 +81,7 @@ class Assembly:
 
     def _make(self, path: Path, first: int, stop: int) -> None:
         fitted = Fitter(per=self._per, as_bits=True)
-        with opened(path, FORMATS[self._suffix], fitted, force=True, about=self._about, per=self._per) as writer:
+        with opened(path, format_of(path), fitted, force=True, about=self._about, per=self._per) as writer:
             for documents in self._spool.documents(first, stop):
                 writer.write(documents)
 
@@ -127,8 +127,7 @@ class ShardWriter:
 
     def _next(self) -> contextlib.AbstractContextManager[VectorWriter]:
         path = self._folder / shard_name(self._n_shards, self._suffix)
-        made_by = FORMATS[self._suffix]
-        return opened(path, made_by, self._fitted, force=False, about=self._about, per=self._per)
+        return opened(path, format_of(path), self._fitted, force=False, about=self._about, per=self._per)
 
     def _close(self) -> None:
         if self._writer is not None:

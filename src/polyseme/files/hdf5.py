@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.sink import About, Per, about_to_json, not_ours
+from polyseme.files.sink import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded, Word
 
 ABOUT_KEY = "polyseme"
@@ -213,3 +213,6 @@ def _document(beside: dict[str, Any], stored: NDArray[Any]) -> Embedded:
         offsets=offsets,
         vectors=np.ascontiguousarray(np.moveaxis(stored, -2, 0)) if of_words else stored[None],
     )
+
+
+FORMAT = Format(sink=Hdf5Sink, read=read_hdf5, read_about=read_hdf5_about)

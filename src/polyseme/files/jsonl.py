@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.sink import About, Per, not_ours
+from polyseme.files.sink import About, Format, Per, not_ours
 from polyseme.types import Embedded, Word
 
 OWN_KEY = "polyseme"
@@ -128,3 +128,6 @@ def _document(made: dict[str, Any]) -> Embedded:
         offsets=offsets,
         vectors=np.array(stored, own["dtype"]).reshape(len(stored), *shape),
     )
+
+
+FORMAT = Format(sink=JsonlSink, read=read_jsonl, read_about=read_jsonl_about)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError
 from polyseme.files.growing import BLOCK, FlatDocuments, GrowingArray, GrowingStrings, cut, documents_of
-from polyseme.files.sink import About, Per, about_to_json, not_ours
+from polyseme.files.sink import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded
 
 LONGEST_INLINE = 256
@@ -190,3 +190,6 @@ def _fill(view: memoryview, member: Any) -> None:
             raise zipfile.BadZipFile("an array ends too early")
         view[done : done + len(block)] = block
         done += len(block)
+
+
+FORMAT = Format(sink=NpzSink, read=read_npz, read_about=read_npz_about)

@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.sink import About, Per, about_to_json, not_ours
+from polyseme.files.sink import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded, Word
 
 ABOUT_KEY = b"polyseme"
@@ -314,3 +314,6 @@ def _whole(shares: Sequence[Embedded]) -> Embedded:
         offsets=np.concatenate([share.offsets for share in shares]),
         vectors=np.concatenate([share.vectors for share in shares]),
     )
+
+
+FORMAT = Format(sink=ParquetSink, read=read_parquet, read_about=read_parquet_about)

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from polyseme.errors import InputError
 from polyseme.files.fitting import BF16_BITS, from_bf16_bits
 from polyseme.files.growing import FlatDocuments, GrowingArray, cut, documents_of
-from polyseme.files.sink import About, Per, about_to_json, not_ours
+from polyseme.files.sink import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded
 
 DTYPES: Mapping[np.dtype[Any], str] = {
@@ -163,3 +163,8 @@ class _Strings:
         encoded = self._spelled.take(stop - self._start).tobytes()
         bounds, self._start = ends - self._start, stop
         return cut(encoded, bounds)
+
+
+FORMAT = Format(
+    sink=SafetensorsSink, read=read_safetensors, read_about=read_safetensors_about, stores=("fp32", "fp16", "bf16")
+)

@@ -30,9 +30,8 @@ from typing import Any
 from polyseme.errors import InputError, OutputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.fitting import Fitter
-from polyseme.files.parquet import read_parquet
 from polyseme.files.sink import Per
-from polyseme.files.write import FORMATS, opened
+from polyseme.files.write import format_of, opened, read_vectors
 from polyseme.types import Embedded
 
 SETTINGS = "settings.json"
@@ -141,7 +140,7 @@ class Spool:
         """Write one chunk; it is whole when this returns."""
         self._about(number).unlink(missing_ok=True)
         path = self._vectors(number)
-        with opened(path, FORMATS[".parquet"], self._fitted, force=True, about={}, per=self._per) as writer:
+        with opened(path, format_of(path), self._fitted, force=True, about={}, per=self._per) as writer:
             writer.write(documents)
         names = tuple(documents[0].fields)
         kept = Kept(input=input, documents=len(documents), fields=names, tally=tally)
@@ -160,7 +159,7 @@ class Spool:
         """The documents from one to another, those of a chunk at a time."""
         for chunk in self._chunks:
             if chunk.first < stop and first < chunk.first + chunk.n_documents:
-                theirs = list(read_parquet(str(self._vectors(chunk.number))))
+                theirs = list(read_vectors(self._vectors(chunk.number)))
                 yield theirs[max(first - chunk.first, 0) : stop - chunk.first]
 
     def give_away(self, stop: int) -> None:
@@ -197,7 +196,7 @@ class Spool:
 
     def _readable(self, number: int, n_documents: int) -> bool:
         try:
-            return sum(1 for _ in read_parquet(str(self._vectors(number)))) == n_documents
+            return sum(1 for _ in read_vectors(self._vectors(number))) == n_documents
         except (InputError, ValueError):
             return False
 

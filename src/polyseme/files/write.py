@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,27 +16,17 @@ from typing import Any
 from polyseme.errors import OptionError, OutputError, nearest
 from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.files.fitting import STORED, Fitter
-from polyseme.files.hdf5 import Hdf5Sink, read_hdf5, read_hdf5_about
-from polyseme.files.jsonl import JsonlSink, read_jsonl, read_jsonl_about
-from polyseme.files.npz import NpzSink, read_npz, read_npz_about
-from polyseme.files.parquet import ParquetSink, read_parquet, read_parquet_about
-from polyseme.files.safetensors import SafetensorsSink, read_safetensors, read_safetensors_about
 from polyseme.files.sink import About, Format, Per, Sink, Store
 from polyseme.types import Embedded
 
-FORMATS: Mapping[str, Format] = {
-    ".parquet": Format(sink=ParquetSink, read=read_parquet, read_about=read_parquet_about),
-    ".npz": Format(sink=NpzSink, read=read_npz, read_about=read_npz_about),
-    ".safetensors": Format(
-        sink=SafetensorsSink,
-        read=read_safetensors,
-        read_about=read_safetensors_about,
-        stores=("fp32", "fp16", "bf16"),
-    ),
-    ".h5": Format(sink=Hdf5Sink, read=read_hdf5, read_about=read_hdf5_about),
-    ".jsonl": Format(sink=JsonlSink, read=read_jsonl, read_about=read_jsonl_about),
+FORMATS: Mapping[str, str] = {
+    ".parquet": "parquet",
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".h5": "hdf5",
+    ".jsonl": "jsonl",
 }
-"""From the ending of a file, in small letters, to how it is written and read back."""
+"""From the ending of a file, in small letters, to the module that has it as `FORMAT`; loaded when first needed."""
 
 
 def open_writer(
@@ -125,13 +116,18 @@ def format_of(path: AnyPath, store: Store | None = None) -> Format:
     if suffix not in FORMATS:
         ending = f"{suffix!r} is no format of vectors" if suffix else "its name has no ending, which says the format"
         raise OptionError(f"{path}: {ending}. {nearest(suffix, FORMATS)}")
-    found = FORMATS[suffix]
+    found = _loaded(suffix)
     if store is not None and store not in STORED:
         raise OptionError(f"There is no store {store!r}. {nearest(store, STORED)}")
     if store is not None and store not in found.stores:
-        able = [name for name, one in FORMATS.items() if store in one.stores]
+        able = [ending for ending in FORMATS if store in _loaded(ending).stores]
         raise OptionError(
             f"{path}: {suffix} has no {store}; it holds {' or '.join(found.stores)}. For {store}, end the name in "
             f"{' or '.join(able)}."
         )
+    return found
+
+
+def _loaded(suffix: str) -> Format:
+    found: Format = importlib.import_module(f"polyseme.files.{FORMATS[suffix]}").FORMAT
     return found

@@ -1,4 +1,4 @@
-"""Texts in a notebook, each word on a colour that says how much of something it has.
+"""Texts in a notebook, each word on a colour that says how alike it is to a chosen one.
 
 A piece of HTML that is whole in itself: no script, nothing fetched, users' text escaped. On a light page much is dark
 and on a dark page it is bright, so that little recedes into either; a notebook's own theme goes before the system's.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from polyseme.plots.page import escaped
 from polyseme.plots.ramp import ink, ramp, to_hex
-from polyseme.plots.uses import spelled
+from polyseme.plots.uses import Keyword, spelled
 from polyseme.types import Word
 
 N_LEVELS = 24
@@ -27,7 +27,6 @@ _STYLE = """
 .polyseme-view p { margin: .3rem 0; white-space: pre-wrap }
 .polyseme-view .caption { display: flex; flex-wrap: wrap; gap: 0 1.5em; align-items: center; margin: 0 0 .5rem;
   font-size: 13px; line-height: 1.6; white-space: normal }
-.polyseme-view .caption > span { opacity: .85 }
 .polyseme-view .scale { display: inline-flex; align-items: center; gap: .5em; font-variant-numeric: tabular-nums }
 .polyseme-view .scale i { width: 9em; height: .75em; border-radius: 3px; background: var(--scale) }
 .polyseme-view .note { font-size: 13px; opacity: .7 }
@@ -35,12 +34,13 @@ _STYLE = """
 .polyseme-view p > b { font-weight: 700; box-shadow: 0 0 0 2px var(--ring) }
 .polyseme-view p > :focus-visible { outline: 2px solid var(--ring); outline-offset: 1px }
 .polyseme-view p > :focus-visible::after { content: attr(title); position: absolute; left: 0; top: 100%; z-index: 1;
-  padding: 0 .45em; border-radius: 4px; background: #101820; color: #fff; font: 12px/1.7 system-ui, sans-serif }
+  padding: 0 .45em; border-radius: 4px; background: #101820; color: #fff; white-space: nowrap;
+  font: 12px/1.7 system-ui, sans-serif }
 """.strip()
 
 
 class ColouredText(NamedTuple):
-    """A text, its words, and how much each has: a share from 0 to 1, and what is said where it is pointed at."""
+    """A text, its words, and how alike each is to what they are compared with."""
 
     text: str
     words: Sequence[Word]
@@ -50,13 +50,17 @@ class ColouredText(NamedTuple):
     """Which word the others are compared with, if it stands here."""
 
 
-def coloured_texts(texts: Sequence[ColouredText], *, least: float, caption: str, note: str = "") -> str:
-    """The texts below each other, with a scale of colours from `least` to 1; all of it is escaped here."""
+def coloured_texts(texts: Sequence[ColouredText], *, least: float, use: Keyword, more: str = "", note: str = "") -> str:
+    """The texts below each other, with a scale of colours from `least` to 1; all of it is escaped here.
+
+    Above them stands the use that words are compared with, and what `more` there is to say of it; below them a note.
+    """
+    before, word, after = map(escaped, use)
     scale = f'<span class="scale">{spelled(least)}<i></i>{spelled(1)}</span>'
     return "\n".join(
         [
             f'<div class="polyseme-view"><style>{_style()}</style>',
-            f'<div class="caption"><span>{escaped(caption)}</span>{scale}</div>',
+            f'<div class="caption"><span>cosine to “{before}<b>{word}</b>{after}”{escaped(more)}</span>{scale}</div>',
             *(f'<p dir="auto">{_words(each, least)}</p>' for each in texts),
             *([f'<div class="note">{escaped(note)}</div>'] if note else []),
             "</div>",

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from typing import Any
 
 _STYLE = """
@@ -28,10 +29,13 @@ td { padding: .18rem .3rem; border-bottom: 1px solid var(--line); vertical-align
 td.number { width: 3.6rem; font-variant-numeric: tabular-nums; color: var(--faint) }
 """.strip()
 
+_UNFIT = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
+"""Control characters, and halves of characters."""
+
 
 def escaped(text: str) -> str:
-    """A user's text as text of a page, between tags or in a quoted attribute; control characters are replaced."""
-    return html.escape("".join(each if each >= " " or each in "\t\n" else "\ufffd" for each in text))
+    """A user's text as text of a page, between tags or in a quoted attribute; what a page cannot hold is replaced."""
+    return html.escape(_UNFIT.sub("\ufffd", text))
 
 
 def data(content: Any) -> str:

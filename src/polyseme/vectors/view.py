@@ -63,11 +63,13 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
     if not np.isfinite(cosines[number][position]):
         raise InputError(f"The vector of {str(word)!r} is zero, so that nothing can be compared with it.")
     shown = _shown(given, cosines, number, position)
-    n_words, n_shown = sum(len(each.words) for each in given), sum(len(each.words) for each in shown)
+    n_words, n_shown = (sum(len(each.words) for each in some) for some in (given, shown))
+    n_uses = len(_places(given, word))
     html = coloured_texts(
         shown,
         least=_least(shown),
-        caption=_caption(given, number, position),
+        use=Use(chosen.text, word.start, word.end).keyword(CONTEXT),
+        more=f", one of its {n_uses:,} uses here" if n_uses > 1 else "",
         note="" if n_shown == n_words else f"{n_shown:,} of {n_words:,} words are shown.",
     )
     return SimilarityView(str(word), (number, position), cosines, html)
@@ -100,7 +102,8 @@ def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tu
         raise InputError(f"There is no document {number}: there are {len(documents):,}, counted from 0.")
     if not 0 <= position < len(documents[number].words):
         raise InputError(
-            f"There is no word {position} in document {number}: it has {len(documents[number].words):,}, counted from 0."
+            f"There is no word {position} in document {number}: it has {len(documents[number].words):,}, counted "
+            "from 0."
         )
     return number, position
 
@@ -162,10 +165,3 @@ def _least(shown: Sequence[ColouredText]) -> float:
     """Where the scale begins: the lowest cosine, down to a tenth."""
     every = [cosine for each in shown for cosine in each.cosines if math.isfinite(cosine)]
     return min(math.floor(min(every) * 10 + 1e-6) / 10, 0.9)
-
-
-def _caption(documents: Sequence[Embedded], number: int, position: int) -> str:
-    word, text = documents[number].words[position], documents[number].text
-    before, _, after = Use(text, word.start, word.end).keyword(CONTEXT)
-    n_uses = len(_places(documents, word))
-    return f"cosine to “{word}” in “{before}{word}{after}”{f', one of its {n_uses:,} uses here' * (n_uses > 1)}"
