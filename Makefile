@@ -38,6 +38,9 @@ contracts: $(DEV)  ## which room imports from which
 docs: $(DEV)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
 
+# Tests run two at a time; a thread each is enough.
+pytest slow: export OMP_NUM_THREADS := 1
+
 pytest: $(DEV)  ## tests, without the slow ones
 	$(BIN)/pytest
 
@@ -45,7 +48,7 @@ slow: $(DEV)  ## the slow tests
 	$(BIN)/pytest -m slow
 
 bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/name.py)
-	@for script in $(or $(BENCH),$(sort $(wildcard benchmarks/*.py))); do \
+	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py,$(sort $(wildcard benchmarks/*.py)))); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; \
 	done
 
