@@ -57,16 +57,26 @@ INPUTS: dict[str, tuple[str, bytes, list[str]]] = {
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
 @pytest.mark.parametrize("kind", INPUTS)
 def test_a_bad_input(
-    refuse: Refuse, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, suffix: str
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, suffix: str
 ) -> None:
     monkeypatch.setattr(job, "CHUNK_CHARACTERS", 1 << 18)  # so that vectors are on the disk when the far ones come
     name, content, said = INPUTS[kind]
     source = tmp_path / name
     source.write_bytes(content)
-    message = refuse("embed", source, "-m", tiny, "-o", tmp_path / f"out{suffix}", folder=tmp_path)
-    assert str(source) in message
+    output = tmp_path / "out" / f"out{suffix}"
+    output.parent.mkdir()
+    ended = run("embed", source, "-m", tiny, "-o", output)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert str(source) in ended.err
     for words in said:
-        assert words in message
+        assert words in ended.err
+    kept = {path.name for path in output.parent.iterdir()}
+    assert kept == ({f"out{suffix}.unfinished"} if "is kept in" in ended.err else set())
+    assert ("is kept in" in ended.err) == (len(content) > 1 << 18 or kind in FAR_IN)
+
+
+FAR_IN = {"a NUL far in", "Latin-1 far in", "cut .gz", "cut .xz"}
+"""What is found out when a whole chunk is on the disk already, which is then kept."""
 
 
 def test_an_input_that_is_not_there(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
@@ -149,9 +159,9 @@ def test_attentions_that_would_go_nowhere(refuse: Refuse, tiny: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["embed"], "'INPUT'"),
+        (["embed"], "'INPUT...'"),
         (["embed", "a.txt"], "'-o' / '--output'"),
-        (["embed", "a.txt", "b.txt", "-o", "c.npz"], "(b.txt)"),
+        (["pieces", "a b", "c.txt", "-o", "c.npz"], "(c.txt)"),
         (["--verbose"], "'--verbose'"),
         (["next", "Dawn broke."], "'SECOND'"),
     ],

@@ -35,6 +35,13 @@ def wait_until_written(process: subprocess.Popen[bytes], output: Path) -> None:
         time.sleep(0.02)
 
 
+def wait_until_kept(process: subprocess.Popen[bytes], output: Path) -> None:
+    """Wait until there is a whole chunk on the disk beside the output."""
+    while not any(output.parent.glob(f"{output.name}.unfinished/[0-9]*.json")):
+        assert process.poll() is None, process.stderr and process.stderr.read().decode()
+        time.sleep(0.02)
+
+
 def send(process: subprocess.Popen[bytes], chunks: int) -> None:
     assert process.stdin is not None
     process.stdin.write(LINE * chunks)
@@ -71,20 +78,21 @@ def test_told_to_stop_at_work_and_told_again(tiny: Path, tmp_path: Path) -> None
     source.write_bytes(b"the vase broke .\n" * 500_000)
     output.parent.mkdir()
     with embedding(tiny, str(source), output) as process:
-        wait_until_written(process, output)
+        wait_until_kept(process, output)
         process.send_signal(signal.SIGTERM)
         for _ in range(5):  # someone in a hurry
             process.send_signal(signal.SIGTERM)
         assert process.wait() == 143
-        check_said(process, "SIGTERM")
-    assert not any(output.parent.iterdir())
+        check_said(process, "SIGTERM", f"{output.name}.unfinished: the same command goes on")
+    assert [path.name for path in output.parent.iterdir()] == ["out.npz.unfinished"]
 
 
-def check_said(process: subprocess.Popen[bytes], said: str) -> None:
+def check_said(process: subprocess.Popen[bytes], *said: str) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.read() == b""
     lines = process.stderr.read().decode().splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("polyseme: ")
-    assert said in lines[0]
+    for words in said:
+        assert words in lines[0]

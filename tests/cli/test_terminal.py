@@ -187,7 +187,7 @@ def test_a_paragraph_is_wrapped_and_paths_are_not(tmp_path: Path) -> None:
     path = f"/somewhere/{'far-away/' * 12}vectors.npz"
     terminal = Terminal(columns=50)
     done = subprocess.run(
-        [sys.executable, "-m", "polyseme", "embed", "a.txt", path, "-o", "b.npz"],
+        [sys.executable, "-m", "polyseme", "pieces", "a", path, "-o", "b.npz"],
         stderr=terminal.side,
         env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
         check=False,

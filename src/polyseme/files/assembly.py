@@ -84,6 +84,7 @@ class Assembly:
         with opened(path, format_of(path), fitted, force=True, about=self._about, per=self._per) as writer:
             for documents in self._spool.documents(first, stop):
                 writer.write(documents)
+                del documents  # or the next are read while these are still held
 
     def _shard(self, number: int) -> Path:
         return self._shards / shard_name(number, self._suffix)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -122,7 +123,7 @@ class Spool:
             if in_shards:
                 raise InputError(
                     f"The input has changed since the work began, in texts that are in whole shards already (from "
-                    f"text {first + 1:,} on). To start anew, give --force (force=True)."
+                    f"text {first + 1:,} on). To start anew, remove {_short(self.folder)} first."
                 )
             self._say(number, "the input has changed there")
             return None
@@ -131,7 +132,7 @@ class Spool:
         if in_shards:
             raise InputError(
                 f"{self._vectors(number)} is damaged or gone, and some of its texts are in a whole shard already. To "
-                "start anew, give --force (force=True)."
+                f"start anew, remove {_short(self.folder)} first."
             )
         self._say(number, "it is damaged")
         return None
@@ -159,8 +160,8 @@ class Spool:
         """The documents from one to another, those of a chunk at a time."""
         for chunk in self._chunks:
             if chunk.first < stop and first < chunk.first + chunk.n_documents:
-                theirs = list(read_vectors(self._vectors(chunk.number)))
-                yield theirs[max(first - chunk.first, 0) : stop - chunk.first]
+                its = slice(max(first - chunk.first, 0), stop - chunk.first)
+                yield list(itertools.islice(read_vectors(self._vectors(chunk.number)), its.start, its.stop))
 
     def give_away(self, stop: int) -> None:
         """Let go of the vectors of chunks that end at this document or before; they are in whole shards."""

@@ -1,0 +1,128 @@
+"""The options of `polyseme embed` that say how files are read, what has a vector, and what is stored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyseme
+from cli.commands import Refuse, Run
+from polyseme.files import read_about
+
+TREEBANK = """# sent_id = one
+# text = I don't.
+1\tI\tI\tPRON\t_\t_\t_\t_\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+2\tdo\tdo\tAUX\t_\t_\t_\t_\t_\t_
+3\tn't\tnot\tPART\t_\t_\t_\t_\t_\t_
+4\t.\t.\tPUNCT\t_\t_\t_\t_\t_\t_
+
+"""
+
+
+def embedded(run: Run, model: Path, output: Path, *given: Any) -> list[polyseme.Embedded]:
+    ended = run("embed", *given, "-m", model, "-o", output, "--device", "cpu")
+    assert ended.code == 0, ended.err
+    return list(polyseme.read_vectors(output))
+
+
+def test_a_table(run: Run, tiny: Path, tmp_path: Path) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text("key;review;stars\na;Dawn broke.;5\nb;'Zyx;\n", encoding="utf-8")
+    options = [
+        "--field",
+        "review",
+        "--id-field",
+        "key",
+        "--fields",
+        "stars, key",
+        "--delimiter",
+        ";",
+        "--quotes",
+        "none",
+    ]
+    found = embedded(run, tiny, tmp_path / "out.parquet", table, *options)
+    assert [document.id for document in found] == ["a", "b"]
+    assert [document.text for document in found] == ["Dawn broke.", "'Zyx"]
+    assert [dict(document.fields) for document in found] == [{"stars": "5", "key": "a"}, {"stars": "", "key": "b"}]
+
+
+def test_several_sources(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Dawn broke.\n\nthe vase")
+    (tmp_path / "b.txt").write_text("Zyx")
+    given = [tmp_path / "a.txt", tmp_path / "b.txt", "--split", "document"]
+    found = embedded(run, tiny, tmp_path / "out.npz", *given)
+    assert [len(document.words) for document in found] == [5, 1]
+    assert [document.id for document in found] == ["a.txt", "b.txt"]
+    in_python = polyseme.embed(
+        [tmp_path / "a.txt", tmp_path / "b.txt"],
+        output=tmp_path / "two.npz",
+        model=tiny,
+        split="document",
+        device="cpu",
+    )
+    assert in_python.documents == 2
+    assert (tmp_path / "two.npz").read_bytes() == (tmp_path / "out.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [([], ["I", "do", "n't", "."]), (["--words", "surface"], ["I", "don't", "."])]
+)
+def test_a_treebank(run: Run, tiny: Path, tmp_path: Path, more: list[str], words: list[str]) -> None:
+    source = tmp_path / "in.conllu"
+    source.write_text(TREEBANK)
+    [found] = embedded(run, tiny, tmp_path / "out.h5", source, "--fields", "upos", *more)
+    assert list(found.words) == words
+    assert len(found.vectors) == len(words)
+    assert (found.id, found.fields["original"]) == ("one", "I don't.")
+    assert json.loads(found.fields["upos"])[0] == "PRON"
+
+
+def test_a_treebank_that_does_not_add_up(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.conllu"
+    source.write_text(TREEBANK.replace("I don't", "I do not"))
+    given = [source, "-m", tiny, "-o", tmp_path / "out.npz"]
+    assert "line" in refuse("embed", *given, folder=tmp_path)
+    assert run("embed", *given, "--no-check-text").code == 0
+
+
+@pytest.mark.parametrize("layer", ["-1", "all"])
+def test_one_vector_a_text_is_the_mean_of_its_words(run: Run, tiny: Path, tmp_path: Path, layer: str) -> None:
+    texts = ["Dawn broke.", "", "the vase, the vases! " * 9]
+    ended = run(
+        *["embed", "-", "-m", tiny, "-o", tmp_path / "out.parquet", "--per", "text", "--layer", layer],
+        *["--device", "cpu"],
+        stdin="\n".join(texts).encode(),
+    )
+    assert ended.code == 0
+    assert "note: 1 text has no words; the vector of such a text is zeros." in ended.err
+    found = list(polyseme.read_vectors(tmp_path / "out.parquet"))
+    words = polyseme.load(tiny, device="cpu").embed(texts, layer=layer)
+    for number in (0, 2):
+        assert found[number].vectors.shape == (1, *words[number].vectors.shape[1:])
+        np.testing.assert_allclose(found[number].vectors[0], words[number].vectors.mean(axis=0), rtol=1e-5, atol=1e-6)
+    assert not found[1].vectors.any()
+    assert read_about(tmp_path / "out.parquet")["per"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--per", "sentence"], "There is no per 'sentence'. There are: word, text."),
+        (["--store", "fp8"], "There is no store 'fp8'"),
+        (["--store", "bf16"], ".npz has no bf16"),
+        (["--shard-format", "npz"], "Give 'shard_rows' with it."),
+        (["--shard-rows", "0"], "at least 1 row"),
+        (["--shard-rows", "9", "--shard-format", "xml"], "'.xml' is no format of vectors"),
+        (["--field", "x"], "The option 'field' is for"),
+        (["--format", "cvs"], "Did you mean 'csv'?"),
+    ],
+)
+def test_what_cannot_be(refuse: Refuse, tiny: Path, tmp_path: Path, options: list[str], said: str) -> None:
+    (tmp_path / "in.txt").write_text("Dawn broke.")
+    output = tmp_path / ("out" if "--shard-rows" in options else "out.npz")
+    assert said in refuse("embed", tmp_path / "in.txt", "-m", tiny, "-o", output, *options, folder=tmp_path)

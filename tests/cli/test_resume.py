@@ -1,0 +1,325 @@
+"""An `embed` that is stopped, however it is stopped, goes on and ends as if it had never been."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import polyseme
+from cli.commands import Refuse, Run
+from polyseme.files import read_vectors
+from polyseme.vectors import job
+from polyseme.vectors.flow import Embedder
+
+CHUNK = 2000
+"""Characters of a chunk, instead of the many it has by default."""
+N_TEXTS = 300
+POLYSEME = f"from polyseme.vectors import job; job.CHUNK_CHARACTERS = {CHUNK}; from polyseme.cli import main; main()"
+SHARDS = ("--shard-rows", "70")
+
+
+def text(number: int) -> str:
+    """Some are long, some empty."""
+    return f"{number} dawn broke , the vase broke " * (number % 7)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(job, "CHUNK_CHARACTERS", CHUNK)
+    path = tmp_path / "in.jsonl"
+    rows = ({"n": f"text {number}", "text": text(number), "stars": number % 5} for number in range(N_TEXTS))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def line(source: Path, model: Path, output: Path, *more: str) -> list[str]:
+    read = ["--field", "text", "--id-field", "n", "--fields", "stars"]
+    return ["embed", str(source), *read, "-m", str(model), "-o", str(output), "--device", "cpu", *more]
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    """Every byte of a file, or of the files of a folder."""
+    paths = [output] if output.is_file() else sorted(output.iterdir())
+    return {path.name if path != output else "": path.read_bytes() for path in paths}
+
+
+def unfinished(output: Path) -> Path:
+    return output.with_name(f"{output.name}.unfinished")
+
+
+class Enough(Exception):  # noqa: N818
+    pass
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, n_chunks: int) -> None:
+    """Let the network break down after so many chunks."""
+    embed, done = Embedder.embed, []
+
+    def counted(self: Embedder, *given: Any) -> Any:
+        if len(done) == n_chunks:
+            raise Enough
+        done.append(1)
+        return embed(self, *given)
+
+    monkeypatch.setattr(Embedder, "embed", counted)
+
+
+def count_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many documents each chunk has that goes through the network from now on."""
+    embed, seen = Embedder.embed, []
+
+    def counted(self: Embedder, documents: Any, *given: Any) -> Any:
+        seen.append(len(documents))
+        return embed(self, documents, *given)
+
+    monkeypatch.setattr(Embedder, "embed", counted)
+    return seen
+
+
+def stopped(run: Run, given: list[str], n_chunks: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        stop_after(patched, n_chunks)
+        with pytest.raises(Enough):
+            run(*given)
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.npz", "out.safetensors", "out.h5", "out.jsonl", "out"])
+@pytest.mark.parametrize("more", [(), ("--per", "text", "--store", "fp16")], ids=["words", "texts"])
+def test_stopped_twice(
+    run: Run,
+    tiny: Path,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    more: tuple[str, ...],
+) -> None:
+    more = (*more, *SHARDS) if name == "out" else more
+    whole, output = tmp_path / f"whole-{name}", tmp_path / f"stopped-{name}"
+    seen = count_chunks(monkeypatch)
+    assert run(*line(source, tiny, whole, *more)).code == 0
+    n_chunks, n_documents = len(seen), sum(seen)
+    assert n_chunks > 8
+    assert n_documents == N_TEXTS
+    seen.clear()
+    given = line(source, tiny, output, *more)
+    stopped(run, given, 3)
+    assert not output.exists()
+    stopped(run, given, 4)
+    ended = run(*given)
+    assert ended.code == 0
+    assert "note: Gone on with what an earlier run had done:" in ended.err
+    assert f"{N_TEXTS} texts" in ended.err
+    assert len(seen) == n_chunks, "no chunk was embedded twice"
+    assert sum(seen) == N_TEXTS
+    assert contents(output) == contents(whole)
+    assert not unfinished(output).exists()
+
+
+def test_shards_hold_every_row_once(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    stopped(run, line(source, tiny, output, *SHARDS), 6)
+    made = sorted(path.name for path in (unfinished(output) / "shards").iterdir())
+    kept = sorted(path.name for path in unfinished(output).glob("*.parquet"))
+    assert made[0] == "part-00000.parquet", "made as soon as its rows are there"
+    assert kept[0] != "000000.parquet", "and then in one place only"
+    assert run(*line(source, tiny, output, *SHARDS)).code == 0
+    parts = sorted(output.iterdir())
+    assert [path.name for path in parts] == [f"part-{number:05}.parquet" for number in range(5)]
+    assert [pq.read_metadata(path).num_rows for path in parts] == [70, 70, 70, 70, 20]
+    ids = [document.id for path in parts for document in read_vectors(path)]
+    assert ids == [f"text {number}" for number in range(N_TEXTS)]
+
+
+def test_shards_of_another_format_and_of_standard_input(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    more = (*SHARDS, "--shard-format", "npz", "--format", "jsonl")
+    given = line(source, tiny, output, *more)
+    given[1] = "-"
+    assert run(*given, stdin=source.read_bytes()).code == 0
+    parts = sorted(output.iterdir())
+    assert [path.name for path in parts] == [f"part-{number:05}.npz" for number in range(5)]
+    assert [document.id for path in parts for document in read_vectors(path)] == [f"text {n}" for n in range(N_TEXTS)]
+    assert not unfinished(output).exists()
+
+
+def test_input_of_one_chunk_needs_no_spool(
+    run: Run, tiny: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 10**7)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(job, "open_spool", None)
+        assert run(*line(source, tiny, tmp_path / "out.npz")).code == 0
+
+
+# --- what does not fit ------------------------------------------------------------------------------------------------
+
+
+def test_other_settings_are_refused_by_name(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    stopped(run, line(source, tiny, output), 3)
+    said = refuse(*line(source, tiny, output, "--layer", "0", "--store", "fp16"), folder=tmp_path)
+    assert "layer was -1 and is 0; store was fp32 and is fp16" in said
+    assert "--force" in said
+    assert run(*line(source, tiny, output, "--layer", "0", "--force")).code == 0
+    assert {len(document.words) for document in read_vectors(output)} >= {0, 7}
+
+
+def test_another_model_is_refused(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output, other = tmp_path / "out.parquet", tmp_path / "other"
+    stopped(run, line(source, tiny, output), 3)
+    model = polyseme.load(tiny, device="cpu")
+    next(model.bundle.encoder.parameters()).data[0, 0] += 1
+    model.save(other)
+    said = refuse(*line(source, other, output), folder=tmp_path)
+    assert "model was" in said
+    assert "the model's weights was" in said
+
+
+def test_a_finished_output_is_refused(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    for output, more in ((tmp_path / "out.parquet", ()), (tmp_path / "out", SHARDS)):
+        assert run(*line(source, tiny, output, *more)).code == 0
+        assert "already there" in refuse(*line(source, tiny, output, *more), folder=tmp_path)
+        assert run(*line(source, tiny, output, *more, "--force")).code == 0
+
+
+def test_a_folder_that_is_not_ours_is_left_alone(refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    unfinished(output).mkdir()
+    (unfinished(output) / "thesis.txt").write_text("mine")
+    (unfinished(output) / "lock").touch()
+    assert "is no unfinished output" in refuse(*line(source, tiny, output), folder=tmp_path)
+
+
+def test_two_at_once(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    stopped(run, line(source, tiny, output), 3)
+    hold = "import fcntl, sys; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_EX); print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(unfinished(output) / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert "Another process is at work" in refuse(*line(source, tiny, output), folder=tmp_path)
+        holder.kill()
+    assert run(*line(source, tiny, output)).code == 0
+
+
+def test_input_that_has_changed_is_embedded_anew(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    whole, output = tmp_path / "whole.parquet", tmp_path / "out.parquet"
+    stopped(run, line(source, tiny, output), 5)
+    source.write_text(source.read_text().replace("1 dawn", "1 crane", 1))
+    ended = run(*line(source, tiny, output))
+    assert ended.code == 0
+    assert ended.err.count("is made again: the input has changed there") == 1
+    assert run(*line(source, tiny, whole)).code == 0
+    assert contents(output) == contents(whole)
+
+
+def test_input_that_has_changed_in_whole_shards_is_refused(
+    run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    stopped(run, line(source, tiny, output, *SHARDS), 6)
+    source.write_text(source.read_text().replace("1 dawn", "1 crane", 1))
+    ended = run(*line(source, tiny, output, *SHARDS))
+    assert ended.code == 2
+    assert "The input has changed since the work began" in ended.err
+    assert f"remove {unfinished(output)} first" in ended.err
+    shutil.rmtree(unfinished(output))
+    assert run(*line(source, tiny, output, *SHARDS)).code == 0
+
+
+@pytest.mark.parametrize("damage", ["vectors", "record", "gone"])
+def test_a_damaged_chunk_is_embedded_anew(run: Run, tiny: Path, source: Path, tmp_path: Path, damage: str) -> None:
+    whole, output = tmp_path / "whole.parquet", tmp_path / "out.parquet"
+    assert run(*line(source, tiny, whole)).code == 0
+    stopped(run, line(source, tiny, output), 5)
+    part = unfinished(output) / ("000002.json" if damage == "record" else "000002.parquet")
+    raw = bytearray(part.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    if damage == "record":
+        raw = raw[:9]
+    part.write_bytes(raw)
+    if damage == "gone":
+        part.unlink()
+    ended = run(*line(source, tiny, output))
+    assert ended.code == 0
+    assert ended.err.count("Chunk 2 in") == 1
+    assert "is made again: it is damaged" in ended.err
+    assert contents(output) == contents(whole)
+
+
+def test_a_bad_line_keeps_what_was_done(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    whole, output = tmp_path / "whole.parquet", tmp_path / "out.parquet"
+    assert run(*line(source, tiny, whole)).code == 0
+    good = source.read_text()
+    source.write_text(good.replace('{"n": "text 250"', '{"n": "text 250'))
+    ended = run(*line(source, tiny, output))
+    assert ended.code == 2
+    assert "line 251" in ended.err
+    assert "What was done is kept in" in ended.err
+    assert not output.exists()
+    source.write_text(good)
+    assert "Gone on with" in run(*line(source, tiny, output)).err
+    assert contents(output) == contents(whole)
+
+
+# --- killed -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def seconds(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """How long a process takes that is not killed."""
+    path = tmp_path_factory.mktemp("time") / "in.jsonl"
+    rows = ({"n": f"text {number}", "text": text(number), "stars": number % 5} for number in range(N_TEXTS))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    started = time.perf_counter()
+    subprocess.run(process(path, tiny, path.with_name("out.parquet")), check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
+def process(source: Path, model: Path, output: Path, *more: str) -> list[str]:
+    return [sys.executable, "-c", POLYSEME, *line(source, model, output, *more)]
+
+
+MOMENTS = [
+    *(pytest.param(seed, id=str(seed)) for seed in range(4)),
+    *(pytest.param(seed, id=str(seed), marks=pytest.mark.slow) for seed in range(4, 30)),
+]
+
+
+@pytest.mark.parametrize("seed", MOMENTS)
+def test_killed_at_any_moment(run: Run, tiny: Path, source: Path, tmp_path: Path, seconds: float, seed: int) -> None:
+    """Killed up to three times, each at a moment of the second half of a run, which the first spends on imports."""
+    name, more = ("out", SHARDS) if seed % 3 == 2 else (("out.npz", ()) if seed % 3 else ("out.parquet", ()))
+    whole, output = tmp_path / f"whole-{name}", tmp_path / name
+    assert run(*line(source, tiny, whole, *more)).code == 0
+    draw = random.Random(seed)
+    n_killed = 0
+    for _ in range(3):
+        with subprocess.Popen(process(source, tiny, output, *more), stderr=subprocess.PIPE) as victim:
+            try:
+                victim.wait(seconds * draw.uniform(0.5, 1.05))
+            except subprocess.TimeoutExpired:
+                victim.kill()
+            n_killed += victim.wait() == -signal.SIGKILL
+        if output.exists():
+            break
+    ended = run(*line(source, tiny, output, *more))
+    assert ended.code == 0 or "already there" in ended.err
+    assert contents(output) == contents(whole)
+    assert not unfinished(output).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {source.name, whole.name, output.name}
