@@ -14,25 +14,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyseme.api import Model, convert_model, embed, fill, load, next, pieces, show
+    from polyseme.api import Model, load
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
     from polyseme.types import Document, Embedded, Word
     from polyseme.uses import senses, similar
     from polyseme.vectors.view import view
+    from polyseme.verbs import convert_model, embed, fill, next, pieces, show
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Model": "api",
-    "convert_model": "api",
-    "embed": "api",
-    "fill": "api",
+    "convert_model": "verbs",
+    "embed": "verbs",
+    "fill": "verbs",
     "load": "api",
-    "next": "api",
-    "pieces": "api",
+    "next": "verbs",
+    "pieces": "verbs",
     "senses": "uses",
-    "show": "api",
+    "show": "verbs",
     "similar": "uses",
     "PolysemeError": "errors",
     "PolysemeWarning": "errors",

@@ -1,40 +1,23 @@
-"""What users call: `load`, `Model`, and a function a verb.
-
-Each verb of the command line is one function here with the same names and defaults.
-"""
+"""What users hold: `load`, and the `Model` that it gives. The verbs of the command line are functions in `verbs`."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polyseme import __version__
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
-from polyseme.cost import Cost
 from polyseme.encoders.frozen import Frozen, Precision, freeze
-from polyseme.errors import InputError, ModelError, OptionError, OutputError, nearest
-from polyseme.files.asked import Quotes, Split, Words
-from polyseme.files.assembly import check_shards
-from polyseme.files.atomic import check_output, whole_file
-from polyseme.files.found import Sources
-from polyseme.files.sink import Per, Store
-from polyseme.files.spool import clear_up
-from polyseme.files.write import format_of
+from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.text.given import given_document, given_documents, given_text
-from polyseme.types import Batch, Document, Embedded, Framed, Progress
-from polyseme.vectors import job
-from polyseme.vectors.fingerprint import fingerprint
+from polyseme.types import Batch, Document, Embedded, Framed
 from polyseme.vectors.flow import Embedder
 from polyseme.vectors.job import warn_vanished
 
@@ -287,184 +270,6 @@ def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "
     return Model(bundle, path=str(folder), precision=precision)
 
 
-def embed(
-    sources: Sources,
-    *,
-    output: AnyPath,
-    model: AnyPath | None = None,
-    layer: str | int = -1,
-    pool: str = "mean",
-    per: Per = "word",
-    field: str | None = None,
-    id_field: str | None = None,
-    fields: str | Sequence[str] = (),
-    format: str | None = None,
-    words: Words = "syntactic",
-    split: Split = "line",
-    quotes: Quotes = "double",
-    delimiter: str | None = None,
-    check_text: bool = True,
-    store: Store = "fp32",
-    shard_rows: int | None = None,
-    shard_format: str = "parquet",
-    device: str = "auto",
-    dtype: Dtype = "fp32",
-    batch_pieces: int | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Cost:
-    """Embed every word of some files (folders, patterns, `-`) into a file of vectors; what it cost is returned.
-
-    Work that was stopped is gone on with by the same call.
-
-    Args:
-        sources: a path, folder, pattern or `-` for standard input, or several of them.
-        output: .parquet, .npz, .safetensors, .h5 or .jsonl; with `shard_rows`, a folder.
-        model: a model folder, or `hub:owner/name`; None: the default model.
-        layer: as for `Model.embed`.
-        pool: as for `Model.embed`.
-        per: whether each word has a vector, or each text: the mean of its words.
-        field: the field, column or key with the text, or with the list of its words.
-        id_field: the field with the id of a text; None: its number, counted from 1.
-        fields: names of other fields to keep beside the vectors, as strings, or "all".
-        format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
-        words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, whether a text is a line, a paragraph or the whole document.
-        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
-        delimiter: in CSV and TSV, what separates the fields.
-        check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
-        store: what numbers are in the file: fp32, fp16, bf16 (.safetensors).
-        shard_rows: how many texts go into a file of the folder `output`.
-        shard_format: what these files are: parquet, npz, safetensors, h5, jsonl.
-        device: as for `load`.
-        dtype: what is computed in, as for `load`.
-        batch_pieces: how many pieces run together.
-        force: replace an output that is there, and start anew where unfinished work has other settings.
-        progress: told how many bytes of the input are done, and of how many.
-    """
-    started = time.perf_counter()
-    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
-    _check_embed_output(listed, output, per, store, shard_rows, shard_format, force)
-    reading = {
-        "field": field,
-        "id_field": id_field,
-        "fields": (fields,) if isinstance(fields, str) else tuple(fields),
-        "format": format,
-        "words": words,
-        "split": split,
-        "quotes": quotes,
-        "delimiter": delimiter,
-        "check_text": check_text,
-    }
-    loaded = load(model, device=device, dtype=dtype)
-    embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces, precision=loaded.precision)
-    about = {
-        "model": loaded.path,
-        "family": loaded.bundle.family.name,
-        "layer": str(layer),
-        "pool": pool,
-        "per": per,
-        "dtype": dtype,
-        "store": store,
-    }
-
-    def settings() -> dict[str, Any]:
-        """Everything that decides the result."""
-        return {
-            **about,
-            **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle, loaded.precision).items()},
-            "input": listed,
-            **reading,
-            "shard_rows": shard_rows,
-            "shard_format": shard_format,
-            "batch_pieces": embedder.batch_pieces,
-            "device": embedder.device.type,
-            "chunk_characters": job.CHUNK_CHARACTERS,
-            "polyseme": __version__,
-        }
-
-    target = job.Target(
-        output=output,
-        per=per,
-        store=store,
-        shard_rows=shard_rows,
-        shard_format=shard_format,
-        force=force,
-        about=about,
-    )
-    return job.embed_files(
-        embedder, listed, target, reading=reading, settings=settings, progress=progress, started=started
-    )
-
-
-def _check_embed_output(
-    sources: Sequence[str],
-    output: AnyPath,
-    per: str,
-    store: Store,
-    shard_rows: int | None,
-    shard_format: str,
-    force: bool,
-) -> None:
-    """Refuse, before the model is loaded, what could not be written."""
-    if per not in get_args(Per):
-        raise OptionError(f"There is no per {per!r}. {nearest(str(per), get_args(Per))}")
-    check_shards(shard_rows, shard_format, store)
-    clear_up(output)
-    check_output(output, force=force, kind="file" if shard_rows is None else "folder")
-    if shard_rows is None:
-        format_of(output, store)
-    if any(_is_same_file(source, output) for source in sources):
-        raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
-
-
-def show(*, model: AnyPath | None = None) -> Card:
-    """What a model is: family, sizes, parameters, tokenizer, outputs, what it can do."""
-    return load(model, device="cpu").show()
-
-
-def pieces(
-    text: str | Sequence[str],
-    *,
-    model: AnyPath | None = None,
-    attentions: bool = False,
-    output: AnyPath | None = None,
-    device: str = "auto",
-    force: bool = False,
-) -> PieceStates:
-    """A text in a model's pieces, with the states of every layer; `output` also keeps them as an .npz."""
-    if output is not None:
-        if not str(output).endswith(".npz"):
-            raise OptionError(f"The states of pieces are written as .npz. Got {str(output)!r} instead.")
-        check_output(output, force=force)
-    found = load(model, device=device).pieces(text, attentions=attentions)
-    if output is not None:
-        arrays = {"pieces": np.array(found.pieces), "ids": found.ids, "spans": found.spans, "states": found.states}
-        if found.attentions is not None:
-            arrays["attentions"] = found.attentions
-        with whole_file(output, force=force) as path, path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-    return found
-
-
-def fill(text: str, *, model: AnyPath | None = None, top: int = 5, device: str = "auto") -> list[Filled]:
-    """What may stand at each `[MASK]` of a text."""
-    return load(model, device=device).fill(text, top=top)
-
-
-def next(first: str, second: str, *, model: AnyPath | None = None, device: str = "auto") -> float:
-    """The probability that `second` follows `first`."""
-    return load(model, device=device).next(first, second)
-
-
-def convert_model(
-    *, output: AnyPath, model: AnyPath | None = None, force: bool = False, shard_size: int | None = None
-) -> None:
-    """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
-    check_output(output, force=force, kind="folder")
-    load(model, device="cpu").save(output, force=force, shard_size=shard_size)
-
-
 def _precision(dtype: str, device: str) -> Precision:
     """What products run in where that is not what weights are kept in: bf16 and int8 on a CPU."""
     on_cpu = torch.device(device).type == "cpu"
@@ -489,13 +294,6 @@ def _device(name: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
     return name
-
-
-def _is_same_file(one: AnyPath, other: AnyPath) -> bool:
-    try:
-        return Path(one).samefile(other)
-    except (OSError, ValueError):
-        return False
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:

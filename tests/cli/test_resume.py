@@ -17,7 +17,8 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.files import read_vectors
+from polyseme.errors import InputError
+from polyseme.files import read_about, read_vectors
 from polyseme.vectors import job
 from polyseme.vectors.flow import Embedder
 
@@ -140,8 +141,10 @@ def test_shards_hold_every_row_once(run: Run, tiny: Path, source: Path, tmp_path
     parts = sorted(output.iterdir())
     assert [path.name for path in parts] == [f"part-{number:05}.parquet" for number in range(5)]
     assert [pq.read_metadata(path).num_rows for path in parts] == [70, 70, 70, 70, 20]
-    ids = [document.id for path in parts for document in read_vectors(path)]
-    assert ids == [f"text {number}" for number in range(N_TEXTS)]
+    assert [document.id for document in read_vectors(output)] == [f"text {number}" for number in range(N_TEXTS)]
+    assert read_about(output) == read_about(parts[-1])
+    with pytest.raises(InputError, match="no shards"):
+        read_vectors(tmp_path)
 
 
 def test_shards_of_another_format_and_of_standard_input(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
@@ -316,6 +319,7 @@ def test_killed_at_any_moment(run: Run, tiny: Path, source: Path, tmp_path: Path
             except subprocess.TimeoutExpired:
                 victim.kill()
             n_killed += victim.wait() == -signal.SIGKILL
+            import sys as _s; print("STAT", seed, victim.returncode, len(list(unfinished(output).glob("[0-9]*.json"))), output.exists(), file=_s.__stderr__)
         if output.exists():
             break
     ended = run(*line(source, tiny, output, *more))

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from polyseme.errors import OptionError, OutputError, nearest
+from polyseme.errors import InputError, OptionError, OutputError, nearest
 from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.files.fitting import STORED, Fitter
 from polyseme.files.sink import About, Format, Per, Sink, Store
@@ -55,16 +55,21 @@ def open_writer(
 
 
 def read_vectors(path: AnyPath) -> Iterator[Embedded]:
-    """The documents of a file that `open_writer` wrote, in their order, streamed.
+    """The documents of a file that `open_writer` wrote, or of a folder of shards, in their order, streamed.
 
-    Text, words, offsets, id and vectors are exactly those that were written. The arrays are the reader's own.
+    Text, words, offsets, id and vectors are exactly those that were written; fields are strings, or None. The arrays
+    are the reader's own.
     """
-    return format_of(path).read(os.fspath(path))
+    files = _files(path)
+    if len(files) == 1:
+        return format_of(files[0]).read(files[0])
+    return (document for file in files for document in format_of(file).read(file))
 
 
 def read_about(path: AnyPath) -> dict[str, Any]:
-    """How the vectors of a file came about: what its writer was told."""
-    return format_of(path).read_about(os.fspath(path))
+    """How the vectors of a file, or of a folder of shards, came about: what its writer was told."""
+    file = _files(path)[0]
+    return format_of(file).read_about(file)
 
 
 class VectorWriter:
@@ -131,3 +136,13 @@ def format_of(path: AnyPath, store: Store | None = None) -> Format:
 def _loaded(suffix: str) -> Format:
     found: Format = importlib.import_module(f"polyseme.files.{FORMATS[suffix]}").FORMAT
     return found
+
+
+def _files(path: AnyPath) -> list[str]:
+    """The file itself, or the shards of a folder."""
+    if not Path(path).is_dir():
+        return [os.fspath(path)]
+    shards = sorted(str(each) for each in Path(path).glob("part-*") if each.suffix in FORMATS)
+    if not shards:
+        raise InputError(f"The folder {path} has no shards of vectors in it (part-00000.parquet, …).")
+    return shards
