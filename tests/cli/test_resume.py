@@ -25,7 +25,25 @@ from polyseme.vectors.flow import Embedder
 CHUNK = 2000
 """Characters of a chunk, instead of the many it has by default."""
 N_TEXTS = 300
-POLYSEME = f"from polyseme.vectors import job; job.CHUNK_CHARACTERS = {CHUNK}; from polyseme.cli import main; main()"
+N_CHUNKS = 14
+SLOWLY = f"""
+import time
+from polyseme.cli import main
+from polyseme.files.spool import Spool
+from polyseme.vectors import job
+
+def slowly(function):
+    def slow(*given, **named):
+        time.sleep(0.02)
+        return function(*given, **named)
+    return slow
+
+job.CHUNK_CHARACTERS = {CHUNK}
+job.Embedder.embed = slowly(job.Embedder.embed)
+Spool._vectors = slowly(Spool._vectors)
+main()
+"""
+"""The command line with small chunks, each of which takes a while, so that there are moments between."""
 SHARDS = ("--shard-rows", "70")
 
 
@@ -113,7 +131,7 @@ def test_stopped_twice(
     seen = count_chunks(monkeypatch)
     assert run(*line(source, tiny, whole, *more)).code == 0
     n_chunks, n_documents = len(seen), sum(seen)
-    assert n_chunks > 8
+    assert n_chunks == N_CHUNKS
     assert n_documents == N_TEXTS
     seen.clear()
     given = line(source, tiny, output, *more)
@@ -280,22 +298,35 @@ def test_a_bad_line_keeps_what_was_done(run: Run, tiny: Path, source: Path, tmp_
     assert contents(output) == contents(whole)
 
 
+def test_a_disk_that_fills_keeps_whole_chunks(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    disk, whole = tmp_path / "disk", tmp_path / "whole.parquet"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    try:
+        made = subprocess.run(mount, capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if made.returncode:
+        pytest.skip("a disk can only be mounted by root")
+    try:
+        ended = run(*line(source, tiny, disk / "out.parquet"))
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert "the disk is full" in ended.err
+        assert "What was done is kept in" in ended.err
+        assert [path.name for path in disk.iterdir()] == ["out.parquet.unfinished"]
+        subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
+        assert "Gone on with" in run(*line(source, tiny, disk / "out.parquet")).err
+        assert run(*line(source, tiny, whole)).code == 0
+        assert contents(disk / "out.parquet") == contents(whole)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def seconds(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> float:
-    """How long a process takes that is not killed."""
-    path = tmp_path_factory.mktemp("time") / "in.jsonl"
-    rows = ({"n": f"text {number}", "text": text(number), "stars": number % 5} for number in range(N_TEXTS))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    started = time.perf_counter()
-    subprocess.run(process(path, tiny, path.with_name("out.parquet")), check=True, capture_output=True)
-    return time.perf_counter() - started
-
-
 def process(source: Path, model: Path, output: Path, *more: str) -> list[str]:
-    return [sys.executable, "-c", POLYSEME, *line(source, model, output, *more)]
+    return [sys.executable, "-c", SLOWLY, *line(source, model, output, *more)]
 
 
 MOMENTS = [
@@ -305,25 +336,31 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize("seed", MOMENTS)
-def test_killed_at_any_moment(run: Run, tiny: Path, source: Path, tmp_path: Path, seconds: float, seed: int) -> None:
-    """Killed up to three times, each at a moment of the second half of a run, which the first spends on imports."""
-    name, more = ("out", SHARDS) if seed % 3 == 2 else (("out.npz", ()) if seed % 3 else ("out.parquet", ()))
+def test_killed_at_any_moment(run: Run, tiny: Path, source: Path, tmp_path: Path, seed: int) -> None:
+    """Killed twice: with some chunks done and some to come, and then at any moment up to the end."""
+    name, more = [("out.parquet", ()), ("out.npz", ()), ("out", SHARDS)][seed % 3]
     whole, output = tmp_path / f"whole-{name}", tmp_path / name
     assert run(*line(source, tiny, whole, *more)).code == 0
     draw = random.Random(seed)
-    n_killed = 0
-    for _ in range(3):
-        with subprocess.Popen(process(source, tiny, output, *more), stderr=subprocess.PIPE) as victim:
-            try:
-                victim.wait(seconds * draw.uniform(0.5, 1.05))
-            except subprocess.TimeoutExpired:
-                victim.kill()
-            n_killed += victim.wait() == -signal.SIGKILL
-            import sys as _s; print("STAT", seed, victim.returncode, len(list(unfinished(output).glob("[0-9]*.json"))), output.exists(), file=_s.__stderr__)
-        if output.exists():
-            break
+    kill(process(source, tiny, output, *more), output, draw.randint(0, N_CHUNKS - 6), draw.uniform(0, 0.1))
+    assert not output.exists()
+    assert unfinished(output).is_dir()
+    kill(process(source, tiny, output, *more), output, draw.randint(n_kept(output), N_CHUNKS), draw.uniform(0, 0.3))
     ended = run(*line(source, tiny, output, *more))
     assert ended.code == 0 or "already there" in ended.err
     assert contents(output) == contents(whole)
-    assert not unfinished(output).exists()
     assert {path.name for path in tmp_path.iterdir()} == {source.name, whole.name, output.name}
+
+
+def kill(command: list[str], output: Path, n_chunks: int, seconds: float) -> None:
+    """Kill a process so many seconds after so many chunks are there; it may have ended by then, but only well."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as victim:
+        while victim.poll() is None and not (unfinished(output).is_dir() and n_kept(output) >= n_chunks):
+            time.sleep(0.001)
+        time.sleep(seconds)
+        victim.kill()
+        assert victim.wait() in (0, -signal.SIGKILL), victim.stderr and victim.stderr.read().decode()
+
+
+def n_kept(output: Path) -> int:
+    return len(list(unfinished(output).glob("[0-9]*.json")))

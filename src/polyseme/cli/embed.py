@@ -60,8 +60,8 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     Plain text has a text a line; .jsonl, .csv, .tsv and .parquet have one in a field, .conll and .conllu their own
     words; .gz, .xz, .bz2 and .zst are unpacked. Every word gets exactly one vector, whatever the length of its text.
 
-    Stopped? The same command goes on. In Python, polyseme.read_vectors reads OUTPUT; so do pyarrow, pandas and polars
-    (.parquet), numpy (.npz), safetensors and h5py.
+    Stopped? The same command goes on (but not with standard input, which cannot be read twice). In Python,
+    polyseme.read_vectors reads OUTPUT; so do pyarrow, pandas and polars (.parquet), numpy (.npz), safetensors and h5py.
 
     \b
     Examples:

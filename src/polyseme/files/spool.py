@@ -36,6 +36,7 @@ from polyseme.files.write import format_of, opened, read_vectors
 from polyseme.types import Embedded
 
 SETTINGS = "settings.json"
+LOCK = "lock"
 ABOUT_TO_FINISH = "about_to_finish"
 """There, and nothing beside it to take the output's name: the output has it, and only clearing up was cut short."""
 
@@ -72,8 +73,9 @@ def clear_up(output: AnyPath) -> None:
     folder = unfinished(output)
     marker = folder / ABOUT_TO_FINISH
     with contextlib.suppress(OSError):
-        if marker.is_file() and not (folder / marker.read_text(encoding="utf-8")).exists():
-            shutil.rmtree(folder)
+        done = marker.is_file() and not (folder / marker.read_text(encoding="utf-8")).exists()
+        if done or not {each.name for each in folder.iterdir()} - {LOCK}:
+            _remove(folder)
 
 
 @contextlib.contextmanager
@@ -176,7 +178,7 @@ class Spool:
 
     def remove(self) -> None:
         """The output has its name: nothing here is needed any more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)
 
     def clear_if_empty(self) -> bool:
         """Remove the folder if there is nothing in it to go on with."""
@@ -216,7 +218,7 @@ class Spool:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Keep other processes out; the system lets go of the lock when this one ends, however it ends."""
-    with (folder / "lock").open("w") as lock:
+    with (folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -237,14 +239,24 @@ def _settle(folder: Path, settings: Mapping[str, Any], *, force: bool) -> None:
     if before == settings:
         _sweep(folder)
         return
-    foreign = before is None and {each.name for each in folder.iterdir()} - {"lock"}
+    there = {each.name for each in folder.iterdir() if not each.match(".*.part")}
+    foreign = before is None and there - {LOCK, ABOUT_TO_FINISH}
     if not force and (before is not None or foreign):
         raise OutputError(_refusal(folder, before, settings))
     for each in folder.iterdir():
-        if each.name != "lock":
+        if each.name != LOCK:
             shutil.rmtree(each) if each.is_dir() else each.unlink()
     with whole_file(path, force=True) as made:
         made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a spool, so that what is left, should that be cut short, can still be told from anything else."""
+    last = (SETTINGS, ABOUT_TO_FINISH, LOCK)
+    with contextlib.suppress(OSError):
+        for each in sorted(folder.iterdir(), key=lambda one: last.index(one.name) if one.name in last else -1):
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        folder.rmdir()
 
 
 def _sweep(folder: Path) -> None:

@@ -22,8 +22,18 @@ class Product:
     """act(x·Wᵀ + b), plus a residual where one is given."""
 
     def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
-        self.weight = linear.weight.detach()
-        self.bias = None if linear.bias is None else linear.bias.detach()
+        self._fill(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), activation)
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
+        """A product of these tensors."""
+        product = cls.__new__(cls)
+        product._fill(weight, bias, activation)
+        return product
+
+    def _fill(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        self.weight = weight
+        self.bias = bias
         self.activation = activation
         self.packed: Tensor | None = None
 

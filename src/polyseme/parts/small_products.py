@@ -11,11 +11,10 @@ from __future__ import annotations
 import functools
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.parts.activations import Activation
-from polyseme.parts.product import FUSED_GELUS
+from polyseme.parts.product import FUSED_GELUS, Product
 
 
 class HalfProduct:
@@ -26,11 +25,15 @@ class HalfProduct:
         self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
         self.activation = activation
         self.packed: Tensor | None = None
+        self.plain: Product | None = None
 
     def pack(self, n_pieces: int) -> None:
-        """Lay the weights out for products of about `n_pieces` rows; without the instructions, for fp32."""
+        """Lay the weights out for products of about `n_pieces` rows; without the instructions, as fp32."""
         if bf16_is_fast():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, n_pieces)
+        else:
+            self.plain = self._as_fp32()
+            self.plain.pack(n_pieces)
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         y = self._product(x.bfloat16())
@@ -38,9 +41,8 @@ class HalfProduct:
 
     def _product(self, x: Tensor) -> Tensor:
         if self.packed is None:
-            bias = None if self.bias is None else self.bias.float()
-            y = F.linear(x.float(), self.weight.float(), bias)
-            return (y if self.activation is None else self.activation(y)).bfloat16()
+            in_fp32 = self._as_fp32() if self.plain is None else self.plain
+            return in_fp32(x.float()).bfloat16()
         run = torch.ops.mkldnn._linear_pointwise
         algorithm = None if self.activation is None else FUSED_GELUS.get(self.activation)
         if algorithm is not None:
@@ -48,6 +50,11 @@ class HalfProduct:
             return fused
         plain: Tensor = run(x, self.packed, self.bias, "none", [], "")
         return plain if self.activation is None else self.activation(plain)
+
+    def _as_fp32(self) -> Product:
+        """The same product of the rounded values in fp32."""
+        bias = None if self.bias is None else self.bias.float()
+        return Product.of(self.weight.float(), bias, self.activation)
 
 
 class Int8Product:
