@@ -1,7 +1,7 @@
-"""How many cores a batch gets on a CPU: all of them, one each for batches side by side, or one for very little work.
+"""How many cores a batch gets on a CPU: all of them, a few each for batches side by side, or one for very little work.
 
-A product that is over quickly gains little from being shared among cores: in bf16 the sharing costs as much as the
-product. Then each core takes batches of its own.
+The products of a batch are over so quickly that sharing each among cores costs a good part of it: every one ends with
+waiting for the slowest core. Batches side by side do not wait for each other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+MOST_AT_ONCE = 8
+"""Batches that run side by side; with more cores than that, each gets several."""
+
+
 @contextlib.contextmanager
-def a_core_each() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]]:
-    """A `map` that runs on as many threads as torch would use, each with torch to itself on one core."""
+def side_by_side() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]]:
+    """A `map` that divides the cores torch would use among threads of its own."""
     n_cores = torch.get_num_threads()
+    n_threads = min(n_cores, MOST_AT_ONCE)
+    each = max(n_cores // n_threads, 1)
     try:
-        with ThreadPoolExecutor(n_cores, "polyseme-core", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(n_threads, "polyseme", initializer=torch.set_num_threads, initargs=(each,)) as pool:
             yield pool.map
     finally:
         torch.set_num_threads(n_cores)

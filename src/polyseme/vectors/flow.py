@@ -21,7 +21,7 @@ from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.encoders.frozen import FlatRows, Frozen, Precision, freeze
 from polyseme.errors import ModelError, OptionError
-from polyseme.parts.cores import a_core_each, one_core
+from polyseme.parts.cores import one_core, side_by_side
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.layers import parse_layers
@@ -137,8 +137,8 @@ class Embedder:
         if self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
             with one_core():
                 yield map
-        elif self.precision == "bf16" and n_pieces >= MUCH_WORK:
-            with a_core_each() as run_all:
+        elif self.device.type == "cpu" and self.precision != "int8" and n_pieces >= MUCH_WORK:
+            with side_by_side() as run_all:
                 yield run_all
         else:
             yield map
