@@ -263,7 +263,7 @@ def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "
     """
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")
-    chosen = _device(device)
+    chosen = find_device(device)
     precision = _precision(dtype, chosen)
     folder = find_model(None if model is None else str(model))
     bundle = load_bundle(folder, dtype=torch.float32 if precision != "own" else DTYPES[dtype], device=chosen)
@@ -280,7 +280,8 @@ def _precision(dtype: str, device: str) -> Precision:
     return "bf16" if dtype == "bf16" else "int8"
 
 
-def _device(name: str) -> str:
+def find_device(name: str) -> str:
+    """The device of this name, if it is there and works; auto is a GPU where there is one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -225,21 +225,41 @@ class Needs:
     units: tuple[Unit, ...] = ("piece", "word", "character")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of a corpus as an encoder reads them, before anything is done to them: [R, T] each."""
+
+    pieces: NDArray[np.int64]
+    starts: NDArray[np.bool_]
+    """Whether a piece begins a word."""
+    special: NDArray[np.bool_]
+    """Whether a piece is of the frame or stands between documents; such a piece is never a target."""
+    keys: NDArray[np.uint64]
+    """[R]: what each row's chance is drawn from, a function of seed, epoch and index (`corpus.chance`)."""
+    documents: NDArray[np.int64] | None = None
+    """The number of each piece's document in its row, where documents are to be kept apart."""
+    positions: NDArray[np.int64] | None = None
+    """Where each piece stands in its document, where counting begins anew with each."""
+
+
 @dataclass(frozen=True)
 class Example:
-    """One corrupted row, in NumPy: what goes in, where something is to be predicted, and what."""
+    """Corrupted rows, in NumPy: what a step reads."""
 
-    inputs: Mapping[str, NDArray[Any]]
-    targets: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, NDArray[Any]]
+    """Rows first, of the same shape for all rows of a layout; what they are is between `corrupt` and `nets`."""
+    counts: Mapping[str, float]
+    """How many targets each part of the loss has, over all rows."""
 
 
 @dataclass
 class Loss:
-    """What a step minimises, with its parts, and the memory to go on with where a stream carries one."""
+    """The parts of a loss, each summed over its targets, and the memory to go on with where a stream carries one.
 
-    total: Tensor
+    Sums, not means: rows may be spread over devices and several passes, and are divided by the targets of all.
+    """
+
     parts: Mapping[str, Tensor]
-    n_targets: Tensor
     memory: Memory | None = None
 
 
@@ -249,14 +269,21 @@ class Objective(Protocol):
     @property
     def needs(self) -> Needs: ...
 
-    def nets(self, bundle: Any) -> nn.Module:
-        """One root module with everything that is trained inside."""
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """How much the mean of each part counts in what is minimised."""
 
-    def corrupt(self, row: NDArray[np.int64], rng: np.random.Generator) -> Example:
-        """Pure: the same row and stream of chance give the same example."""
+    def nets(self, bundle: Any) -> nn.Module:
+        """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""
+
+    def corrupt(self, rows: Rows) -> Example:
+        """Pure: what becomes of a row is decided by the row and its key, whatever rows stand beside it."""
 
     def loss(self, nets: nn.Module, batch: Mapping[str, Tensor], memory: Memory | None) -> Loss:
         """Calls `nets(…)` itself, once, since DDP and FSDP hook the root's forward."""
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        """Floating-point operations of one step over so many rows, forwards and backwards, by analysis."""
 
     def result(self, nets: nn.Module) -> Mapping[str, Any]:
         """The bundles to keep, by name: {"model": …}, and perhaps {"generator": …}."""

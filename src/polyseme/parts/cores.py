@@ -7,6 +7,7 @@ waiting for the slowest core. Batches side by side do not wait for each other.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -19,6 +20,17 @@ Result = TypeVar("Result")
 
 MOST_AT_ONCE = 8
 """Batches that run side by side; with more cores than that, each gets several."""
+
+
+def even_share(work: int, most: int) -> int:
+    """How much of the work goes into a batch, `most` at most, so that threads side by side end together.
+
+    >>> even_share(100, 1000) <= 100
+    True
+    """
+    n_threads = min(torch.get_num_threads(), MOST_AT_ONCE)
+    n_batches = n_threads * math.ceil(work / (most * n_threads))
+    return math.ceil(work / n_batches)
 
 
 @contextlib.contextmanager

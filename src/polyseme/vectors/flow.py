@@ -21,7 +21,7 @@ from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.encoders.frozen import FlatRows, Frozen, Precision, freeze
 from polyseme.errors import ModelError, OptionError
-from polyseme.parts.cores import one_core, side_by_side
+from polyseme.parts.cores import even_share, one_core, side_by_side
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.layers import parse_layers
@@ -117,7 +117,7 @@ class Embedder:
 
         done = 0
         with self._cores(total) as run_all:
-            for n_pieces in run_all(run, _batches(rows, self.batch_pieces)):
+            for n_pieces in run_all(run, _batches(rows, even_share(total, self.batch_pieces))):
                 done += n_pieces
                 if on_batch is not None:
                     on_batch(done, total)

@@ -1,0 +1,49 @@
+"""`polyseme recipes`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import click
+
+import polyseme
+from polyseme.cli import options
+from polyseme.cli.table import print_table
+
+
+@click.command()
+@options.as_json
+def command(as_json: bool) -> None:
+    """List the recipes: what `polyseme pretrain --recipe NAME` trains.
+
+    Parameters count the outputs that are trained, with the recipe's vocabulary. FLOPs are those of the published run,
+    forwards and backwards, by analysis; recipes for small budgets have none.
+
+    \b
+    Examples:
+      polyseme recipes
+      polyseme pretrain texts/ --recipe electra-small --budget 20min -o models/mine
+    """
+    cards = polyseme.list_recipes()
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(card) for card in cards], indent=2))
+        return
+    print_table(
+        [
+            (
+                card.name,
+                card.system,
+                card.objective,
+                f"{card.layers} x {card.width}",
+                f"{card.parameters / 1e6:,.1f}M",
+                "" if card.published_flops is None else f"{card.published_flops:.1e}",
+                card.paper,
+            )
+            for card in cards
+        ],
+        header=("recipe", "system", "objective", "layers", "parameters", "FLOPs", "paper"),
+    )
+    noted = [(f"{card.name}:", card.note) for card in cards if card.note]
+    click.echo()
+    print_table(noted)

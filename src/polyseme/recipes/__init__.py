@@ -1,0 +1,1 @@
+"""Named recipes: a file a paper, each a small table of differences."""

@@ -1,0 +1,52 @@
+"""GPT-2 (Radford et al. 2019), trained as GPT-3 was (Brown et al. 2020), whose settings were published."""
+
+from __future__ import annotations
+
+from polyseme.recipes.recipe import Recipe
+from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.schedules import Schedule
+from polyseme.training.settings import Phase, TrainingSettings
+
+_SMALL = Recipe(
+    name="gpt-small",
+    system="GPT-2",
+    paper="Radford et al. 2019; Brown et al. 2020",
+    family="gpt2",
+    shape={"n_layers": 12, "width": 768, "n_heads": 12, "inner_width": 3072, "max_positions": 1024},
+    objective="causal",
+    tokenizer="byte-bpe",
+    vocabulary=50257,
+    training=TrainingSettings(
+        phases=(Phase(length=1024, rows=512),),
+        optimiser=OptimiserSettings(kind="adamw", lr=6e-4, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1),
+        schedule=Schedule(kind="cosine", warm_up=0.00125, floor=0.1),
+        clip=1.0,
+    ),
+    published_steps=572_000,
+    note="GPT-3's rows were of 2,048 pieces: half as many steps, of as many pieces",
+)
+
+RECIPES = (
+    _SMALL.but(
+        "gpt-tiny",
+        shape={
+            "n_layers": 4,
+            "width": 256,
+            "n_heads": 4,
+            "inner_width": 1024,
+            "max_positions": 512,
+            "dropout_rate": 0.0,
+            "attention_dropout_rate": 0.0,
+            "embedding_dropout_rate": 0.0,
+        },
+        vocabulary=16384,
+        training=_SMALL.training.replace(
+            phases=(Phase(length=256, rows=128),),
+            optimiser=_SMALL.training.optimiser.replace(lr=1e-3),
+            schedule=Schedule(kind="cosine", warm_up=0.05, floor=0.1),
+        ),
+        published_steps=None,
+        note="a size and settings of our own, for small budgets",
+    ),
+    _SMALL,
+)

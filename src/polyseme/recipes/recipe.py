@@ -1,0 +1,83 @@
+"""What a recipe is: config + objective + training settings under a name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyseme.bundle import Bundle, new_bundle
+from polyseme.config import EncoderConfig
+from polyseme.convert.families import FAMILIES
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.objectives.named import objective_from
+from polyseme.parts.unfilled import unfilled
+from polyseme.training.settings import TrainingSettings
+
+ROUND_TO = 64
+"""Rows that a table of pieces is rounded up to a multiple of, since products are faster so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a system of the line is pretrained; `but` gives one that differs a little."""
+
+    name: str
+    system: str
+    paper: str
+    family: str
+    shape: Mapping[str, Any]
+    """What differs from the family's own config."""
+    objective: str
+    objective_settings: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: str
+    """What is trained on the corpus: wordpiece, bpe, byte-bpe or unigram."""
+    vocabulary: int
+    lowercase: bool = False
+    training: TrainingSettings
+    published_steps: int | None = None
+    """Steps of the published run, with the phases as they stand here; None: nobody published one."""
+    note: str = ""
+    """What is not as published, or not known."""
+
+    def but(self, name: str, *, shape: Mapping[str, Any] | None = None, **changes: Any) -> Recipe:
+        """The same recipe under another name, with these differences."""
+        changes["shape"] = {**self.shape, **(shape or {})}
+        return dataclasses.replace(self, name=name, **changes)
+
+    def config(self, n_pieces: int, shape: Mapping[str, Any] | None = None) -> EncoderConfig:
+        """The encoder for a vocabulary of so many pieces; `shape` differs from the recipe's."""
+        own: TransformerConfig = FAMILIES[self.family].tiny()  # type: ignore[assignment]
+        rows = -(-n_pieces // ROUND_TO) * ROUND_TO
+        config: EncoderConfig = own.replace(**{"n_pieces": rows, **self.shape, **(shape or {})})
+        return config
+
+    @property
+    def n_parameters(self) -> int:
+        """Of the model that comes out, outputs included, with the recipe's vocabulary."""
+        with unfilled():
+            return self._bundle().n_parameters()
+
+    @property
+    def published_flops(self) -> float | None:
+        """Floating-point operations of the published run, by analysis."""
+        if self.published_steps is None:
+            return None
+        objective = objective_from(self.objective, self.objective_settings)
+        with unfilled():
+            nets = objective.nets(self._bundle())
+            of_phases = [objective.flops(nets, phase.rows, phase.length) for phase in self.training.phases]
+        return self.published_steps * self.training.mean_over_phases(of_phases)
+
+    def _bundle(self) -> Bundle:
+        needed = objective_from(self.objective, self.objective_settings).needs.outputs
+        return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed)
+
+    @property
+    def published_pieces(self) -> float | None:
+        """Pieces that the published run read."""
+        if self.published_steps is None:
+            return None
+        phases = self.training.phases
+        return self.published_steps * self.training.mean_over_phases([float(phase.pieces) for phase in phases])

@@ -1,0 +1,38 @@
+"""RoBERTa (Liu et al. 2019): BERT with large batches, full rows of 512 across documents, and masks drawn anew."""
+
+from __future__ import annotations
+
+from polyseme.recipes.bert import ADAM, BASE
+from polyseme.training.schedules import Schedule
+from polyseme.training.settings import Phase, TrainingSettings
+
+_BASE = BASE.but(
+    "roberta-base",
+    system="RoBERTa",
+    paper="Liu et al. 2019",
+    family="roberta",
+    objective_settings={},
+    tokenizer="byte-bpe",
+    vocabulary=50265,
+    lowercase=False,
+    training=TrainingSettings(
+        phases=(Phase(length=512, rows=8192),),
+        optimiser=ADAM.replace(kind="adamw", lr=6e-4, betas=(0.9, 0.98)),
+        schedule=Schedule(kind="linear", warm_up=24_000 / 500_000),
+        clip=None,
+    ),
+    published_steps=500_000,
+    note="",
+)
+
+RECIPES = (
+    _BASE,
+    _BASE.but(
+        "roberta-large",
+        shape={"n_layers": 24, "width": 1024, "n_heads": 16, "inner_width": 4096},
+        training=_BASE.training.replace(
+            optimiser=_BASE.training.optimiser.replace(lr=4e-4),
+            schedule=Schedule(kind="linear", warm_up=30_000 / 500_000),
+        ),
+    ),
+)

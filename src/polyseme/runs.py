@@ -1,0 +1,387 @@
+"""The verbs that train: `pretrain`, and the list of `recipes`."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from polyseme.api import AnyPath, find_device
+from polyseme.bundle import load_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.convert.hub import find_model
+from polyseme.corpus.build import build_corpus
+from polyseme.corpus.corpus import ABOUT, Corpus
+from polyseme.encoders.kinds import config_to_json
+from polyseme.errors import InputError, OptionError, PolysemeError
+from polyseme.files.atomic import check_output
+from polyseme.files.found import Sources
+from polyseme.objectives.named import objective_from
+from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.table import RECIPES, recipe_named
+from polyseme.training.budget import parse_budget
+from polyseme.training.devices import Devices, devices_for
+from polyseme.training.dry_run import DryRun, dry_run_of
+from polyseme.training.effects.tell import OnReport
+from polyseme.training.ledger import Ledger, Rates
+from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.pretraining import Job, run_job
+from polyseme.training.run import Run
+from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.types import Progress
+
+OWN_CORPUS = "./corpus"
+"""Where a run keeps the corpus it built itself."""
+DRY_RUN_BYTES = 4_000_000
+"""Text that a dry run reads at most."""
+
+Result = TypeVar("Result")
+
+
+def pretrain(
+    sources: Sources | None = None,
+    *,
+    output: AnyPath | None = None,
+    resume: AnyPath | None = None,
+    recipe: str = "bert-tiny",
+    budget: str = "20min",
+    model: AnyPath | None = None,
+    tokenizer: str | None = None,
+    vocab: int | None = None,
+    field: str | None = None,
+    documents: str | None = None,
+    held_out: float = 0.01,
+    rows: int | None = None,
+    length: int | None = None,
+    rate: float | None = None,
+    optimiser: str | None = None,
+    schedule: str | None = None,
+    warm_up: float | None = None,
+    pass_rows: int | None = None,
+    apart: bool = False,
+    reset: bool = False,
+    shape: Mapping[str, Any] | None = None,
+    objective: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    compile: bool | None = None,
+    parallel: str = "ddp",
+    seed: int = 0,
+    log_every: int = 10,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    keep: int = 2,
+    shard_size: int | None = None,
+    tensorboard: bool = False,
+    workers: int = 1,
+    rates: Rates | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+    on_report: OnReport | None = None,
+    progress: Progress | None = None,
+) -> Ledger | DryRun:
+    """Pretrain a model on raw text: corpus, tokenizer, training and all, into the folder of a run.
+
+    A run that was stopped is gone on with by the same call, or by `resume`. Under `torchrun` all processes make the
+    same call.
+
+    Args:
+        sources: files, folders or patterns of text, or a corpus folder (`build_corpus`).
+        output: the folder of the run; its `model/` is the model.
+        resume: the folder of a run to go on with, as it was set; nothing but `device` and `workers` may be given then.
+        recipe: what is trained, and how; `list_recipes` has them all.
+        budget: 20min, 3e16flops, 1e9pieces or 1000steps.
+        model: a model to train on instead of starting afresh; its tokenizer is used, and `recipe` only says how.
+        tokenizer: wordpiece, bpe, byte-bpe or unigram, or a folder with one; None: the recipe's.
+        vocab: pieces that a tokenizer trained here has; None: the recipe's.
+        field: the field with the text, where files have fields.
+        documents: what a document is, as for `build_corpus`.
+        held_out: the share of documents that is not trained on.
+        rows: rows of a step; None: the recipe's.
+        length: pieces of a row, throughout; None: the recipe's.
+        rate: the highest learning rate; None: the recipe's.
+        optimiser: adamw, adamw-uncorrected, muon, adagrad or sgd; None: the recipe's.
+        schedule: constant, linear, cosine, noam, slanted-triangular or warm-up-stable-decay; None: the recipe's.
+        warm_up: the share of the steps (below 1), or the steps, in which the rate rises; None: the recipe's.
+        pass_rows: rows that the device runs at once; None: what suits it.
+        apart: whether documents that share a row are hidden from each other.
+        reset: whether positions count anew with each document.
+        shape: changes to the encoder's config, by name: {"n_layers": 4}.
+        objective: changes to the objective's settings, by name: {"unit": "word"}.
+        device: auto (a GPU where there is one), cpu, cuda or cuda:N.
+        dtype: auto (bf16 on a GPU, else fp32), fp32, bf16 or fp64.
+        compile: whether torch compiles the networks; None: on a GPU.
+        parallel: how several processes share the work: ddp or fsdp.
+        seed: what everything by chance is drawn from.
+        log_every: steps between lines of log.jsonl.
+        evaluate_every: steps between evaluations on held-out text; None: ten in all.
+        checkpoint_every: steps between checkpoints; None: ten in all, at least every 1,000 steps.
+        keep: how many checkpoints are kept.
+        shard_size: bytes of a file of weights at most.
+        tensorboard: whether events for TensorBoard are written too.
+        workers: threads that make rows ahead of the steps.
+        rates: what energy costs.
+        dry_run: take two steps of every stage, say what the whole would take, and leave nothing behind.
+        force: replace what is there under the name `output`.
+        on_report: told how training goes.
+        progress: told how much of the text has become a corpus.
+    """
+    given = {name: value for name, value in locals().items() if name not in _NOT_OF_THE_RUN}
+    if resume is not None:
+        return _resumed(resume, given, sources, device, workers, rates, on_report)
+    if sources is None:
+        raise OptionError("There is nothing to train on. Name files, folders or a corpus, or a run to --resume.")
+    if output is None and not dry_run:
+        raise OptionError("There is no place for the run. Name its folder with -o (output=…).")
+    if rows is not None and rows < 1:
+        raise OptionError(f"A step needs at least 1 row. Got {rows} instead.")
+    parse_budget(budget)
+    chosen = recipe_named(recipe)
+    wishes = _Wishes(
+        recipe=chosen,
+        budget=budget,
+        start=None if model is None else str(find_model(str(model))),
+        shape=dict(shape or {}),
+        objective=_objective_settings(chosen, objective),
+        training=_training(chosen.training, given, find_device(device)),
+        every={name: given[name] for name in ("log_every", "evaluate_every", "checkpoint_every")},
+        kept={"keep": keep, "shard_size": shard_size, "tensorboard": tensorboard},
+    )
+    building: dict[str, Any] = {
+        "tokenizer": tokenizer or (chosen.tokenizer if model is None else wishes.start),
+        "vocab": vocab or chosen.vocabulary,
+        "lowercase": chosen.lowercase,
+        "frame": FAMILIES[chosen.family].frame,
+        "field": field,
+        "documents": documents,
+        "held_out": held_out,
+        "seed": seed,
+        "progress": progress,
+    }
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(find_device(device)) as devices:
+            corpus = _corpus(sources, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
+            return dry_run_of(wishes.job(corpus, "corpus"), corpus, devices, Path(folder) / "run", workers=workers)
+    with devices_for(find_device(device)) as devices:
+        run, corpus = _begun(devices, sources, Path(str(output)), wishes, building, force)
+        job = Job.from_json(run.settings)
+        return run_job(run, job, corpus, devices, workers=workers, rates=rates, on_report=on_report)
+
+
+_NOT_OF_THE_RUN = frozenset(
+    {"sources", "output", "resume", "device", "workers", "rates", "dry_run", "force", "on_report", "progress"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wishes:
+    """What was asked for, before there is a corpus."""
+
+    recipe: Recipe
+    budget: str
+    start: str | None
+    shape: Mapping[str, Any]
+    objective: Mapping[str, Any]
+    training: TrainingSettings
+    every: Mapping[str, int | None]
+    kept: Mapping[str, Any]
+
+    def job(self, corpus: Corpus, path: str) -> Job:
+        """Everything resolved, now that the vocabulary is known."""
+        family, config = self.recipe.family, None
+        if self.start is not None:
+            bundle = load_bundle(self.start)
+            family, config = bundle.family.name, bundle.config
+        if config is None:
+            config = self.recipe.config(corpus.tokenizer.n_pieces, self._longer(self.shape))
+        return Job(
+            recipe=self.recipe.name,
+            family=family,
+            encoder=config_to_json(config),
+            outputs=objective_from(self.recipe.objective, self._objective_only()).needs.outputs,
+            objective=self.objective,
+            training=self.training,
+            corpus=path,
+            corpus_fingerprint=corpus.fingerprint,
+            budget=str(parse_budget(self.budget)),
+            start=self.start,
+            **self.every,  # type: ignore[arg-type]
+            **self.kept,
+        )
+
+    def _objective_only(self) -> dict[str, Any]:
+        return {name: value for name, value in self.objective.items() if name != "name"}
+
+    def _longer(self, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Positions for the longest rows asked for."""
+        positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
+        return {"max_positions": positions, **shape}
+
+
+def _training(settings: TrainingSettings, given: Mapping[str, Any], device: str) -> TrainingSettings:
+    """The recipe's settings with what was asked for instead."""
+    on_gpu = torch.device(device).type == "cuda"
+    phases = settings.phases
+    if given["length"] is not None:
+        phases = (Phase(length=given["length"], rows=phases[0].rows),)
+    if given["rows"] is not None:
+        phases = tuple(phase.replace(rows=given["rows"]) for phase in phases)
+    optimiser: OptimiserSettings = settings.optimiser
+    changes = {"kind": given["optimiser"], "lr": given["rate"]}
+    optimiser = optimiser.replace(**{name: value for name, value in changes.items() if value is not None})
+    changes = {"kind": given["schedule"], "warm_up": given["warm_up"]}
+    schedule = settings.schedule.replace(**{name: value for name, value in changes.items() if value is not None})
+    made: TrainingSettings = settings.replace(
+        phases=phases,
+        optimiser=optimiser,
+        schedule=schedule,
+        pass_rows=given["pass_rows"],
+        apart=given["apart"],
+        reset=given["reset"],
+        dtype=("bf16" if on_gpu else "fp32") if given["dtype"] == "auto" else given["dtype"],
+        compile=on_gpu if given["compile"] is None else given["compile"],
+        parallel=given["parallel"],
+        seed=given["seed"],
+    )
+    return made
+
+
+def _objective_settings(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    objective = objective_from(recipe.objective, {**recipe.objective_settings, **(changes or {})})
+    return {"name": recipe.objective, **objective.to_json()}
+
+
+def _begun(
+    devices: Devices, sources: Sources, output: Path, wishes: _Wishes, building: dict[str, Any], force: bool
+) -> tuple[Run, Corpus]:
+    """The run, begun or found, and its corpus; the leading process makes both."""
+
+    def begin() -> str:
+        if not (output / "run.json").is_file() and not force and not _only_corpus(output):
+            check_output(output, kind="folder")
+        given = _corpus_folder(sources)
+        path = OWN_CORPUS if given is None else str(given.resolve())
+        corpus = _corpus(sources, output / OWN_CORPUS, building, force=force)
+        settings = json.loads(json.dumps(wishes.job(corpus, path).to_json()))
+        Run.create(output, settings, force=force and given is not None)
+        return str(corpus.folder)
+
+    folder = _lead_first(devices, begin)
+    return Run.open(output), Corpus.open(folder)
+
+
+def _only_corpus(output: Path) -> bool:
+    return output.is_dir() and all(each.name.lstrip(".").startswith("corpus") for each in output.iterdir())
+
+
+def _resumed(
+    folder: AnyPath,
+    given: Mapping[str, Any],
+    sources: Sources | None,
+    device: str,
+    workers: int,
+    rates: Rates | None,
+    on_report: OnReport | None,
+) -> Ledger:
+    """Go on with a run as it was set."""
+    run = Run.open(folder)
+    changed = [name for name, default in _defaults().items() if name in given and given[name] != default]
+    if sources is not None or changed:
+        named = ", ".join((["sources"] if sources is not None else []) + changed)
+        raise OptionError(
+            f"A run is gone on with as it was set, and {named} would change it. Leave that out, or start a new run."
+        )
+    job = Job.from_json(run.settings)
+    place = run.folder / OWN_CORPUS if job.corpus == OWN_CORPUS else Path(job.corpus)
+    corpus = Corpus.open(place)
+    if corpus.fingerprint != job.corpus_fingerprint:
+        raise InputError(
+            f"The corpus {place} is not the one that {run.folder} was begun with: another tokenizer or other text. "
+            "Put that one back, or start a new run."
+        )
+    if run.finished:
+        raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
+    with devices_for(find_device(device)) as devices:
+        return run_job(run, job, corpus, devices, workers=workers, rates=rates, on_report=on_report)
+
+
+def _defaults() -> dict[str, Any]:
+    defaults = pretrain.__kwdefaults__
+    return dict(defaults or {})
+
+
+def _corpus_folder(sources: Sources) -> Path | None:
+    """The corpus that `sources` names, if it names one."""
+    listed = [sources] if isinstance(sources, (str, PathLike)) else list(sources)
+    if len(listed) == 1 and (Path(listed[0]) / ABOUT).is_file():
+        return Path(listed[0])
+    return None
+
+
+def _corpus(sources: Sources, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
+    """The corpus that is named, or one built of the text, or the one that was built before."""
+    given = _corpus_folder(sources)
+    if given is not None:
+        return Corpus.open(given)
+    return build_corpus(sources, output=place, **building, force=force, again=True)
+
+
+def _lead_first(devices: Devices, work: Callable[[], Result]) -> Result:
+    """Let the leading process do some work while the others wait; if it is refused, by all."""
+    result: Any = None
+    refused: PolysemeError | None = None
+    if devices.leads:
+        try:
+            result = work()
+        except PolysemeError as error:
+            refused = error
+    result, refused = devices.agree((result, refused))
+    if refused is not None:
+        raise refused
+    return result  # type: ignore[no-any-return]
+
+
+# --- recipes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RecipeCard:
+    """A recipe at a glance."""
+
+    name: str
+    system: str
+    objective: str
+    layers: int
+    width: int
+    parameters: int
+    paper: str
+    published_pieces: float | None
+    published_flops: float | None
+    note: str
+
+
+def list_recipes() -> list[RecipeCard]:
+    """Every recipe: name, system, objective, size, paper, and the FLOPs of the published budget."""
+    return [_card(recipe) for recipe in RECIPES.values()]
+
+
+def _card(recipe: Recipe) -> RecipeCard:
+    config = recipe.config(recipe.vocabulary)
+    return RecipeCard(
+        name=recipe.name,
+        system=recipe.system,
+        objective=recipe.objective,
+        layers=config.depth,
+        width=config.widths[-1],
+        parameters=recipe.n_parameters,
+        paper=recipe.paper,
+        published_pieces=recipe.published_pieces,
+        published_flops=recipe.published_flops,
+        note=recipe.note,
+    )

@@ -1,0 +1,1 @@
+"""Training: the loop, what stands beside it, and the folder of a run."""

@@ -1,0 +1,263 @@
+"""Checkpoints: everything a run needs to go on, in a folder a step, of which the last few are kept.
+
+| in `checkpoints/step-00001000/` | |
+|---|---|
+| model.safetensors, or shards and their index | tensors by name: weights, the optimiser's state, memories |
+| about.json | the step, what else the run wants to know, a checksum of each file and of this one |
+
+A checkpoint is written beside and renamed, so that under its name it is whole. Should a disk spoil one nevertheless,
+the checksums tell, and the run goes on from the one before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from polyseme.convert.weights import read_weights, write_weights
+from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.files.atomic import AnyPath, explained, whole_folder
+from polyseme.training.devices import whole
+from polyseme.training.optimisers import Optimiser, Several
+
+ABOUT = "about.json"
+_NAME = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What was written, checked against its checksums."""
+
+    step: int
+    """Steps that were taken."""
+    about: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    """On the CPU, memory-mapped."""
+    path: Path
+
+
+class _SpoiltError(Exception):
+    """What is wrong with a checkpoint, in words that follow its file's name."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} {reason}")
+
+
+def write_checkpoint(
+    folder: AnyPath,
+    step: int,
+    tensors: Mapping[str, Tensor],
+    about: Mapping[str, Any],
+    *,
+    keep: int = 2,
+    shard_size: int | None = None,
+) -> Path:
+    """Write what a run is after `step` steps, whole or not at all; then let go of all but the last `keep`.
+
+    One process of a run writes. What it had begun when it was killed is cleared up first. A checkpoint of the same
+    step that is whole stays as it is, since a step is the same however often it is taken; checkpoints of later steps
+    go, since a run only goes back to a step when those could not be read.
+    """
+    folder = Path(folder)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    clear_up(folder)
+    path = folder / f"step-{step:08d}"
+    if not _is_whole(path):
+        with whole_folder(path, force=True) as made:
+            write_weights(made, tensors, shard_size=shard_size)
+            sums = {file.name: _checksum(file) for file in sorted(made.iterdir())}
+            written = json.loads(json.dumps({"format": 1, "step": step, "about": dict(about), "files": sums}))
+            written["checksum"] = _checksum_of_record(written)
+            (made / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    steps = _steps(folder)
+    kept = [each for each in steps if each <= step][-max(keep, 1) :]
+    for each in sorted(set(steps) - set(kept)):
+        _remove(folder / f"step-{each:08d}")
+    return path
+
+
+def read_latest(folder: AnyPath) -> Checkpoint | None:
+    """The last checkpoint that is in order; None where none was ever written.
+
+    One that is cut short or altered is left out, and that is said.
+    """
+    folder = Path(folder)
+    spoilt: list[_SpoiltError] = []
+    for step in reversed(_steps(folder)):
+        try:
+            found = _read(folder / f"step-{step:08d}")
+        except _SpoiltError as error:
+            spoilt.append(error)
+            continue
+        for wrong in spoilt:
+            warnings.warn(
+                f"A checkpoint is left out: {wrong}. The run goes on from the one of step {found.step:,}.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+        return found
+    if spoilt:
+        raise ModelError(
+            f"No checkpoint in {folder} can be gone on with: {'; '.join(map(str, spoilt))}. Put a good copy in its "
+            "place, or begin the run anew."
+        )
+    return None
+
+
+def clear_up(folder: AnyPath) -> None:
+    """Remove what a process that was killed had begun to write, or to remove."""
+    for part in Path(folder).glob(".step-*.part"):
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _steps(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    names = (_NAME.fullmatch(each.name) for each in folder.iterdir() if each.is_dir())
+    return sorted(int(name[1]) for name in names if name)
+
+
+def _is_whole(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        _read_about(path)
+    except _SpoiltError:
+        return False
+    return True
+
+
+def _read(path: Path) -> Checkpoint:
+    written = _read_about(path)
+    try:
+        tensors = read_weights(path)
+    except ModelError as error:
+        raise _SpoiltError(path, f"cannot be read ({error})") from None
+    return Checkpoint(step=written["step"], about=written["about"], tensors=tensors, path=path)
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    """What `about.json` says, after every checksum in it."""
+    about = path / ABOUT
+    try:
+        written = json.loads(about.read_bytes())
+        expected = written.pop("checksum")
+        sums = dict(written["files"])
+    except OSError as error:
+        raise _SpoiltError(about, f"cannot be read ({error.strerror})") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _SpoiltError(about, "is cut short or damaged") from None
+    if _checksum_of_record(written) != expected:
+        raise _SpoiltError(about, "has been altered: its checksum is another")
+    for name, checksum in sums.items():
+        try:
+            found = _checksum(path / name)
+        except OSError as error:
+            raise _SpoiltError(path / name, f"cannot be read ({error.strerror})") from None
+        if found != checksum:
+            raise _SpoiltError(path / name, "is cut short or has been altered: its checksum is another")
+    return dict(written)
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _checksum_of_record(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def _remove(path: Path) -> None:
+    """Take a checkpoint's name away in one stroke, so that a half-removed one is never taken for a spoilt one."""
+    aside = path.with_name(f".{path.name}.removed.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    with explained(path):
+        path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+# --- an optimiser's state by the names of the parameters --------------------------------------------------------------
+
+
+def optimiser_tensors(optimiser: Optimiser, names: Mapping[nn.Parameter, str]) -> dict[str, Tensor]:
+    """What an optimiser keeps for each parameter, as `NAME/FIELD`; it is not copied, but put together under FSDP.
+
+    By name, not by number, so that another division of the parameters among groups or processes can go on with it.
+    Under FSDP all processes must ask.
+    """
+    return {
+        f"{names[parameter]}/{field}": whole(value).detach()
+        for each in _parts(optimiser)
+        for group in each.param_groups
+        for parameter in group["params"]
+        for field, value in each.state.get(parameter, {}).items()
+        if value is not None
+    }
+
+
+def put_optimiser_tensors(
+    optimiser: Optimiser, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
+) -> None:
+    """Let an optimiser go on from what `optimiser_tensors` gave, in place of what it has; tensors are copied.
+
+    Parameters for which there is nothing have had no step yet.
+    """
+    given: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, field = key.rpartition("/")
+        given.setdefault(name, {})[field] = tensor
+    groups = [(each, group) for each in _parts(optimiser) for group in each.param_groups]
+    unknown = sorted(set(given) - {names[parameter] for _, group in groups for parameter in group["params"]})
+    if unknown:
+        more = f" (and {len(unknown) - 3} more)" if len(unknown) > 3 else ""
+        raise ModelError(
+            f"The checkpoint keeps an optimiser's state of parameters that are not trained here: "
+            f"{', '.join(unknown[:3])}{more}. It is of another model or of another objective."
+        )
+    for each, group in groups:
+        on_device = bool(group.get("fused") or group.get("capturable"))
+        for parameter in group["params"]:
+            name = names[parameter]
+            fields = {
+                field: _placed(f"{name}/{field}", tensor, parameter, counts_on_device=on_device)
+                for field, tensor in given.get(name, {}).items()
+            }
+            if fields:
+                each.state[parameter] = fields
+            else:
+                each.state.pop(parameter, None)
+
+
+def _parts(optimiser: Optimiser) -> tuple[torch.optim.Optimizer, ...]:
+    return optimiser.optimisers if isinstance(optimiser, Several) else (optimiser,)
+
+
+def _placed(name: str, tensor: Tensor, parameter: nn.Parameter, *, counts_on_device: bool) -> Tensor:
+    """A copy of one field of the state where torch wants it: beside its parameter, but for counts of steps."""
+    if name.endswith("/step"):
+        return tensor.detach().to(parameter.device if counts_on_device else "cpu", copy=True)
+    if tensor.shape != parameter.shape:
+        raise ModelError(
+            f"The checkpoint's {name} is {tuple(tensor.shape)} and should be {tuple(parameter.shape)}. It is of "
+            "another model."
+        )
+    placed = tensor.detach().to(parameter.device, copy=True)
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(placed, parameter.device_mesh, parameter.placements)
+    return placed

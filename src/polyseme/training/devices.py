@@ -1,0 +1,132 @@
+"""One device or several: what a run asks of them. Under `torchrun` each process has one device and a rank."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from polyseme.training.settings import Parallel
+
+
+@dataclass(frozen=True)
+class Devices:
+    """This process's device, its rank, and how many there are."""
+
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def wrap(self, nets: nn.Module, parallel: Parallel, *, compiled: bool) -> nn.Module:
+        """The same module, compiled where asked, so that all processes take each step together.
+
+        With FSDP the parameters of `nets` itself are spread over the processes from here on.
+        """
+        if self.world > 1 and parallel == "fsdp":
+            _shard(nets, self.device)
+        run = cast(nn.Module, torch.compile(nets, dynamic=False)) if compiled else nets
+        if self.world > 1 and parallel == "ddp":
+            ids = [self.device.index] if self.device.type == "cuda" else None
+            return DistributedDataParallel(run, device_ids=ids, gradient_as_bucket_view=True)
+        return run
+
+    def share_of(self, n_rows: int) -> slice:
+        """Which of a step's rows are this process's; all but the last have equally many."""
+        each = -(-n_rows // self.world)
+        return slice(min(self.rank * each, n_rows), min((self.rank + 1) * each, n_rows))
+
+    def sum_counts(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """Counts, added up over all processes."""
+        if self.world == 1:
+            return dict(counts)
+        names = sorted(counts)
+        sums = torch.tensor([counts[name] for name in names], dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return dict(zip(names, sums.tolist(), strict=True))
+
+    def sum_losses(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Sums of losses, added up over all processes."""
+        if self.world == 1:
+            return dict(losses)
+        names = sorted(losses)
+        sums = torch.stack([losses[name].detach().double() for name in names])
+        dist.all_reduce(sums)
+        return dict(zip(names, sums.unbind(), strict=True))
+
+    def agree(self, value: Any) -> Any:
+        """What the leading process says, for all."""
+        if self.world == 1:
+            return value
+        said = [value]
+        dist.broadcast_object_list(said, src=0, device=self.device)
+        return said[0]
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.world > 1:
+            dist.barrier()
+
+
+def no_sync(nets: nn.Module, last_pass: bool) -> AbstractContextManager[Any]:
+    """Gradients of all passes but a step's last stay where they are."""
+    if isinstance(nets, DistributedDataParallel) and not last_pass:
+        return nets.no_sync()
+    if isinstance(nets, FSDPModule):
+        nets.set_requires_gradient_sync(last_pass)
+    return contextlib.nullcontext()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with all its parts, which FSDP2 spreads over processes; all of them must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def put_whole(mine: Tensor, given: Tensor) -> None:
+    """Fill a tensor, or this process's part of it where it is spread over several."""
+    if isinstance(mine, DTensor):
+        given = distribute_tensor(given.to(mine.device), mine.device_mesh, mine.placements)
+    mine.copy_(given)
+
+
+@contextlib.contextmanager
+def devices_for(device: str) -> Iterator[Devices]:
+    """The device of this process; under `torchrun` the processes are joined for the time of this block."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        yield Devices(torch.device(device))
+        return
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    on_gpu = torch.device(device).type == "cuda"
+    mine = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank))) if on_gpu else torch.device(device)
+    if on_gpu:
+        torch.cuda.set_device(mine)
+    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=mine if on_gpu else None)
+    try:
+        yield Devices(mine, rank, world)
+    finally:
+        dist.destroy_process_group()
+
+
+def _shard(nets: nn.Module, device: torch.device) -> None:
+    """FSDP2: the layers of every stack by themselves, the rest together at the root."""
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for module in nets.modules():
+        if isinstance(module, nn.ModuleList):
+            for layer in module:
+                fully_shard(layer, mesh=mesh)
+    fully_shard(nets, mesh=mesh)

@@ -1,0 +1,100 @@
+"""A dry run: every stage for two steps, and what the whole would take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from polyseme.bundle import save_bundle
+from polyseme.corpus.corpus import Corpus
+from polyseme.cost import peak_memory
+from polyseme.training.budget import parse_budget
+from polyseme.training.checkpoint import read_latest
+from polyseme.training.devices import Devices
+from polyseme.training.effects.keep import CHECKPOINTS, Keep
+from polyseme.training.pretraining import Job, Pretraining
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """What a run would take."""
+
+    recipe: str
+    device: str
+    parameters: int
+    """Of all networks that are trained."""
+    pieces: int
+    """In the corpus as far as it was read."""
+    seconds_a_step: tuple[float, ...]
+    """Of each phase."""
+    pieces_a_step: tuple[int, ...]
+    pass_rows: tuple[int, ...]
+    n_steps: int
+    seconds: float
+    """Of the whole run."""
+    flops: float
+    checkpoint_bytes: int
+    memory: int
+    """Bytes at most: the device's on a GPU, else the process's."""
+
+    def lines(self) -> list[str]:
+        """The same in words, a line each."""
+        phases = zip(self.seconds_a_step, self.pieces_a_step, self.pass_rows, strict=True)
+        return [
+            f"{self.recipe} on {self.device}: {self.parameters:,} parameters, a corpus of {self.pieces:,} pieces here",
+            *(
+                f"a step of {pieces:,} pieces, {rows:,} at once: {seconds:.3g} s ({pieces / seconds:,.0f} pieces/s)"
+                for seconds, pieces, rows in phases
+            ),
+            f"{self.n_steps:,} steps: {_span(self.seconds)}, {self.flops:.2e} FLOPs",
+            f"memory: {self.memory / 2**30:.2f} GiB; a checkpoint: {self.checkpoint_bytes / 2**20:,.0f} MiB",
+        ]
+
+
+def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, workers: int) -> DryRun:
+    """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
+    pretraining = Pretraining.set_up(job, corpus, devices, workers=workers)
+    timing = pretraining.trial(seconds=0.0)
+    trainer, training = pretraining.trainer, job.training
+    budget = parse_budget(job.budget)
+    flops = training.mean_over_phases(pretraining.flops_a_step())
+    a_step = training.mean_over_phases(timing.steps)
+    n_steps = budget.n_steps(
+        seconds=a_step, flops=flops, pieces=training.mean_over_phases([float(each.pieces) for each in training.phases])
+    )
+    keep = Keep(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
+    keep.now(trainer, 2, 0.0)
+    results = pretraining.results()
+    if devices.leads:
+        read_latest(folder / CHECKPOINTS)
+        for name, bundle in results.items():
+            save_bundle(bundle, folder / name, shard_size=job.shard_size)
+    devices.wait()
+    on_gpu = devices.device.type == "cuda"
+    return DryRun(
+        recipe=job.recipe,
+        device=str(devices.device),
+        parameters=sum(parameter.numel() for parameter in trainer.inner.parameters()),
+        pieces=corpus.n_pieces("train") + corpus.n_pieces("held"),
+        seconds_a_step=tuple(timing.steps),
+        pieces_a_step=tuple(phase.pieces for phase in training.phases),
+        pass_rows=tuple(pretraining.pass_rows),
+        n_steps=n_steps,
+        seconds=n_steps * a_step + 11 * timing.evaluation,
+        flops=n_steps * flops,
+        checkpoint_bytes=sum(path.stat().st_size for path in (folder / CHECKPOINTS).rglob("*") if path.is_file()),
+        memory=torch.cuda.max_memory_allocated() if on_gpu else peak_memory(),
+    )
+
+
+def _span(seconds: float) -> str:
+    """A time as one says it.
+
+    >>> _span(42), _span(750), _span(90000)
+    ('42 s', '12.5 min', '25.0 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,354 @@
+"""The ledger: what a run cost in pieces, operations, seconds, energy, carbon dioxide and money.
+
+Energy is measured where the GPU's driver counts it (NVML), and then it is the GPU's alone, without the machine around
+it. Elsewhere it is estimated from stated watts, and called so. What follows from it follows by stated rates.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from polyseme.config import Config
+from polyseme.errors import OptionError
+
+JOULES_PER_KWH = 3.6e6
+NVML = "libnvidia-ml.so.1"
+SAMPLED_EVERY = 1.0
+"""Seconds between two looks at a GPU's power, where it does not count its energy."""
+
+LARGEST_SIDE = 8192
+SHORTEST_LOOK = 0.02
+"""Seconds that a look at the speed of products takes at least: by larger products up to a side, then by more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates(Config):
+    """By which energy becomes carbon dioxide and money, and time becomes energy where nothing measures it."""
+
+    kg_per_kwh: float = 0.481
+    """CO₂e of a kWh. The world's mean in 2023 (Ember, 2024); France 0.056, Germany 0.381, India 0.713."""
+    price_per_kwh: float = 0.13
+    """About what a kWh cost businesses in the United States in 2024 (Energy Information Administration)."""
+    price_per_device_hour: float | None = None
+    """What an hour of one device costs where it is rented; energy is then in it."""
+    currency: str = "USD"
+    watts_per_core: float = 10.0
+    """Of a busy CPU core, where nothing measures it: large server chips take about 5, those of desktops about 15."""
+    watts_per_gpu: float = 400.0
+    """Of a busy GPU, where nothing measures it: what an A100 may take; an H200 may take 700, a T4 70."""
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_json().items():
+            if isinstance(value, float | int) and not 0 <= value < float("inf"):
+                raise OptionError(f"The rate {name} must be 0 or more. Got {value} instead.")
+
+
+class Meter:
+    """The energy that this process's device takes, from now on.
+
+    Of several processes each has its own; what they say is added up.
+    """
+
+    def __init__(self, device: torch.device | str, *, rates: Rates | None = None, n_cores: int | None = None) -> None:
+        device = torch.device(device)
+        self.measured = False
+        """Whether a counter was read, or watts were only stated."""
+        self._watts = _stated_watts(device, rates or Rates(), n_cores)
+        self.how = f"estimated at {self._watts:,.0f} W"
+        self._since = time.monotonic()
+        self._stopped: float | None = None
+        self._read: Callable[[], float] = lambda: self._watts * (time.monotonic() - self._since)
+        self._ended = threading.Event()
+        counter = _counter(device, self._ended) if device.type == "cuda" else None
+        if counter is not None:
+            first = counter()
+            self.measured, self.how = True, "measured by the GPU's driver"
+            self._read = lambda: counter() - first
+
+    def joules(self) -> float:
+        """Since the meter was made; up to `stop`, once that was called."""
+        return self._read() if self._stopped is None else self._stopped
+
+    def stop(self) -> float:
+        """The last reading, which the meter keeps to."""
+        self._stopped = self.joules()
+        self._ended.set()
+        return self._stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger(Config):
+    """What a run has cost so far; sessions of a run that was resumed add up."""
+
+    pieces: int
+    flops: float
+    """By analysis: what the objective needs, whatever the device did besides."""
+    seconds: float
+    steps: int
+    device: str
+    n_devices: int = 1
+    """The most that ran at once."""
+    device_seconds: float
+    available_flops: float = 0.0
+    """What the devices could have done in that time, by the products measured on them; 0: not measured."""
+    kwh: float
+    kwh_estimated: float = 0.0
+    """How much of it was not measured."""
+    kg_co2e: float
+    price: float
+    currency: str = "USD"
+    n_sessions: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        pieces: int,
+        flops: float,
+        seconds: float,
+        steps: int,
+        device: str,
+        joules: float,
+        measured: bool,
+        n_devices: int = 1,
+        peak: float = 0.0,
+        rates: Rates | None = None,
+    ) -> Ledger:
+        """The ledger of one session; `peak` is of one device (`measured_peak`), `joules` of all."""
+        rates = rates or Rates()
+        device_seconds = seconds * n_devices
+        kwh = joules / JOULES_PER_KWH
+        rent = rates.price_per_device_hour
+        return cls(
+            pieces=pieces,
+            flops=flops,
+            seconds=seconds,
+            steps=steps,
+            device=device,
+            n_devices=n_devices,
+            device_seconds=device_seconds,
+            available_flops=peak * device_seconds,
+            kwh=kwh,
+            kwh_estimated=0.0 if measured else kwh,
+            kg_co2e=kwh * rates.kg_per_kwh,
+            price=kwh * rates.price_per_kwh if rent is None else rent * device_seconds / 3600,
+            currency=rates.currency,
+        )
+
+    @property
+    def utilisation(self) -> float | None:
+        """The share of what the devices could have done; None where that was not measured."""
+        return self.flops / self.available_flops if self.available_flops else None
+
+    @property
+    def measured(self) -> bool:
+        """Whether all of the energy was."""
+        return self.kwh_estimated == 0
+
+    def add(self, other: Ledger) -> Ledger:
+        """This session and a later one of the same run together."""
+        if self.currency != other.currency:
+            raise OptionError(
+                f"The run's costs are in {self.currency} so far, and cannot go on in {other.currency}. Give the rates "
+                "in the currency of the run."
+            )
+        known = bool(self.available_flops and other.available_flops)
+        devices = dict.fromkeys([*self.device.split(", then "), other.device])
+        return Ledger(
+            pieces=self.pieces + other.pieces,
+            flops=self.flops + other.flops,
+            seconds=self.seconds + other.seconds,
+            steps=self.steps + other.steps,
+            device=", then ".join(devices),
+            n_devices=max(self.n_devices, other.n_devices),
+            device_seconds=self.device_seconds + other.device_seconds,
+            available_flops=self.available_flops + other.available_flops if known else 0.0,
+            kwh=self.kwh + other.kwh,
+            kwh_estimated=self.kwh_estimated + other.kwh_estimated,
+            kg_co2e=self.kg_co2e + other.kg_co2e,
+            price=self.price + other.price,
+            currency=self.currency,
+            n_sessions=self.n_sessions + other.n_sessions,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field, and what follows from them."""
+        return {**super().to_json(), "utilisation": self.utilisation, "measured": self.measured}
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any]) -> Ledger:
+        """The ledger of `to_json`."""
+        derived = ("utilisation", "measured")
+        read: Ledger = super().from_json({name: each for name, each in settings.items() if name not in derived})
+        return read
+
+    def lines(self) -> list[str]:
+        """For the terminal.
+
+        >>> bill = Ledger.of(pieces=10**9, flops=3e17, seconds=1200, steps=8000, device="NVIDIA H200", joules=7.2e5,
+        ...                  measured=True, peak=7.5e14)
+        >>> for line in bill.lines():
+        ...     print(line)
+        8,000 steps, 1,000,000,000 pieces in 20.0 min on NVIDIA H200 (833,333 pieces/s)
+        3.0e+17 FLOPs (250.0 TFLOP/s, 33% of the matrix product's speed there)
+        0.200 kWh (measured), 0.0962 kg of CO₂e, 0.0260 USD
+        """
+        seconds = max(self.seconds, 1e-9)
+        sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
+        share = "" if self.utilisation is None else f", {self.utilisation:.0%} of the matrix product's speed there"
+        energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
+        return [
+            f"{self.steps:,} steps, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "
+            f"({self.pieces / seconds:,.0f} pieces/s)",
+            f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
+            f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
+            f"{_digits(self.price)} {self.currency}",
+        ]
+
+    def _devices(self) -> str:
+        return self.device if self.n_devices == 1 else f"{self.n_devices} × {self.device}"
+
+
+def measured_peak(device: torch.device | str, dtype: torch.dtype) -> float:
+    """The floating-point operations a second of a large matrix product, the best of some tenths of a second."""
+    device = torch.device(device)
+    side, taken = 128, 0.0
+    while side < LARGEST_SIDE and taken < SHORTEST_LOOK:
+        side *= 2
+        one = torch.rand(side, side, dtype=torch.float32, device=device).to(dtype)
+        _seconds_of_product(one, 1)  # the first of a size also chooses how to do it
+        taken = _seconds_of_product(one, 1)
+    n_products = max(1, round(SHORTEST_LOOK / taken))
+    until = time.perf_counter() + 0.3
+    while time.perf_counter() < until:
+        taken = min(taken, _seconds_of_product(one, n_products))
+    return 2.0 * side**3 / taken
+
+
+def _seconds_of_product(one: torch.Tensor, n_products: int) -> float:
+    _wait(one.device)
+    begun = time.perf_counter()
+    for _ in range(n_products):
+        one @ one
+    _wait(one.device)
+    return max((time.perf_counter() - begun) / n_products, 1e-9)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+# --- energy ----------------------------------------------------------------------------------------------------------
+
+
+def _stated_watts(device: torch.device, rates: Rates, n_cores: int | None) -> float:
+    if device.type == "cpu":
+        return rates.watts_per_core * (n_cores or torch.get_num_threads())
+    return rates.watts_per_gpu
+
+
+def _counter(device: torch.device, ended: threading.Event) -> Callable[[], float] | None:
+    """The joules a GPU has taken, counted from any moment; None where the driver does not tell."""
+    try:
+        driver = ctypes.CDLL(NVML)
+    except OSError:
+        return None
+    handle = ctypes.c_void_p()
+    if not _done(driver, "nvmlInit_v2") or not _found(driver, device, handle):
+        return None
+    energy = ctypes.c_ulonglong()
+
+    def joules() -> float:
+        _done(driver, "nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.byref(energy))
+        return energy.value / 1e3
+
+    if _done(driver, "nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.byref(energy)):
+        return joules
+    power = ctypes.c_uint()
+
+    def watts() -> float:
+        _done(driver, "nvmlDeviceGetPowerUsage", handle, ctypes.byref(power))
+        return power.value / 1e3
+
+    if _done(driver, "nvmlDeviceGetPowerUsage", handle, ctypes.byref(power)):
+        return _Sampled(watts, ended).joules
+    return None
+
+
+def _found(driver: Any, device: torch.device, handle: ctypes.c_void_p) -> bool:
+    """Whether NVML knows the GPU: by its UUID, since torch numbers those it may see, else by its number."""
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    if uuid is not None:
+        return _done(driver, "nvmlDeviceGetHandleByUUID", f"GPU-{uuid}".encode(), ctypes.byref(handle))
+    visible = [each.strip() for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
+    number = int(visible[index]) if index < len(visible) and visible[index].isdigit() else index
+    return _done(driver, "nvmlDeviceGetHandleByIndex_v2", number, ctypes.byref(handle))
+
+
+def _done(driver: Any, name: str, *arguments: Any) -> bool:
+    """Whether the driver has a function, and that went well."""
+    function = getattr(driver, name, None)
+    return function is not None and function(*arguments) == 0
+
+
+class _Sampled:
+    """Energy as power times time, from a look every second."""
+
+    def __init__(self, watts: Callable[[], float], ended: threading.Event) -> None:
+        self._watts = watts
+        self._lock = threading.Lock()
+        self._joules = 0.0
+        self._last = (time.monotonic(), watts())
+        threading.Thread(target=self._run, args=(ended,), name="polyseme-meter", daemon=True).start()
+
+    def joules(self) -> float:
+        with self._lock:
+            now, power = time.monotonic(), self._watts()
+            then, before = self._last
+            self._joules += (now - then) * (power + before) / 2
+            self._last = (now, power)
+            return self._joules
+
+    def _run(self, ended: threading.Event) -> None:
+        while not ended.wait(SAMPLED_EVERY):
+            self.joules()
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _time(seconds: float) -> str:
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.1f} s"
+
+
+def _digits(value: float) -> str:
+    """Three digits that count, however small the value.
+
+    >>> _digits(0.000123456), _digits(12.3456), _digits(98765.4)
+    ('0.000123', '12.3', '98,765')
+    """
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if value >= 1e-4 or value == 0 else f"{value:.2e}"
+
+
+def _scaled(value: float) -> str:
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.1f} {prefix}"
+    return f"{value:.0f} "

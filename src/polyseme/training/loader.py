@@ -1,0 +1,108 @@
+"""Rows to batches on the device, ahead of the steps that read them.
+
+A step's rows are a function of its number, so any number of workers gives the same batches, and a run goes on from any
+step without reading those before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.corpus.layouts import Layout
+from polyseme.training.devices import Devices
+from polyseme.training.settings import Plan
+from polyseme.types import Example, Objective
+
+AHEAD = 3
+"""Steps that are ready, or in the making, beyond the one that runs."""
+
+
+@dataclass
+class StepRows:
+    """What one step reads on one device."""
+
+    step: int
+    passes: list[dict[str, Tensor]]
+    counts: Mapping[str, float]
+    """Targets of each part of the loss among this device's rows."""
+    waited: float = 0.0
+    """Seconds that the step stood waiting for this."""
+
+
+class Loader:
+    """Makes the rows of a step: taken from the corpus, corrupted, cut into passes."""
+
+    def __init__(
+        self, layouts: Sequence[Layout], objective: Objective, plan: Plan, devices: Devices, pass_rows: Sequence[int]
+    ) -> None:
+        self.layouts = layouts
+        self.objective = objective
+        self.plan = plan
+        self.devices = devices
+        self.pass_rows = pass_rows
+        """Rows of a pass, for each phase."""
+
+    def make(self, step: int) -> StepRows:
+        """The rows of a step, whichever steps were made before."""
+        number, in_phase = self.plan.at(step)
+        phase = self.plan.settings.phases[number]
+        mine = self.devices.share_of(phase.rows)
+        first = in_phase * phase.rows
+        indices = np.arange(first + mine.start, first + mine.stop)
+        return self.rows(step, number, indices)
+
+    def rows(self, step: int, number: int, indices: NDArray[np.int64]) -> StepRows:
+        """These rows of a phase's layout, as a step reads them."""
+        passes, counts = [], dict.fromkeys(self.objective.weights, 0.0)
+        for start in range(0, len(indices), self.pass_rows[number]):
+            rows = self.layouts[number].rows(indices[start : start + self.pass_rows[number]])
+            example = self.objective.corrupt(rows)
+            passes.append(self._tensors(example))
+            for name, count in example.counts.items():
+                counts[name] += count
+        return StepRows(step, passes, counts)
+
+    def _tensors(self, example: Example) -> dict[str, Tensor]:
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in example.arrays.items()}
+        if self.devices.device.type == "cuda":
+            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        return tensors
+
+    def steps(self, first: int, last: int, *, workers: int) -> Iterator[StepRows]:
+        """Steps `first` … `last - 1` in order, made ahead by so many threads (0: each when it is asked for)."""
+        if workers == 0:
+            for step in range(first, last):
+                started = time.perf_counter()
+                yield self.on_device(self.make(step), started)
+            return
+        with ThreadPoolExecutor(workers, "polyseme-rows") as pool:
+            coming: deque[Future[StepRows]] = deque()
+            asked = first
+            try:
+                for _ in range(first, last):
+                    while asked < last and len(coming) < AHEAD + workers:
+                        coming.append(pool.submit(self.make, asked))
+                        asked += 1
+                    started = time.perf_counter()
+                    yield self.on_device(coming.popleft().result(), started)
+            finally:
+                for future in coming:
+                    future.cancel()
+
+    def on_device(self, rows: StepRows, started: float | None = None) -> StepRows:
+        """The same rows, on their way to the device; they were waited for since `started`."""
+        rows.waited = 0.0 if started is None else time.perf_counter() - started
+        device = self.devices.device
+        rows.passes = [
+            {name: tensor.to(device, non_blocking=True) for name, tensor in each.items()} for each in rows.passes
+        ]
+        return rows

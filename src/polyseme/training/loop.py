@@ -1,0 +1,49 @@
+"""The loop: rows in, a step, then whatever else is due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from polyseme.training.effects.base import Effect, Moment
+from polyseme.training.loader import Loader
+from polyseme.training.settings import Plan
+from polyseme.training.trainer import Trainer
+
+
+def train(
+    trainer: Trainer,
+    loader: Loader,
+    plan: Plan,
+    effects: Sequence[Effect],
+    *,
+    first: int = 0,
+    seconds: float = 0.0,
+    workers: int = 1,
+) -> float:
+    """Take the steps from `first` on; the seconds trained in all are returned.
+
+    `seconds` is how long was trained before, in other processes.
+    """
+    started = time.perf_counter() - seconds
+    waited = 0.0
+    now = seconds
+    optimiser, schedule = trainer.settings.optimiser, trainer.settings.schedule
+    for rows in loader.steps(first, plan.n_steps, workers=workers):
+        means = trainer.step(rows, plan)
+        waited += rows.waited
+        now = time.perf_counter() - started
+        moment = Moment(
+            done=rows.step + 1,
+            n_steps=plan.n_steps,
+            means=means,
+            rate=optimiser.lr * schedule.factor(rows.step, plan.n_steps),
+            pieces=plan.pieces_until(rows.step + 1),
+            seconds=now,
+            waited=waited,
+            began=seconds,
+            trainer=trainer,
+        )
+        for effect in effects:
+            effect(moment)
+    return now

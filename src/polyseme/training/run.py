@@ -1,0 +1,125 @@
+"""The folder of a run: `run.json`, which says everything that decides it, and what stands beside it.
+
+run.json        settings, number of steps, versions, whether it is finished
+corpus/         where the run built its own
+log.jsonl       a line a logged step
+checkpoints/    the last few
+ledger.json     what it cost
+model/          what came out, once it is finished (and generator/, for ELECTRA)
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyseme import __version__
+from polyseme.errors import InputError, OutputError
+from polyseme.files.atomic import AnyPath, check_output, whole_file
+
+RUN = "run.json"
+LEDGER = "ledger.json"
+MODEL = "model"
+
+
+@dataclass
+class Run:
+    """A run's folder and what its run.json says."""
+
+    folder: Path
+    settings: dict[str, Any]
+    """What decides the run, as JSON."""
+    n_steps: int | None = None
+    """None: the budget has not been turned into steps yet."""
+    finished: bool = False
+    stopped: str | None = None
+    """Why it stopped before its end, if it did by itself."""
+
+    @classmethod
+    def create(cls, folder: AnyPath, settings: Mapping[str, Any], *, force: bool = False) -> Run:
+        """A new run; what is there under the name goes with `force`, unfinished work of equal settings is gone on with.
+
+        The settings must be what `json` gives back unchanged.
+        """
+        path = Path(folder)
+        if (path / RUN).is_file() and not force:
+            run = cls.open(path)
+            run.refuse_others(settings)
+            if run.finished:
+                raise OutputError(
+                    f"{path} holds this very run, finished. Use its model, choose another name, or do it again with "
+                    "--force (force=True)."
+                )
+            return run
+        if path.exists() and not _is_beginning(path):
+            check_output(path, force=force, kind="folder")
+            shutil.rmtree(path)
+        run = cls(path, dict(settings))
+        run.write()
+        return run
+
+    @classmethod
+    def open(cls, folder: AnyPath) -> Run:
+        """The run in a folder."""
+        path = Path(folder)
+        if not (path / RUN).is_file():
+            what = "has no run.json" if path.is_dir() else "is no folder"
+            raise InputError(
+                f"{path} is no run: it {what}. Name the folder that `polyseme pretrain … -o FOLDER` has written."
+            )
+        try:
+            content = json.loads((path / RUN).read_text(encoding="utf-8"))
+            return cls(path, content["settings"], content["n_steps"], content["finished"], content.get("stopped"))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be gone on with.") from None
+
+    def write(self) -> None:
+        """Put run.json in its place, whole."""
+        content = {
+            "settings": self.settings,
+            "n_steps": self.n_steps,
+            "finished": self.finished,
+            "stopped": self.stopped,
+            "versions": {"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / RUN, content)
+
+    def refuse_others(self, settings: Mapping[str, Any]) -> None:
+        """Refuse settings that are not the run's, naming those that differ."""
+        mine, theirs = dict(_flat("", self.settings)), dict(_flat("", settings))
+        different = [
+            f"{name} is {json.dumps(mine.get(name))} there and {json.dumps(theirs.get(name))} here"
+            for name in sorted(mine.keys() | theirs.keys())
+            if mine.get(name) != theirs.get(name)
+        ]
+        if different:
+            more = f" (and {len(different) - 4} more)" if len(different) > 4 else ""
+            raise OutputError(
+                f"{self.folder} holds a run with other settings: {'; '.join(different[:4])}{more}. Go on with it as it "
+                f"is by `polyseme pretrain --resume {self.folder}`, choose another name, or replace it with --force."
+            )
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A file of JSON, whole or as it was."""
+    with whole_file(path, force=True) as made:
+        made.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _is_beginning(path: Path) -> bool:
+    """Whether a folder holds nothing but a corpus that a run was building when it was stopped."""
+    return path.is_dir() and all(each.name.lstrip(".").startswith("corpus") for each in path.iterdir())
+
+
+def _flat(name: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [pair for key, each in value.items() for pair in _flat(f"{name}.{key}".lstrip("."), each)]
+    return [(name, value)]

@@ -1,0 +1,128 @@
+"""What is trained, and one step of it.
+
+A step is a function of the weights, the optimiser's state and the step's number: rows, corruption and dropout are
+drawn from seeds that the number decides. So a run that goes on from a checkpoint takes the very steps it would have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.training.checkpoint import optimiser_tensors, put_optimiser_tensors
+from polyseme.training.devices import Devices, no_sync, put_whole, whole
+from polyseme.training.loader import StepRows
+from polyseme.training.optimisers import build_optimiser, set_rate
+from polyseme.training.settings import Plan, TrainingSettings
+from polyseme.types import Objective
+
+WEIGHTS = "weights/"
+OPTIMISER = "optimiser/"
+
+
+class Trainer:
+    """Networks and optimiser on their devices; knows how to take a step and how to be kept."""
+
+    def __init__(self, objective: Objective, nets: nn.Module, settings: TrainingSettings, devices: Devices) -> None:
+        self.objective = objective
+        self.settings = settings
+        self.devices = devices
+        dtype = torch.float64 if settings.dtype == "fp64" else torch.float32
+        self.inner = nets.to(devices.device, dtype)
+        """The networks themselves."""
+        self.nets = devices.wrap(self.inner, settings.parallel, compiled=settings.compile)
+        """The networks as all processes run them together."""
+        self.optimiser = build_optimiser(self.inner, settings.optimiser, device=devices.device)
+
+    def step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
+        """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
+        torch.manual_seed(_step_seed(self.settings.seed, rows.step, self.devices.rank))
+        set_rate(self.optimiser, self.settings.schedule.factor(rows.step, plan.n_steps))
+        self.nets.train()
+        counts = self.devices.sum_counts(rows.counts)
+        sums: dict[str, Tensor] = {}
+        for number, batch in enumerate(rows.passes):
+            with no_sync(self.nets, last_pass=number == len(rows.passes) - 1):
+                with self.autocast():
+                    parts = self.objective.loss(self.nets, batch, None).parts
+                # DDP and FSDP divide gradients by the number of processes; the counts are of all of them already.
+                self._total(parts, counts).mul(self.devices.world).backward()
+            for name, part in parts.items():
+                sums[name] = sums[name] + part.detach() if name in sums else part.detach()
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.inner.parameters(), self.settings.clip, foreach=True)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        sums = self.devices.sum_losses(sums)
+        return {name: each / max(counts[name], 1.0) for name, each in sums.items()}
+
+    @torch.no_grad()
+    def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
+        """The mean of each part of the loss over rows that are not trained on; runs as written, not compiled."""
+        sums: dict[str, Tensor] = {}
+        counts: dict[str, float] = {}
+        self.inner.eval()
+        for rows in steps:
+            for name, count in rows.counts.items():
+                counts[name] = counts.get(name, 0.0) + count
+            for batch in rows.passes:
+                with self.autocast():
+                    parts = self.objective.loss(self.inner, batch, None).parts
+                for name, part in parts.items():
+                    sums[name] = sums[name] + part.double() if name in sums else part.double()
+        self.inner.train()
+        counts = self.devices.sum_counts(counts)
+        return {name: float(each) / max(counts[name], 1.0) for name, each in self.devices.sum_losses(sums).items()}
+
+    def total(self, means: Mapping[str, float]) -> float:
+        """What is minimised, from the means of the parts."""
+        return sum(self.objective.weights[name] * mean for name, mean in means.items())
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Products in bf16 where the settings say so; weights and sums stay in fp32."""
+        if self.settings.dtype != "bf16":
+            return contextlib.nullcontext()
+        return torch.autocast(self.devices.device.type, dtype=torch.bfloat16)
+
+    # --- kept and put back --------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights and the optimiser's state by name, whole; all processes must ask."""
+        named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named().items()}
+        names = {parameter: name for name, parameter in self.inner.named_parameters()}
+        kept = optimiser_tensors(self.optimiser, names)
+        return {**named, **{f"{OPTIMISER}{name}": whole(each) for name, each in kept.items()}}
+
+    @torch.no_grad()
+    def put(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave."""
+        for name, mine in self._named().items():
+            put_whole(mine, tensors[f"{WEIGHTS}{name}"])
+        names = {parameter: name for name, parameter in self.inner.named_parameters()}
+        kept = {
+            name.removeprefix(OPTIMISER): each.to(self.devices.device)
+            for name, each in tensors.items()
+            if name.startswith(OPTIMISER)
+        }
+        put_optimiser_tensors(self.optimiser, names, kept)
+
+    def finite(self) -> bool:
+        """Whether every weight is a number."""
+        return all(bool(torch.isfinite(whole(each)).all()) for each in self.inner.parameters())
+
+    def _named(self) -> dict[str, Tensor]:
+        return {**dict(self.inner.named_parameters()), **dict(self.inner.named_buffers())}
+
+    def _total(self, parts: Mapping[str, Tensor], counts: Mapping[str, float]) -> Tensor:
+        weighted = [self.objective.weights[name] * part / max(counts[name], 1.0) for name, part in parts.items()]
+        return torch.stack(weighted).sum()
+
+
+def _step_seed(seed: int, step: int, rank: int) -> int:
+    """A seed for dropout that no other step or process has."""
+    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) % 2**63

@@ -1,0 +1,69 @@
+"""Several processes take the steps that one would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from polyseme.training.settings import Plan
+from training import small
+
+TESTS = Path(__file__).parents[1]
+
+
+def on_two_processes(name: str, parallel: str, dtype: str, output: Path) -> dict[str, Any]:
+    """What two processes joined by gloo come to."""
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*command, "-m", "training.small", name, parallel, dtype, str(output)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = torch.load(output)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "parallel", "dtype"),
+    [("masked", "ddp", "fp64"), ("replaced", "ddp", "fp64"), ("masked", "fsdp", "fp64"), ("causal", "ddp", "fp32")],
+)
+def test_two_processes_equal_one(name: str, parallel: str, dtype: str, tmp_path: Path) -> None:
+    both = on_two_processes(name, parallel, dtype, tmp_path / "both.pt")
+    training = small.settings(dtype=dtype)
+    alone = small.trainer_for(name, training)
+    losses = small.losses_of(alone, Plan(training, 20), 0, 20)
+
+    bound = 1e-10 if dtype == "fp64" else 1e-5
+    for mine, theirs in zip(losses, both["losses"], strict=True):
+        assert mine.keys() == theirs.keys()
+        assert all(abs(mine[part] - theirs[part]) <= bound * abs(mine[part]) for part in mine)
+    if dtype == "fp64":
+        tensors = alone.tensors()
+        assert tensors.keys() == both["tensors"].keys()
+        largest = max(float(each.abs().max()) for each in tensors.values())
+        for key, mine in tensors.items():
+            torch.testing.assert_close(both["tensors"][key], mine, rtol=0, atol=1e-10 * largest, msg=key)
+
+
+def test_a_checkpoint_of_two_processes_is_gone_on_with_by_one(tmp_path: Path) -> None:
+    both = on_two_processes("masked", "fsdp", "fp64", tmp_path / "both.pt")
+    training = small.settings(dtype="fp64")
+    plan = Plan(training, 25)
+    alone = small.trainer_for("masked", training)
+    alone.put(both["tensors"])
+    whole = small.trainer_for("masked", training)
+    small.losses_of(whole, Plan(training, 20), 0, 20)
+    for mine, theirs in zip(
+        small.losses_of(alone, plan, 20, 25), small.losses_of(whole, plan, 20, 25), strict=True
+    ):
+        assert mine == pytest.approx(theirs, rel=1e-9)
