@@ -1,4 +1,4 @@
-"""Masked-LM training on a GPU in bf16: polyseme beside `transformers` in the same run, with how long steps wait for rows.
+"""Masked-LM training on a GPU in bf16: polyseme beside `transformers` in one run, and how long steps wait for rows.
 
 Rows are random pieces, made by the loader ahead of the steps as in any run: taken from a layout, corrupted, copied to
 the device. `transformers` gets its batches ready on the device, as it comes and compiled. Dropout is as published (0.1)

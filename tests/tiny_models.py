@@ -55,15 +55,32 @@ def wordpiece(*, lowercase: bool = True) -> Tokenizer:
     return tokenizer
 
 
-def byte_bpe() -> Tokenizer:
-    """RoBERTa's kind; merges build up the common words letter by letter."""
+def byte_bpe(specials: list[str] = ANGLES) -> Tokenizer:
+    """RoBERTa's and GPT-2's kind; merges build up the common words letter by letter."""
     _, words = vocabulary(TEXT)
     spelled = [f"{blank}{word}" for word in words for blank in ("", "Ġ")]
     merges = dict.fromkeys((word[:end], word[end]) for word in spelled for end in range(1, len(word)))
-    pieces = dict.fromkeys([*ANGLES, *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
+    pieces = dict.fromkeys([*specials, *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
     tokenizer = Tokenizer(models.BPE({piece: id for id, piece in enumerate(pieces)}, list(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def letter_bpe() -> Tokenizer:
+    """GPT's kind: a word's last letter carries its end."""
+    characters, words = vocabulary(TEXT.lower())
+    spelled = [[*word[:-1], f"{word[-1]}</w>"] for word in words]
+    merges = dict.fromkeys(("".join(word[:end]), word[end]) for word in spelled for end in range(1, len(word)))
+    ends = [f"{character}</w>" for character in characters]
+    pieces = dict.fromkeys(["<unk>", *characters, *ends, *map("".join, merges)])
+    model = models.BPE(
+        {piece: id for id, piece in enumerate(pieces)}, list(merges), unk_token="<unk>", end_of_word_suffix="</w>"
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
     return tokenizer
 
 
@@ -87,6 +104,8 @@ BACKENDS: dict[str, Callable[[], Tokenizer]] = {
     "electra": wordpiece,
     "albert": lambda: unigram(["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], "<unk>"),
     "distilbert": wordpiece,
+    "openai-gpt": letter_bpe,
+    "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
 }
 """The kind of tokenizer that goes with each family; a family that is registered needs a line here."""
 

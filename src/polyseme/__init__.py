@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyseme.api import Model, load
     from polyseme.errors import PolysemeError, PolysemeWarning
+    from polyseme.corpus.build import build_corpus
     from polyseme.files import read_vectors
+    from polyseme.runs import list_recipes, pretrain
     from polyseme.types import Document, Embedded, Word
     from polyseme.uses import senses, similar
     from polyseme.vectors.view import view
@@ -26,12 +28,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Model": "api",
+    "build_corpus": "corpus.build",
     "convert_model": "verbs",
     "embed": "verbs",
     "fill": "verbs",
+    "list_recipes": "runs",
     "load": "api",
     "next": "verbs",
     "pieces": "verbs",
+    "pretrain": "runs",
     "senses": "uses",
     "show": "verbs",
     "similar": "uses",
@@ -51,12 +56,15 @@ __all__ = [
     "PolysemeError",
     "PolysemeWarning",
     "Word",
+    "build_corpus",
     "convert_model",
     "embed",
     "fill",
+    "list_recipes",
     "load",
     "next",
     "pieces",
+    "pretrain",
     "read_vectors",
     "senses",
     "show",

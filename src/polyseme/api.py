@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
+from polyseme.decode.score import Scorer
+from polyseme.decode.score_masked import Hide
+from polyseme.decode.score_texts import Scored
 from polyseme.encoders.frozen import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.text.given import given_document, given_documents, given_text
@@ -193,6 +196,35 @@ class Model:
         with torch.inference_mode():
             states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1]
             return float(output.log_probs(pooled(states[:, 0])).exp()[0, 0])
+
+    def score(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document],
+        *,
+        hide: Hide = "word",
+        stride: int | None = None,
+        batch_pieces: int | None = None,
+    ) -> list[Scored]:
+        """How likely every piece and every word of every text is: natural log-probabilities, and what they come to.
+
+        A causal model guesses each piece from those before it; a text longer than it can read goes in windows that
+        move on by `stride` pieces (None: by half a window). A masked model guesses each piece from both sides, with
+        its whole word hidden, the `piece` alone, or the rest of its word (`left-to-right`).
+
+            >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
+            >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
+        """
+        scorer = Scorer(
+            self.bundle,
+            hide=hide,
+            stride=stride,
+            batch_pieces=batch_pieces,
+            precision=self.precision,
+            frozen=self._frozen,
+        )
+        found = scorer(given_documents(texts))
+        scorer.warn()
+        return found
 
     # --- the model itself ---------------------------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -31,7 +32,7 @@ from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.effects.tell import OnReport
 from polyseme.training.ledger import Ledger, Rates
 from polyseme.training.optimisers import OptimiserSettings
-from polyseme.training.pretraining import Job, run_job
+from polyseme.training.pretraining import Job, check_job, run_job
 from polyseme.training.run import Run
 from polyseme.training.settings import Phase, TrainingSettings
 from polyseme.types import Progress
@@ -267,13 +268,27 @@ def _begun(
             check_output(output, kind="folder")
         given = _corpus_folder(sources)
         path = OWN_CORPUS if given is None else str(given.resolve())
-        corpus = _corpus(sources, output / OWN_CORPUS, building, force=force)
-        settings = json.loads(json.dumps(wishes.job(corpus, path).to_json()))
-        Run.create(output, settings, force=force and given is not None)
+        with _room_for(output):
+            corpus = _corpus(sources, output / OWN_CORPUS, building, force=force)
+            job = wishes.job(corpus, path)
+            check_job(job, corpus, devices)
+            Run.create(output, json.loads(json.dumps(job.to_json())), force=force)
         return str(corpus.folder)
 
     folder = _lead_first(devices, begin)
     return Run.open(output), Corpus.open(folder)
+
+
+@contextlib.contextmanager
+def _room_for(output: Path) -> Iterator[None]:
+    """The folder for a run's corpus, which goes again if nothing comes of it."""
+    output.mkdir(exist_ok=True)
+    try:
+        yield
+    except PolysemeError:
+        with contextlib.suppress(OSError):
+            output.rmdir()  # only if it is empty
+        raise
 
 
 def _only_corpus(output: Path) -> bool:

@@ -19,6 +19,7 @@ THEIR_NAMES = {
     "masked": ("prediction_logits", "logits"),
     "next": ("seq_relationship_logits", "sop_logits", "logits"),
     "replaced": ("logits",),
+    "causal": ("logits",),
 }
 
 
@@ -33,7 +34,7 @@ def row(model: Model) -> Batch:
 
 def their_inputs(reference: Any, batch: Batch) -> dict[str, Any]:
     inputs = {"input_ids": batch.pieces}
-    if reference.config.model_type != "distilbert":
+    if reference.config.model_type not in ("distilbert", "openai-gpt", "gpt2"):
         inputs["token_type_ids"] = batch.segments
     return inputs
 
@@ -73,5 +74,5 @@ def their_outputs(reference: Any, model: Model) -> dict[str, Tensor]:
     for name in model.bundle.outputs:
         found = next((result[each] for each in THEIR_NAMES[name] if each in result), None)
         if found is not None:
-            said[name] = found.log_softmax(-1) if name in ("masked", "next") else found
+            said[name] = found.log_softmax(-1) if name in ("masked", "next", "causal") else found
     return said

@@ -23,6 +23,7 @@ class Size:
     embedding: int | None
     paper: str
     """Parameters as the paper rounds them."""
+    positions: int = 512
 
     @property
     def config(self) -> TransformerConfig:
@@ -35,7 +36,7 @@ class Size:
             inner_width=self.inner,
             n_pieces=self.vocabulary,
             embedding_width=self.embedding,
-            max_positions=512,
+            max_positions=self.positions,
             layer_map=None if small.layer_map is None else (0,) * self.layers,
             sets_in_group=1,
         )
@@ -66,7 +67,35 @@ SIZES: Mapping[str, Size] = {
     "albert-xlarge": Size("albert", 24, 2048, 16, 8192, 30000, 128, "60M"),
     "albert-xxlarge": Size("albert", 12, 4096, 64, 16384, 30000, 128, "235M"),
     "distilbert": Size("distilbert", 6, 768, 12, 3072, 30522, None, "66M"),
+    "gpt": Size("openai-gpt", 12, 768, 12, 3072, 40478, None, "117M"),
+    "gpt2": Size("gpt2", 12, 768, 12, 3072, 50257, None, "117M", 1024),
+    "gpt2-medium": Size("gpt2", 24, 1024, 16, 4096, 50257, None, "345M", 1024),
+    "gpt2-large": Size("gpt2", 36, 1280, 20, 5120, 50257, None, "762M", 1024),
+    "gpt2-xl": Size("gpt2", 48, 1600, 25, 6400, 50257, None, "1542M", 1024),
 }
+
+
+def scaled(config: TransformerConfig, share: float, *, embedding_width: int | None = None) -> TransformerConfig:
+    """The same stack made narrower, as ELECTRA makes its generator: width, heads and inner width by `share`.
+
+    As many layers; at least one head; a width that the heads divide, in eights where it is wide enough for that.
+    `embedding_width` is the token layer's; None: the new stack's.
+
+    >>> small = SIZES["electra-small"].config
+    >>> narrow = scaled(small, 1 / 4, embedding_width=small.width_of_embeddings)
+    >>> narrow.width, narrow.n_heads, narrow.inner_width, narrow.embedding_width
+    (64, 1, 256, 128)
+    """
+    n_heads = max(round(config.n_heads * share), 1)
+    step = 8 * n_heads if config.width * share >= 8 * n_heads else n_heads
+    width = max(round(config.width * share / step), 1) * step
+    narrow: TransformerConfig = config.replace(
+        width=width,
+        n_heads=n_heads,
+        inner_width=max(round(config.inner_width * share), 1),
+        embedding_width=None if embedding_width == width else embedding_width,
+    )
+    return narrow
 
 
 def size_named(name: str) -> Size:

@@ -58,7 +58,11 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Table:
-    """How one family's checkpoint is named. `body` is always there; which outputs are, the keys tell."""
+    """How one family's checkpoint is named.
+
+    `body` is always there; which outputs are, the keys tell. An output without rules has no tensors of its own (GPT's,
+    where it shares the table of pieces), and is always there too.
+    """
 
     prefix: str
     n_sets: int
@@ -104,7 +108,9 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
         if one in keys:
             keys.setdefault(other, keys[one])
     outputs = [
-        name for name, rules in table.outputs.items() if any(key in keys for key in _their_names(rules, prefix, table))
+        name
+        for name, rules in table.outputs.items()
+        if not rules or any(key in keys for key in _their_names(rules, prefix, table))
     ]
     rules = table.rules(outputs, prefix)
     needed = [key for rule in rules for key in rule.theirs]

@@ -9,6 +9,7 @@ Shapes: R rows, T pieces, K targets, S keys, M remembered pieces, D width, H hea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -87,6 +88,11 @@ class Transformer(Encoder):
                 nn.init.normal_(module.weight, std=self.config.initial_spread)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
+        if self.config.spread_by_depth:
+            spread = self.config.initial_spread / math.sqrt(2 * max(self.config.n_layers, 1))
+            for layer in self.layers:
+                for added in cast(TransformerLayer, layer).added():
+                    nn.init.normal_(added.weight, std=spread)
         for name, parameter in self.named_parameters():
             if name == "query" or ".relative." in name:
                 nn.init.normal_(parameter, std=self.config.initial_spread)

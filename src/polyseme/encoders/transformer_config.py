@@ -78,6 +78,8 @@ class TransformerConfig(EncoderConfig):
     inner_dropout_rate: float = 0.0
     embedding_dropout_rate: float = 0.1
     initial_spread: float = 0.02
+    spread_by_depth: bool = False
+    """Whether what is added to the residual stream is first drawn narrower, by 1 / √(2 · layers) (GPT-2)."""
 
     def __post_init__(self) -> None:
         for name in ("width", "n_heads", "inner_width", "n_pieces"):

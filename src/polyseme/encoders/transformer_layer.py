@@ -99,6 +99,11 @@ class TransformerLayer(nn.Module):
         x = self._after(self.feed_forward_norm, x + self.dropout(inner))
         return x, self_weights, cross_weights
 
+    def added(self) -> list[nn.Linear]:
+        """The products whose results are added to the residual stream."""
+        parts = [self.attention.output, self.feed_forward.down]
+        return parts if self.cross is None else [*parts, self.cross.output]
+
     def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
         normed: Tensor = norm(x) if self.norm_first else x
         return normed

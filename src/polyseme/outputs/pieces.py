@@ -37,7 +37,39 @@ class MaskedOutput(Output):
         return F.linear(self.norm(self.activation(self.dense(states))), self.table, self.bias)
 
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(self.logits(states), targets, reduction="none")
+        return piece_losses(self.logits(states), targets)
 
     def log_probs(self, states: Tensor) -> Tensor:
         return self.logits(states).log_softmax(dim=-1)
+
+
+class CausalOutput(Output):
+    """What piece comes next: the table of pieces and nothing else (GPT, GPT-2).
+
+    The table is the encoder's own unless `tied` is false.
+    """
+
+    def __init__(self, width: int, n_pieces: int, *, tied: bool = True) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(n_pieces, width))
+        self.tied = tied
+
+    def tie(self, table: nn.Parameter) -> None:
+        if self.tied:
+            self.table = table
+
+    def logits(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.table)
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        return piece_losses(self.logits(states), targets)
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        return self.logits(states).log_softmax(dim=-1)
+
+
+def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """[N, V] and [N] → [N]: minus the log-probability of each target, in single precision where states are in half."""
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
+    return F.cross_entropy(logits, targets, reduction="none")

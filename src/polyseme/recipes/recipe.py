@@ -11,10 +11,13 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.objectives.base import Vocabulary
 from polyseme.objectives.named import objective_from
 from polyseme.parts.unfilled import unfilled
 from polyseme.training.settings import TrainingSettings
 
+SOME_SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}
+"""Stand in for a tokenizer's where nothing but counts is asked for."""
 ROUND_TO = 64
 """Rows that a table of pieces is rounded up to a multiple of, since products are faster so."""
 
@@ -65,6 +68,7 @@ class Recipe:
         if self.published_steps is None:
             return None
         objective = objective_from(self.objective, self.objective_settings)
+        objective = objective.replace(known=Vocabulary(n_pieces=self.vocabulary, specials=SOME_SPECIALS))
         with unfilled():
             nets = objective.nets(self._bundle())
             of_phases = [objective.flops(nets, phase.rows, phase.length) for phase in self.training.phases]

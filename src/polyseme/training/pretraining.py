@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from polyseme.encoders.kinds import config_from_json
 from polyseme.errors import InputError, OptionError
 from polyseme.objectives.base import BaseObjective
 from polyseme.objectives.named import check_needs, objective_from
+from polyseme.parts.unfilled import unfilled
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.devices import Devices
@@ -40,8 +40,10 @@ from polyseme.types import Objective
 
 PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}
 """Pieces times width that a device runs at once, unless the user says otherwise."""
+HELD_STEPS = 8
+"""How many steps' worth of held-out rows an evaluation reads …"""
 HELD_PIECES = 2**18
-"""Pieces of the held-out rows that an evaluation reads."""
+"""… and pieces at most."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
 
@@ -109,18 +111,13 @@ class Pretraining:
     @classmethod
     def set_up(cls, job: Job, corpus: Corpus, devices: Devices, *, workers: int = 1) -> Pretraining:
         """Check that everything fits together, then build the networks."""
+        check_job(job, corpus, devices)
         training = job.training
         torch.manual_seed(training.seed)
         bundle = start_bundle(job, corpus)
         objective = job.told_objective(corpus)
-        check_needs(objective, bundle, corpus.tokenizer)
-        for phase in training.phases:
-            _check_phase(phase, bundle.config, corpus, devices)
-        packed = partial(Packed, corpus, seed=training.seed, apart=training.apart, reset=training.reset)
-        layouts = [packed(length=phase.length) for phase in training.phases]
-        for phase, layout in zip(training.phases, layouts, strict=True):
-            _check_rows(phase, layout, corpus)
-        held = packed(split="held", length=training.phases[0].length)
+        layouts = layouts_of(job, corpus)
+        held = _packed(job, corpus, split="held", length=training.phases[0].length)
         trainer = Trainer(objective, objective.nets(bundle), training, devices)
         width = max(bundle.config.widths)
         pass_rows = [rows_of_a_pass(phase, width, training.pass_rows, devices) for phase in training.phases]
@@ -134,7 +131,8 @@ class Pretraining:
         if self.held is None:
             return
         loader = Loader([self.held], self.objective, Plan(self.job.training, 1), self.devices, self.pass_rows[:1])
-        n_rows = min(self.held.n_rows, max(HELD_PIECES // self.held.length, 1))
+        most = min(HELD_STEPS * self.job.training.phases[0].rows, max(HELD_PIECES // self.held.length, 1))
+        n_rows = min(self.held.n_rows, most)
         mine = np.arange(n_rows)[self.devices.share_of(n_rows)]
         if len(mine):
             yield loader.on_device(loader.rows(0, 0, mine))
@@ -334,6 +332,27 @@ def run_job(
         run.write()
     devices.wait()
     return bill
+
+
+def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
+    """Refuse what does not fit together, before any work: nothing is allocated here."""
+    with unfilled():
+        bundle = new_bundle(FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer)
+    check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
+    for phase in job.training.phases:
+        _check_phase(phase, bundle.config, corpus, devices)
+    for phase, layout in zip(job.training.phases, layouts_of(job, corpus), strict=True):
+        _check_rows(phase, layout, corpus)
+
+
+def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
+    """How each phase of a job takes its rows from the corpus."""
+    return [_packed(job, corpus, length=phase.length) for phase in job.training.phases]
+
+
+def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
+    training = job.training
+    return Packed(corpus, seed=training.seed, apart=training.apart, reset=training.reset, **settings)
 
 
 def start_bundle(job: Job, corpus: Corpus) -> Bundle:

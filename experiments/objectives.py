@@ -1,0 +1,149 @@
+"""Three objectives at one size and one budget: masked, replaced and causal, pretrained on the same text.
+
+    python experiments/objectives.py TEXTS... -o runs/ [--budget 4min] [--only masked] [--keep-models]
+
+Trains each by the one command (`polyseme.pretrain`), writes its log and ledger beside, and prints a table. `--draw`
+makes the plot and the table again from what was written:
+
+    python experiments/objectives.py -o runs/ --draw docs/assets/objectives.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+
+import polyseme
+from polyseme.corpus.corpus import Corpus
+
+SIZE = {"n_layers": 12, "width": 384, "n_heads": 6, "inner_width": 1536, "max_positions": 512}
+NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
+RUNS: dict[str, dict[str, Any]] = {
+    "masked": {"recipe": "bert-mini", "rate": 1e-3, "rows": 512, "length": 128},
+    "replaced": {"recipe": "electra-small", "rate": 1e-3, "rows": 512, "length": 128, "warm_up": 0.05},
+    "causal": {"recipe": "gpt-tiny", "rate": 1e-3, "rows": 512, "length": 128},
+}
+VOCABULARY = 16384
+PREDICTS = {"masked": "masked", "replaced": "masked", "causal": "causal"}
+"""The part of the loss that predicts pieces: for the replaced objective, the generator's."""
+
+
+def train(name: str, texts: list[str], folder: Path, budget: str, keep_models: bool) -> None:
+    """One run, kept as log, ledger and what is to be known of its corpus."""
+    run = folder / f"{name}.run"
+    shape = {**SIZE, **NO_DROPOUT}
+    polyseme.pretrain(
+        texts,
+        output=run,
+        budget=budget,
+        vocab=VOCABULARY,
+        shape=shape,
+        evaluate_every=250,
+        workers=2,
+        force=True,
+        **RUNS[name],
+    )
+    corpus = Corpus.open(run / "corpus")
+    counts = corpus.counts("held")
+    kept = folder / name
+    kept.mkdir(exist_ok=True)
+    for file in ("log.jsonl", "ledger.json", "run.json"):
+        shutil.copy(run / file, kept / file)
+    about = {
+        "unigram_entropy": corpus.unigram_entropy("held"),
+        "train_pieces": corpus.n_pieces("train"),
+        "held_pieces": counts.pieces,
+        "held_bytes": counts.bytes,
+    }
+    (kept / "corpus.json").write_text(json.dumps(about, indent=2) + "\n")
+    if keep_models:
+        for each in ("model", "generator"):
+            if (run / each).is_dir():
+                polyseme.load(run / each, dtype="bf16").save(kept / each, shard_size=15_000_000, force=True)
+
+
+def read(folder: Path, name: str) -> dict[str, Any] | None:
+    """What was kept of a run."""
+    kept = folder / name
+    if not (kept / "log.jsonl").is_file():
+        return None
+    log = [json.loads(line) for line in (kept / "log.jsonl").read_text().splitlines()]
+    files = {file: json.loads((kept / f"{file}.json").read_text()) for file in ("ledger", "run", "corpus")}
+    return {"log": log, **files}
+
+
+def print_table(folder: Path) -> None:
+    """Held-out losses beside what they cost."""
+    found = {name: kept for name in RUNS if (kept := read(folder, name)) is not None}
+    _head("objective", "steps", "pieces read", "held-out loss", "predicting pieces", "unigram entropy", "bits a byte")
+    for name, kept in found.items():
+        last = [line for line in kept["log"] if "held_out" in line][-1]
+        predicted, corpus = last["held_out"][PREDICTS[name]], kept["corpus"]
+        bits = predicted / math.log(2) * corpus["held_pieces"] / corpus["held_bytes"]
+        print(
+            f"| {name} | {last['step']:,} | {last['pieces'] / 1e6:,.0f}M | {last['held_out']['loss']:.3f} | "
+            f"{predicted:.3f} | {corpus['unigram_entropy']:.3f} | {f'{bits:.3f}' if name == 'causal' else ''} |"
+        )
+    print()
+    _head("objective", "FLOPs", "seconds", "utilisation", "kWh", "kg CO2e", "price")
+    for name, kept in found.items():
+        bill = kept["ledger"]
+        share = bill["flops"] / bill["available_flops"] if bill["available_flops"] else math.nan
+        print(
+            f"| {name} | {bill['flops']:.2e} | {bill['seconds']:.0f} | {share:.0%} | {bill['kwh']:.4f} | "
+            f"{bill['kg_co2e']:.4f} | {bill['price']:.3f} {bill['currency']} |"
+        )
+
+
+def _head(*names: str) -> None:
+    print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
+
+
+def draw(folder: Path, path: str) -> None:
+    """Curves of predicting pieces on held-out text, against pieces read and against the unigram entropy."""
+    mpl.rcParams["svg.hashsalt"] = "polyseme"
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
+    for name in RUNS:
+        found = read(folder, name)
+        if found is None:
+            continue
+        held = [line for line in found["log"] if "held_out" in line]
+        losses = [line["held_out"][PREDICTS[name]] for line in held]
+        label = f"{name} ({'generator' if name == 'replaced' else 'model'})"
+        [line] = axes[0].plot([each["pieces"] / 1e6 for each in held], losses, label=label)
+        axes[1].plot([each["seconds"] for each in held], losses, color=line.get_color())
+        axes[0].axhline(found["corpus"]["unigram_entropy"], color=line.get_color(), linestyle=":", linewidth=1)
+    axes[0].set(xlabel="pieces read (millions)", ylabel="held-out loss of predicting a piece (nats)")
+    axes[1].set(xlabel="seconds")
+    axes[0].legend(frameon=False, title="dotted: unigram entropy")
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Train, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("texts", nargs="*")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--budget", default="4min")
+    parser.add_argument("--only", choices=RUNS, action="append")
+    parser.add_argument("--keep-models", action="store_true")
+    parser.add_argument("--draw", metavar="FILE")
+    settings = parser.parse_args()
+    settings.output.mkdir(parents=True, exist_ok=True)
+    if settings.texts:
+        for name in settings.only or RUNS:
+            train(name, settings.texts, settings.output, settings.budget, settings.keep_models)
+    print_table(settings.output)
+    if settings.draw:
+        draw(settings.output, settings.draw)
+
+
+if __name__ == "__main__":
+    main()

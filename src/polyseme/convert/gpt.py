@@ -1,0 +1,148 @@
+"""GPT (Radford et al. 2018): the decoder of the Transformer, norms after, each piece sees what stands before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyseme.convert.changes import Transpose
+from polyseme.convert.detect import by_model_type, refuse_unknown_positions
+from polyseme.convert.family import Family
+from polyseme.convert.settings import Settings
+from polyseme.convert.table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.errors import ModelError, nearest
+from polyseme.outputs.pieces import CausalOutput
+
+SETTINGS = Settings(
+    names={
+        "n_pieces": "vocab_size",
+        "width": "n_embd",
+        "n_layers": "n_layer",
+        "n_heads": "n_head",
+        "max_positions": "n_positions",
+        "norm_epsilon": "layer_norm_epsilon",
+        "dropout_rate": "resid_pdrop",
+        "attention_dropout_rate": "attn_pdrop",
+        "embedding_dropout_rate": "embd_pdrop",
+        "initial_spread": "initializer_range",
+    },
+    defaults={
+        "n_positions": 512,
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+        "embd_pdrop": 0.1,
+        "initializer_range": 0.02,
+    },
+    fixed={"n_segments": 0, "embedding_norm": False, "masks": ("causal",), "memory": "cache"},
+)
+"""What GPT and GPT-2 name alike."""
+
+ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
+"""Its own names: its "gelu" is the one approximated by tanh."""
+
+BUFFERS = [Derived(r"{p}h\.\d+\.attn\.(bias|masked_bias)"), Derived(r"{p}position_ids")]
+TASK_LAYERS = [Foreign(r"(multiple_choice_head|score|classifier|qa_outputs)\..*")]
+
+
+def conv1d(theirs: str, ours: str) -> list[Rule]:
+    """A layer whose matrix is kept as [in, out]."""
+    return [
+        Rule((f"{theirs}.weight",), (f"{ours}.weight",), Transpose()),
+        Rule((f"{theirs}.bias",), (f"{ours}.bias",)),
+    ]
+
+
+LAYERS = [
+    *module("{p}h.{i}.ln_1", "encoder.layers.{i}.attention_norm"),
+    *conv1d("{p}h.{i}.attn.c_attn", "encoder.layers.{i}.attention.project"),
+    *conv1d("{p}h.{i}.attn.c_proj", "encoder.layers.{i}.attention.output"),
+    *module("{p}h.{i}.ln_2", "encoder.layers.{i}.feed_forward_norm"),
+    *conv1d("{p}h.{i}.mlp.c_fc", "encoder.layers.{i}.feed_forward.up"),
+    *conv1d("{p}h.{i}.mlp.c_proj", "encoder.layers.{i}.feed_forward.down"),
+]
+"""The stack, as GPT and GPT-2 name it."""
+
+
+def causal_output(config: TransformerConfig, tied: bool) -> CausalOutput:
+    return CausalOutput(config.width, config.n_pieces, tied=tied)
+
+
+def causal_rules(pieces: str, *, tied: bool) -> tuple[list[Rule], list[Alias]]:
+    """Where it shares the table of `pieces`, the output has no tensors of its own, and is always there."""
+    if tied:
+        return [], [Alias("lm_head.weight", pieces)]
+    return [Rule(("lm_head.weight",), ("outputs.causal.table",))], []
+
+
+def checked(
+    written: dict[str, Any], config: TransformerConfig, read: Callable[[Mapping[str, Any], str], TransformerConfig]
+) -> dict[str, Any]:
+    """What was written, if it says all of the config; else the class of the reference has no such model."""
+    found = read(written, "config.json")
+    other = [
+        each.name for each in dataclasses.fields(config) if getattr(found, each.name) != getattr(config, each.name)
+    ]
+    if other:
+        told = "; ".join(f"{name} {getattr(config, name)!r} would become {getattr(found, name)!r}" for name in other)
+        raise ModelError(f"The config.json of this family cannot say all of the model: {told}.")
+    return written
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
+    refuse_unknown_positions(theirs, where)
+    name = theirs.get("afn", "gelu")
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ModelError(f"{where} names an unknown activation {name!r}. {nearest(str(name), ACTIVATIONS)}")
+    ours = SETTINGS.read(theirs, where)
+    return TransformerConfig(**ours, inner_width=4 * ours["width"], activation=ACTIVATIONS[name])
+
+
+def write_config(config: TransformerConfig) -> dict[str, Any]:
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    written = {**SETTINGS.write(config), "afn": names.get(config.activation, "gelu")}
+    return checked(written, config, read_config)
+
+
+def table(config: TransformerConfig, tied: bool) -> Table:
+    causal, aliases = causal_rules("{p}tokens_embed.weight", tied=tied)
+    return Table(
+        prefix="transformer.",
+        n_sets=config.n_layers,
+        body=[
+            *module("{p}tokens_embed", "encoder.embeddings.pieces", bias=False),
+            *module("{p}positions_embed", "encoder.embeddings.positions.table", bias=False),
+            *LAYERS,
+        ],
+        outputs={"causal": causal},
+        aliases=aliases,
+        derived=BUFFERS,
+        foreign=TASK_LAYERS,
+    )
+
+
+FAMILY = Family(
+    name="openai-gpt",
+    kind="transformer",
+    detect=by_model_type("openai-gpt"),
+    read_config=read_config,
+    write_config=write_config,
+    table=table,
+    outputs={"causal": causal_output},
+    architectures=[("OpenAIGPTLMHeadModel", frozenset({"causal"})), ("OpenAIGPTModel", frozenset())],
+    frame="gpt",
+    tiny=lambda: TransformerConfig(
+        n_pieces=99,
+        width=32,
+        n_layers=3,
+        n_heads=4,
+        inner_width=128,
+        max_positions=40,
+        norm_epsilon=1e-5,
+        activation="gelu_new",
+        **SETTINGS.fixed,
+    ),
+    reference="openai",
+)

@@ -1,0 +1,1 @@
+"""Raw text to shards of pieces, and shards to rows: what training reads."""

@@ -1,0 +1,434 @@
+"""Raw text to a corpus: in parallel, in bounded memory, and gone on with after a stop."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint_of
+from polyseme.corpus.documents import Stretched, TextSource, described, text_sources
+from polyseme.corpus.moving import Extremes, move_documents
+from polyseme.corpus.sampling import sample_of
+from polyseme.corpus.shards import SPLITS, Shard, ShardWriter, State, dtype_for
+from polyseme.corpus.unfinished import Unfinished, begun, clear_up, told_in_words
+from polyseme.corpus.vocabulary import KINDS, frame_for, kind_named, train_tokenizer
+from polyseme.corpus.work import Work, Worked
+from polyseme.corpus.workers import in_order, usable_cores
+from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
+from polyseme.files.atomic import AnyPath, check_output, whole_file, whole_folder
+from polyseme.files.found import Sources
+from polyseme.files.source import STANDARD_INPUT
+from polyseme.text.framing import Frame
+from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.types import Progress
+
+VOCABULARY = 30_522
+"""Pieces of a tokenizer that is trained here, where nothing is said: as many as BERT's has."""
+SAMPLE = 1 << 25
+"""Bytes of text that a tokenizer is trained on, at most."""
+SMALL = 1 << 23
+"""Bytes of files below which other processes take longer to start than they save."""
+
+
+def build_corpus(
+    sources: Sources | dict[str, tuple[Sources, float]],
+    *,
+    output: AnyPath,
+    tokenizer: AnyPath = "wordpiece",
+    vocab: int | None = None,
+    frame: str | None = None,
+    lowercase: bool | None = None,
+    field: str | None = None,
+    format: str | None = None,
+    documents: str | None = None,
+    held_out: float = 0.01,
+    sample: int = SAMPLE,
+    limit: int | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    force: bool = False,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Make a corpus of text: a folder with pieces for training, a tokenizer, and what there is to know about both.
+
+    A call that was stopped, however, is gone on with by the same call. The number of workers changes nothing but the
+    time it takes.
+
+    Args:
+        sources: files, folders and patterns of text, JSON Lines, CSV, TSV or Parquet, packed or not. Several sources
+            with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among the others.
+        output: the folder of the corpus.
+        tokenizer: wordpiece, bpe, byte-bpe or unigram, which is trained on the text; or a folder with a tokenizer,
+            which is used as it is.
+        vocab: how many pieces a tokenizer that is trained has at most; None: 30,522.
+        frame: which specials it has, by the family that has them (bert, roberta, gpt2, albert, xlnet, t5 …); None: what
+            is usual for its kind.
+        lowercase: whether it lower-cases text; None: what is usual for its kind.
+        field: the field with the text, where files have fields.
+        format: what the files are, where their endings do not say it.
+        documents: what a document is in plain text: blank-lines (what stands between them, a paragraph a line), file or
+            line. Elsewhere it is a record.
+        held_out: the share of documents that is kept for evaluation; at least one, where there are two.
+        sample: bytes of text, from all over the input, that a tokenizer is trained on at most.
+        limit: bytes of text of each source after which no more is read.
+        workers: processes; None: as many as there are cores, or one where there is little text.
+        seed: what the documents that are held out are drawn by.
+        force: replace what is there under the name `output`.
+        again: take a finished corpus of these settings, where there is one, instead of refusing to replace it.
+        progress: told how many bytes of the files are done.
+    """
+    _check(held_out=held_out, sample=sample, workers=workers, limit=limit)
+    texts = text_sources(sources, documents=documents, field=field, format=format)
+    choice = _Choice.of(tokenizer, vocab=vocab, frame=frame, lowercase=lowercase, sample=sample)
+    settings = {
+        "sources": [[source.name, source.weight, described(source)] for source in texts],
+        "field": field,
+        "format": format,
+        "documents": documents,
+        "limit": limit,
+        "held_out": held_out,
+        "seed": seed,
+        **choice.settings,
+        "corpus format": FORMAT,
+    }
+    clear_up(output)
+    if again and not force and (found := _finished(Path(output), settings)) is not None:
+        return found
+    check_output(output, force=force, kind="folder")
+    _refuse_reading_twice(texts, choice)
+    with begun(output, settings, force=force) as unfinished, told_in_words(output):
+        building = _Building(unfinished, texts, choice, settings, limit, progress)
+        building.run(held_out, seed, workers)
+        unfinished.finish(force=force)
+    for note in building.warned:
+        warnings.warn(note, PolysemeWarning, stacklevel=2)
+    return Corpus.open(output)
+
+
+def _check(*, held_out: float, sample: int, workers: int | None, limit: int | None) -> None:
+    if not 0 <= held_out < 1:
+        raise OptionError(f"The share that is held out must be from 0 to below 1. Got {held_out} instead.")
+    for name, value in (("sample", sample), ("workers", workers), ("limit", limit)):
+        if value is not None and value < 1:
+            raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
+
+
+def _refuse_reading_twice(texts: Sequence[TextSource], choice: _Choice) -> None:
+    if choice.kind is not None and any(STANDARD_INPUT in source.found.names for source in texts):
+        raise InputError(
+            "Standard input can be read only once, and a tokenizer is to be trained on the text before the text is "
+            "read with it. Give the name of a file, or a folder with a tokenizer."
+        )
+
+
+def _finished(folder: Path, settings: Mapping[str, Any]) -> Corpus | None:
+    """The corpus in a folder, if it was built with these settings."""
+    if not (folder / ABOUT).is_file():
+        return None
+    corpus = Corpus.open(folder)
+    return corpus if corpus.about["settings"] == json.loads(json.dumps(settings)) else None
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The tokenizer that was asked for: one that is trained, or one that is there."""
+
+    settings: Mapping[str, Any]
+    kind: str | None = None
+    given: PieceTokenizer | None = None
+
+    @classmethod
+    def of(
+        cls, tokenizer: AnyPath, *, vocab: int | None, frame: str | None, lowercase: bool | None, sample: int
+    ) -> _Choice:
+        name = os.fspath(tokenizer)
+        if name in KINDS:
+            chosen = frame_for(name, frame)
+            lowers = kind_named(name).lowercase(chosen) if lowercase is None else lowercase
+            size = VOCABULARY if vocab is None else vocab
+            settings = {"tokenizer": name, "vocab": size, "frame": chosen, "lowercase": lowers, "sample": sample}
+            return cls(settings, kind=name)
+        if not Path(name).is_dir():
+            raise OptionError(
+                f"There is no kind of tokenizer {name!r}, and no such folder. {nearest(name, KINDS)} Or give a folder "
+                "with a tokenizer's files."
+            )
+        given = load_tokenizer(name)
+        return cls({"tokenizer": given.fingerprint}, given=given)
+
+    def made(self, texts: Sequence[TextSource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
+        """The tokenizer, and what there is to say about it."""
+        if self.given is not None:
+            return self.given, []
+        wanted = self.settings
+        sample = sample_of(texts, wanted["sample"], limit)
+        trained = train_tokenizer(
+            str(self.kind), sample.texts, vocab=wanted["vocab"], frame=wanted["frame"], lowercase=wanted["lowercase"]
+        )
+        notes = [f"The tokenizer was trained on {sample.told}."]
+        if trained.n_pieces < wanted["vocab"]:
+            notes.append(
+                f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the {wanted['vocab']:,} asked "
+                "for."
+            )
+        return trained, notes
+
+
+@dataclass
+class _Building:
+    """One call of `build_corpus` at work."""
+
+    unfinished: Unfinished
+    texts: Sequence[TextSource]
+    choice: _Choice
+    settings: Mapping[str, Any]
+    limit: int | None
+    progress: Progress | None
+    notes: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
+    """Those notes that a user should hear of at once."""
+
+    def run(self, held_out: float, seed: int, workers: int | None) -> None:
+        """Everything but the last step, which gives the corpus its name."""
+        tokenizer = self._tokenizer()
+        work = Work(tokenizer, held_out, seed)
+        if workers is None:
+            total = sum(source.total for source in self.texts)
+            workers = 1 if total < SMALL else usable_cores()
+        done = self._whole_stretches()
+        last = done[-1] if done else None
+        with _Writers(self.unfinished.corpus, self.texts, dtype_for(tokenizer.n_pieces)) as writers:
+            if last is not None and not writers.go_on(last["states"]):
+                self.unfinished.start_over("what was written is damaged")
+                done, last = [], None
+            if last is None:
+                writers.begin()
+            extremes = Extremes.from_json(last["extremes"]) if last else Extremes()
+            n_vanished = int(last["vanished"]) if last else 0
+            folder = str(self.unfinished.corpus / TOKENIZER)
+            with self.unfinished.writing(done) as write:
+                tasks = self._tasks(len(done))
+                with contextlib.closing(in_order(tasks, work, folder, workers)) as results:
+                    for task, worked in results:
+                        extremes.look_at(task.source, worked, writers.n_documents(task.source))
+                        n_vanished += worked.n_vanished
+                        writers.append(task.source, worked)
+                        write(
+                            {
+                                "input": task.digest,
+                                "states": writers.states(),
+                                "extremes": extremes.to_json(),
+                                "vanished": n_vanished,
+                            }
+                        )
+                        if self.progress is not None:
+                            self.progress(task.done, task.total)
+            states = writers.finish()
+        self._conclude(tokenizer, states, extremes, held_out, n_vanished)
+
+    def _tokenizer(self) -> PieceTokenizer:
+        """The tokenizer: given, found where an earlier call left it, or trained."""
+        folder = self.unfinished.corpus / TOKENIZER
+        notes_path = self.unfinished.folder / "notes.json"
+        if not folder.is_dir():
+            made, notes = self.choice.made(self.texts, self.limit)
+            with whole_file(notes_path, force=True) as path:
+                path.write_text(json.dumps({"notes": notes, "frame": made.framing.to_json()}), encoding="utf-8")
+            with whole_folder(folder) as made_folder:
+                made.save(str(made_folder))
+        found = json.loads(notes_path.read_text(encoding="utf-8"))
+        self.notes += found["notes"]
+        self.warned += found["notes"][1:]
+        return load_tokenizer(folder, frame=Frame.from_json(found["frame"]))
+
+    def _whole_stretches(self) -> list[dict[str, Any]]:
+        """The lines of the journal whose input is still the same."""
+        journal = self.unfinished.journal()
+        if not journal:
+            return []
+        tasks = self._tasks(0)
+        n_same = 0
+        for line in journal:
+            found = next(tasks, None)
+            if found is None or found[0].digest != line["input"]:
+                warnings.warn(
+                    f"The input has changed since the work began; it is done again from stretch {n_same + 1} on.",
+                    PolysemeWarning,
+                    stacklevel=5,
+                )
+                break
+            n_same += 1
+        return journal[:n_same]
+
+    def _tasks(self, first: int) -> Iterator[tuple[_Task, list[bytes]]]:
+        """The stretches of all sources, from one on."""
+        total = sum(source.total for source in self.texts)
+        before = number = 0
+        for at, source in enumerate(self.texts):
+            for stretch in _limited(source.stretches(), self.limit):
+                if number >= first:
+                    digest = hashlib.blake2b(digest_size=16)
+                    for text in stretch.texts:
+                        digest.update(len(text).to_bytes(8, "little"))
+                        digest.update(text)
+                    yield _Task(at, digest.hexdigest(), before + stretch.done, total or None), stretch.texts
+                number += 1
+            before += source.total
+
+    def _conclude(
+        self,
+        tokenizer: PieceTokenizer,
+        states: Mapping[str, Mapping[str, State]],
+        extremes: Extremes,
+        held_out: float,
+        n_vanished: int,
+    ) -> None:
+        """See to the split, count, take checksums, and write `corpus.json`."""
+        counts = {name: {split: state.counts for split, state in its.items()} for name, its in states.items()}
+        n_documents = {split: sum(its[split].documents for its in counts.values()) for split in SPLITS}
+        if not sum(n_documents.values()):
+            raise InputError(
+                f"There is no text in {self.texts[0].found.name}: no document has anything in it that the tokenizer "
+                "reads. Give files with text."
+            )
+        dtype = dtype_for(tokenizer.n_pieces)
+        names = [source.name for source in self.texts]
+        lacking = "train" if not n_documents["train"] else "held" if held_out and not n_documents["held"] else None
+        if lacking is not None:
+            moved = extremes.to_move(lacking)
+            if moved is None:
+                self.notes.append("No document is held out: there is only one text, however often.")
+                if lacking == "train":
+                    raise InputError("There is only one document, and it would be held out. Give more text.")
+            else:
+                for at, places in moved.items():
+                    counts[names[at]] = move_documents(
+                        self.unfinished.corpus, names[at], counts[names[at]], dtype, lacking, places
+                    )
+        self._note_what_was_met(n_vanished)
+        about: dict[str, Any] = {
+            "format": FORMAT,
+            "tokenizer": {"fingerprint": tokenizer.fingerprint, "frame": tokenizer.framing.to_json()},
+            "n_pieces": tokenizer.n_pieces,
+            "sides": ["text"],
+            "sources": [
+                {
+                    "name": source.name,
+                    "weight": source.weight,
+                    "files": described(source),
+                    "splits": {
+                        split: {
+                            "counts": counts[source.name][split].to_json(),
+                            "checksums": Shard(
+                                self.unfinished.corpus, source.name, split, counts[source.name][split], dtype
+                            ).checksums(),
+                        }
+                        for split in SPLITS
+                    },
+                }
+                for source in self.texts
+            ],
+            "settings": self.settings,
+            "notes": self.notes,
+        }
+        about["fingerprint"] = fingerprint_of(about)
+        with whole_file(self.unfinished.corpus / ABOUT, force=True) as path:
+            path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def _note_what_was_met(self, n_vanished: int) -> None:
+        tallies = [source.tally for source in self.texts]
+        for n, what in (
+            (sum(tally.empty for tally in tallies), "empty documents were left out"),
+            (n_vanished, "documents came out as nothing and were left out"),
+            (sum(tally.cut for tally in tallies), "documents were too long to be handled in one and were cut"),
+            (sum(tally.surrogates for tally in tallies), "documents have lone surrogates, which were read as U+FFFD"),
+        ):
+            if n:
+                self.notes.append(f"{n:,} {what}.")
+                self.warned.append(self.notes[-1])
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Where a stretch of documents comes from."""
+
+    source: int
+    digest: str
+    done: int
+    total: int | None
+
+
+class _Writers:
+    """The shards of all sources and splits, as they grow."""
+
+    def __init__(self, folder: Path, sources: Sequence[TextSource], dtype: np.dtype[Any]) -> None:
+        self._names = [source.name for source in sources]
+        self._writers = {
+            name: {split: ShardWriter(folder, name, split, dtype) for split in SPLITS} for name in self._names
+        }
+
+    def __enter__(self) -> _Writers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._each(ShardWriter.close)
+
+    def begin(self) -> None:
+        self._each(ShardWriter.begin)
+
+    def go_on(self, states: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Go on from where the shards were; False if they are not as they were then."""
+        pairs = [
+            (writer, State.from_json(states[name][split]))
+            for name, its in self._writers.items()
+            for split, writer in its.items()
+        ]
+        if not all(writer.holds(state) for writer, state in pairs):
+            return False
+        for writer, state in pairs:
+            writer.go_on(state)
+        return True
+
+    def n_documents(self, source: int) -> dict[str, int]:
+        return {split: writer.state.counts.documents for split, writer in self._writers[self._names[source]].items()}
+
+    def append(self, source: int, worked: Worked) -> None:
+        for split, writer in self._writers[self._names[source]].items():
+            writer.append(worked.stretches[split])
+            writer.flush()
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        return {name: {split: writer.state.to_json() for split, writer in its.items()} for name, its in self._pairs()}
+
+    def finish(self) -> dict[str, dict[str, State]]:
+        self._each(ShardWriter.finish)
+        return {name: {split: writer.state for split, writer in its.items()} for name, its in self._pairs()}
+
+    def _pairs(self) -> Iterator[tuple[str, dict[str, ShardWriter]]]:
+        yield from self._writers.items()
+
+    def _each(self, act: Callable[[ShardWriter], None]) -> None:
+        for _, its in self._pairs():
+            for writer in its.values():
+                act(writer)
+
+
+def _limited(stretches: Iterator[Stretched], limit: int | None) -> Iterator[Stretched]:
+    """The stretches until there is enough."""
+    size = 0
+    for stretch in stretches:
+        yield stretch
+        size += sum(map(len, stretch.texts))
+        if limit is not None and size >= limit:
+            return

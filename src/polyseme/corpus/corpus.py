@@ -1,0 +1,199 @@
+"""A corpus: raw text as pieces, in a folder, ready for training.
+
+| in the folder | |
+|---|---|
+| corpus.json | what it was made from and how, counts, checksums, and what there is to know about it |
+| tokenizer/ | the tokenizer, as a model's folder has it |
+| shards/ | the pieces (`shards`), a folder a source |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyseme.corpus.shards import SHARDS, SPLITS, Counts, Shard, dtype_for
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.text.framing import Frame
+from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer import PieceTokenizer
+
+ABOUT = "corpus.json"
+TOKENIZER = "tokenizer"
+FORMAT = 1
+"""Of the files; a corpus of another one has to be built anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusSource:
+    """One source of a corpus."""
+
+    name: str
+    weight: float
+    """How often its rows come in an epoch."""
+    files: Sequence[str]
+    """As they were named."""
+    counts: Mapping[str, Counts]
+    """By split."""
+
+
+class Corpus:
+    """A corpus that was built (`build_corpus`) and is read; see `open`."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], tokenizer: PieceTokenizer) -> None:
+        self.folder = folder
+        self.about = about
+        """What `corpus.json` says."""
+        self.tokenizer = tokenizer
+        self.sources: tuple[CorpusSource, ...] = tuple(
+            CorpusSource(
+                name=source["name"],
+                weight=source["weight"],
+                files=tuple(source["files"]),
+                counts={split: Counts(**source["splits"][split]["counts"]) for split in SPLITS},
+            )
+            for source in about["sources"]
+        )
+        dtype = dtype_for(tokenizer.n_pieces)
+        self._shards = {
+            split: [Shard(folder, source.name, split, source.counts[split], dtype) for source in self.sources]
+            for split in SPLITS
+        }
+
+    def __repr__(self) -> str:
+        return f"<Corpus {self.folder}: {self.n_documents('train'):,} documents, {self.n_pieces('train'):,} pieces>"
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Corpus:
+        """The corpus in a folder. That its files are there and of the right size is checked; `check` reads them."""
+        place = Path(folder)
+        about = _read_about(place)
+        frame = Frame.from_json(about["tokenizer"]["frame"])
+        tokenizer = load_tokenizer(place / TOKENIZER, frame=frame)
+        if tokenizer.fingerprint != about["tokenizer"]["fingerprint"]:
+            raise InputError(
+                f"The corpus {place} was made with another tokenizer than the one in its folder {TOKENIZER}/: the "
+                "pieces would be read as other text. Put back the tokenizer it was made with, or build it anew."
+            )
+        return cls(place, about, tokenizer)
+
+    def check(self) -> None:
+        """Read all shards and refuse a corpus that is not as it was built."""
+        for source in self.about["sources"]:
+            for shard, split in ((self.shard(source["name"], split), split) for split in SPLITS):
+                for file, digest in shard.checksums().items():
+                    if digest != source["splits"][split]["checksums"][file]:
+                        raise InputError(
+                            f"The corpus {self.folder} is damaged: the {file} of {source['name']} ({split}) are not "
+                            "those it was built with. Copy it again from where it came from, or build it anew."
+                        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for corpora with the same pieces of the same tokenizer, in the same order and with equal weights."""
+        return str(self.about["fingerprint"])
+
+    @property
+    def separator(self) -> int | None:
+        """The piece that stands after each document; None if the tokenizer has none for that."""
+        return separator_of(self.tokenizer)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was unusual in building it, in words."""
+        return tuple(self.about["notes"])
+
+    @property
+    def bytes(self) -> int:
+        """Of text, in UTF-8, over all splits."""
+        return sum(self.counts(split).bytes for split in SPLITS)
+
+    def counts(self, split: str = "train") -> Counts:
+        """How much there is in a split, over all sources; weights do not enter."""
+        return sum((shard.counts for shard in self.shards(split)), start=Counts())
+
+    def n_pieces(self, split: str = "train") -> int:
+        """Separators included."""
+        return self.counts(split).pieces
+
+    def n_documents(self, split: str = "train") -> int:
+        return self.counts(split).documents
+
+    def shards(self, split: str = "train") -> list[Shard]:
+        """The shards of a split, a source each, in the order of the sources."""
+        if split not in SPLITS:
+            raise OptionError(f"A corpus has no split {split!r}. {nearest(split, SPLITS)}")
+        return self._shards[split]
+
+    def shard(self, source: str, split: str = "train") -> Shard:
+        """The shard of one source."""
+        names = [each.name for each in self.sources]
+        if source not in names:
+            raise OptionError(f"The corpus has no source {source!r}. {nearest(source, names)}")
+        return self.shards(split)[names.index(source)]
+
+    def unigram_entropy(self, split: str = "train") -> float:
+        """How many nats a piece takes if one knows how frequent each is and nothing else; separators do not count.
+
+        A model whose loss is not below that has learnt nothing from context.
+        """
+        counts = self._frequencies[split] if split in self._frequencies else self._count(split)
+        shares = counts[counts > 0] / max(counts.sum(), 1)
+        return float(-(shares * np.log(shares)).sum())
+
+    @cached_property
+    def _frequencies(self) -> dict[str, Any]:
+        return {}
+
+    def _count(self, split: str) -> Any:
+        counts = np.zeros(self.tokenizer.n_pieces, np.int64)
+        for shard in self.shards(split):
+            for pieces in shard.numbers():
+                counts += np.bincount(pieces, minlength=len(counts))
+        if self.separator is not None:
+            counts[self.separator] = 0
+        self._frequencies[split] = counts
+        return counts
+
+
+def separator_of(tokenizer: PieceTokenizer) -> int | None:
+    """The piece that ends a document: the special one with the role `end`, where there is one."""
+    return tokenizer.specials.get("end")
+
+
+def fingerprint_of(about: Mapping[str, Any]) -> str:
+    """A digest of all that decides the rows of a corpus."""
+    content = {
+        "tokenizer": about["tokenizer"]["fingerprint"],
+        "sources": [[source["weight"], source["splits"]] for source in about["sources"]],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    if not path.is_file():
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        if unfinished.is_dir():
+            advice = f"{unfinished} is an unfinished one: the command that was building it goes on from there."
+        else:
+            advice = "Build one from text: polyseme corpus TEXTS -o FOLDER"
+        raise InputError(f"{folder} is no corpus: there is no {ABOUT} in it. {advice}")
+    try:
+        about = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}). Copy the corpus again, or build it anew.") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(
+            f"{path} is not of this version of polyseme, which reads format {FORMAT} of corpora with their {SHARDS}/. "
+            "Build the corpus anew."
+        )
+    return about

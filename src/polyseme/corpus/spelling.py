@@ -1,0 +1,423 @@
+"""Documents to pieces, fast: what stands between two blanks is spelled once and looked up from then on.
+
+A text has far fewer different stretches between blanks than stretches. For tokenizers of which it can be shown that a
+text may be cut before each blank (`text.cutting`), the pieces of every *type* of stretch are made once, kept in flat
+tables, and put together by index arithmetic; for many also before each line's end. The result is that of reading the
+whole text at once, piece by piece. Documents that cannot be cut at each of their blanks (several in a row, marks that
+hold on to one), and all documents where the tokenizer cannot be shown to allow it, are read as a whole.
+
+A piece begins a word if it is the first of a word as `text.words` has it, or is of no word (a line's end that is a
+piece by itself); a blank that is a piece goes with what follows. So the pieces of a word are those from one that begins
+a word to before the next that does. Blanks and line ends before a sentence go with it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.text.align import align
+from polyseme.text.cutting import can_be_cut, steps
+from polyseme.text.literals import is_unigram
+from polyseme.text.reading import Reader
+from polyseme.text.sentences import beginning, ending, inner_starts, sentence_starts, split_sentences
+from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.text.words import split_words
+from polyseme.types import Document
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.bool_]
+
+REMEMBERED = 500_000
+"""How many types are remembered; after that the memory starts afresh."""
+REMEMBERED_BYTES = 1 << 25
+"""How many bytes of types, likewise."""
+AT_ONCE = 1 << 20
+"""Bytes of text that are put together at once."""
+
+_BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
+_MARKS_AND_BLANKS = "\0 \t\n\r"
+_PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
+_METASPACE = "\u2581"
+_NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
+
+
+class Spelled(NamedTuple):
+    """Documents as pieces, one after another, without separators."""
+
+    pieces: NDArray[np.uint32]
+    """[n]"""
+    starts: Bits
+    """[n]: whether a piece begins a word."""
+    sentences: Bits
+    """[n]: whether a piece begins a sentence."""
+    counts: Ints
+    """[documents]: how many pieces each has; some may have none."""
+
+
+class Speller:
+    """Spells documents with a tokenizer; see above."""
+
+    def __init__(self, tokenizer: PieceTokenizer) -> None:
+        backend = tokenizer.backend
+        self._backend = backend
+        self._reader = Reader(backend, tokenizer.specials)
+        self._cuts = can_be_cut(backend) and not getattr(backend.model, "dropout", None)
+        self._cuts_lines = self._cuts and _can_be_cut_at_lines(backend)
+        self._blanks_are_nothing = self._cuts and _drops_blanks(backend)
+        self._beginning_is_usual = self._cuts and _begins_as_after_a_blank(backend)
+        self._forget()
+        added = backend.get_added_tokens_decoder()
+        special = {id for id, token in added.items() if token.special} | set(tokenizer.specials.values())
+        self._never_in_text = np.array(sorted(special - {tokenizer.specials.get("unknown")}), np.uint32)
+        unknown = tokenizer.specials.get("unknown")
+        self._literal = backend.id_to_token(unknown) if unknown is not None and is_unigram(backend) else None
+
+    def spell(self, documents: Sequence[bytes]) -> Spelled:
+        """The pieces of documents in UTF-8, the ends of whose lines are line feeds."""
+        parts = [self._spell(few) for few in _few_at_a_time(documents)]
+        if not parts:
+            return Spelled(np.zeros(0, np.uint32), np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))
+        return parts[0] if len(parts) == 1 else Spelled(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def spell_whole(self, document: bytes) -> Spelled:
+        """The pieces of one document, read as a whole; what `spell` equals."""
+        text = document.decode()
+        parts, begins = self._reader.parts(Document(text=text, words=()))
+        ids, spans, counts = self._reader.read(parts)
+        spans = spans + np.repeat(np.array(begins, np.int64), counts)[:, None]
+        ends = [end for _, end in split_sentences(text)][:-1]
+        sentences = _at_first_pieces(spans, [0, *ends])
+        return Spelled(ids.astype(np.uint32), _word_starts(text, spans), sentences, np.array([len(ids)], np.int64))
+
+    # --- by types ----------------------------------------------------------------------------------------------------
+
+    def _spell(self, documents: Sequence[bytes]) -> Spelled:
+        if not self._cuts or any(_DOCUMENT in document for document in documents):
+            return self._one_by_one(documents)
+        types = self._types_in(documents)
+        tables = self._tables
+        begins = np.flatnonzero(tables.begins_document[types])
+        n_types = np.diff(begins, append=len(types))
+        odd = np.add.reduceat(tables.is_odd[types], begins)
+        if odd.any():
+            return self._with_odd_ones(documents, types, begins, n_types, odd)
+        return self._put_together(types, begins)
+
+    def _forget(self) -> None:
+        self._types, self._tables = _Numbers(), _Tables()
+
+    def _types_in(self, documents: Sequence[bytes]) -> NDArray[np.int32]:
+        """The numbers of the types in all documents, one after another."""
+        text = _DOCUMENT + (_BLANK + _DOCUMENT).join(documents)
+        if self._cuts_lines:
+            text = text.replace(_LINE, _BLANK + _LINE)
+        stretches = text.split(_BLANK)
+        known = self._types
+        if len(known) > REMEMBERED or known.size > REMEMBERED_BYTES:
+            self._forget()
+            known = self._types
+        types = np.fromiter(map(known.__getitem__, stretches), np.int32, len(stretches))
+        if known.new:
+            self._learn(known.new)
+            known.new = []
+        return types
+
+    def _put_together(self, types: NDArray[np.int32], begins: Ints) -> Spelled:
+        tables = self._tables
+        places, counts = tables.gathered(types)
+        firsts = np.cumsum(counts) - counts
+        sentences = tables.sentences[places]
+        new = sentence_starts(tables.endings[types], tables.beginnings[types], tables.begins_line[types])
+        at = firsts[new]
+        sentences[at[at < len(places)]] = True  # of a stretch without pieces, the next that has some
+        edges = np.append(firsts[begins], len(places))
+        return Spelled(tables.pieces[places], tables.starts[places], sentences, np.diff(edges))
+
+    def _with_odd_ones(
+        self, documents: Sequence[bytes], types: NDArray[np.int32], begins: Ints, n_types: Ints, odd: Ints
+    ) -> Spelled:
+        """Documents among which some have to be read as a whole."""
+        parts = []
+        usual = odd == 0
+        edges = np.flatnonzero(np.diff(usual, prepend=not usual[0], append=not usual[-1]))
+        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            if usual[first]:
+                its = slice(int(begins[first]), int(begins[last - 1] + n_types[last - 1]))
+                parts.append(self._put_together(types[its], begins[first:last] - its.start))
+            else:
+                parts.append(self._one_by_one(documents[first:last]))
+        return Spelled(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _one_by_one(self, documents: Sequence[bytes]) -> Spelled:
+        return Spelled(*map(np.concatenate, zip(*map(self.spell_whole, documents), strict=True)))
+
+    # --- new types ---------------------------------------------------------------------------------------------------
+
+    def _learn(self, new: Sequence[bytes]) -> None:
+        """Spell types that were not met before."""
+        texts = [raw.decode() for raw in new]
+        keys = [self._key(text) for text in texts]
+        words: list[int] = []
+        others: list[int] = []
+        alone: list[int] = []
+        for number, key in enumerate(keys):
+            if key:
+                kind = alone if key[0] == "\0" else words if key[0] == " " and _is_word(key) else others
+                kind.append(number)
+        spelled = [
+            self._learn_together(few, [keys[number] or "" for number in few], plain=plain)
+            for numbers, plain in ((words, True), (others, False))
+            for few in _few_characters(numbers, texts)
+        ]
+        spelled += [self._learn_alone(number, texts[number][1:]) for number in alone]
+        columns = [np.concatenate(column) for column in zip(_NOTHING, *spelled, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        pieces, starts, sentences = (column[order] for column in columns[1:])
+        cores = [text.strip(_MARKS_AND_BLANKS) for text in texts]
+        self._tables.add(
+            pieces=pieces,
+            starts=starts,
+            sentences=sentences,
+            counts=np.bincount(columns[0], minlength=len(new)).astype(np.int64),
+            is_odd=np.array([key is None for key in keys], np.bool_),
+            begins_document=np.array([text[:1] == "\0" for text in texts], np.bool_),
+            begins_line=np.array([text[:1] in ("\0", "\n") for text in texts], np.bool_),
+            endings=np.array([ending(core) if core else 0 for core in cores], np.uint8),
+            beginnings=np.array([beginning(core) if core else 1 for core in cores], np.uint8),
+        )
+
+    def _key(self, text: str) -> str | None:
+        """A type as it is to be read: after a blank, a line's end, or a NUL for the beginning of a text.
+
+        Empty where there is nothing to read, None where the type is odd.
+        """
+        mark = text[:1]
+        if mark == "\0" or (mark == "\n" and self._cuts_lines):
+            core = text[1:]
+        else:
+            core, mark = text, " "
+        if not core:
+            return "" if self._blanks_are_nothing else None
+        if not _is_ordinary(core):
+            return None
+        if self._blanks_are_nothing or (mark == "\0" and self._beginning_is_usual):
+            mark = " "
+        return mark + core
+
+    def _learn_together(
+        self, numbers: Sequence[int], keys: Sequence[str], *, plain: bool
+    ) -> tuple[Ints, NDArray[Any], Bits, Bits]:
+        """The pieces of many types, read as one text: whose each is, and whether it begins a word or a sentence.
+
+        `plain` is whether each type is one word.
+        """
+        text = "".join(keys)
+        lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+        ends = np.cumsum(lengths)
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        ids = np.array(encoding.ids, np.uint32)
+        if self._is_literal(ids, text):
+            ids64, spans, counts = self._reader.read(keys)
+            ids, owners = ids64.astype(np.uint32), np.repeat(np.arange(len(keys)), counts)
+            spans = spans + (ends - lengths)[owners][:, None]
+        else:
+            spans = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+            owners = np.searchsorted(ends, np.maximum.accumulate(spans[:, 1]), side="left")
+        if plain:
+            starts, sentences = np.diff(owners, prepend=-1) != 0, np.zeros(len(ids), np.bool_)
+        else:
+            starts, sentences = _word_starts(text, spans), _inner_sentences(keys, spans)
+        return np.array(numbers, np.int64)[owners], ids, starts, sentences
+
+    def _learn_alone(self, number: int, text: str) -> tuple[Ints, NDArray[Any], Bits, Bits]:
+        """The pieces of a type as they are at the beginning of a text."""
+        ids, spans, _ = self._reader.read([text])
+        starts, sentences = _word_starts(text, spans), _inner_sentences([text], spans)
+        return np.full(len(ids), number), ids.astype(np.uint32), starts, sentences
+
+    def _is_literal(self, ids: NDArray[Any], text: str) -> bool:
+        """Whether a text spells out a special piece, which it must not come out as."""
+        return bool(np.isin(ids, self._never_in_text).any()) or (self._literal is not None and self._literal in text)
+
+
+class _Numbers(dict[bytes, int]):
+    """Numbers of types; one that is new gets the next, and is kept to be spelled."""
+
+    def __init__(self) -> None:
+        self.new: list[bytes] = []
+        self.size = 0
+
+    def __missing__(self, stretch: bytes) -> int:
+        number = self[stretch] = len(self)
+        self.new.append(stretch)
+        self.size += len(stretch)
+        return number
+
+
+_OF_PIECES = ("pieces", "starts", "sentences")
+
+
+class _Tables:
+    """What is known of each type, a column each, and the pieces of all of them one after another."""
+
+    def __init__(self) -> None:
+        self._n_types = self._n_pieces = 0
+        self._columns: dict[str, NDArray[Any]] = {
+            "pieces": np.zeros(1024, np.uint32),
+            "starts": np.zeros(1024, np.bool_),
+            "sentences": np.zeros(1024, np.bool_),
+        }
+
+    def add(self, **columns: NDArray[Any]) -> None:
+        """More of them, in order."""
+        columns["firsts"] = np.cumsum(columns["counts"]) - columns["counts"] + self._n_pieces
+        for name, column in columns.items():
+            n = self._n_pieces if name in _OF_PIECES else self._n_types
+            grown = self._columns.setdefault(name, np.zeros(1024, column.dtype))
+            if n + len(column) > len(grown):
+                more = np.zeros(n // 2 + max(len(grown), len(column)), grown.dtype)
+                grown = self._columns[name] = np.concatenate([grown[:n], more])
+            grown[n : n + len(column)] = column
+        self._n_types += len(columns["counts"])
+        self._n_pieces += len(columns["pieces"])
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name.startswith("_") or name not in self._columns:
+            raise AttributeError(name)
+        return self._columns[name]
+
+    def gathered(self, types: NDArray[Any]) -> tuple[Ints, Ints]:
+        """The places of the pieces of some types, one after another, and how many each has."""
+        if not len(types):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        counts = self.counts[types]
+        ends = np.cumsum(counts)
+        places = np.repeat(self.firsts[types] - ends + counts, counts)
+        places += np.arange(len(places))
+        return places, counts
+
+
+def _word_starts(text: str, spans: Ints) -> Bits:
+    """Which pieces are the first of a word, or of none; a blank that is a piece by itself goes with what follows."""
+    offsets = np.array([(word.start, word.end) for word in split_words(text)], np.int64).reshape(-1, 2)
+    words = align(spans, offsets)
+    first, last = words[words[:, 0] <= words[:, 1]].T
+    depth = np.zeros(len(spans) + 1, np.int64)
+    np.add.at(depth, first, 1)
+    np.add.at(depth, last + 1, -1)
+    of_none = np.cumsum(depth)[:-1] == 0
+    starts: Bits = of_none.copy()
+    starts[first] = True
+    blanks = [place for place in np.flatnonzero(of_none).tolist() if text[slice(*spans[place].tolist())] == " "]
+    starts[np.array(blanks, np.int64)[np.array(blanks, np.int64) + 1 < len(starts)] + 1] = False
+    return starts
+
+
+def _at_first_pieces(spans: Ints, places: Sequence[int]) -> Bits:
+    """Which pieces are the first to have a character at some places of the text or after them."""
+    found = np.searchsorted(np.maximum.accumulate(spans[:, 1]), np.array(places, np.int64), side="right")
+    at = np.zeros(len(spans), np.bool_)
+    at[found[found < len(spans)]] = True
+    return at
+
+
+def _inner_sentences(parts: Sequence[str], spans: Ints) -> Bits:
+    """Which pieces begin a sentence inside one of the parts that make up a text."""
+    places: list[int] = []
+    begin = 0
+    for part in parts:
+        if len(part.split()) > 1:
+            places += [begin + end for _, end in split_sentences(part)[:-1]]
+        elif not part.isascii():
+            places += [begin + place for place in inner_starts(part)]
+        begin += len(part)
+    return _at_first_pieces(spans, places)
+
+
+def _is_ordinary(stretch: str) -> bool:
+    """Whether a text can be cut before the blanks around a stretch: nothing at its ends holds on to them."""
+    first, last = stretch[0], stretch[-1]
+    if first in _PLAIN and last in _PLAIN:
+        return True
+    return _is_plain(first) and (_is_plain(last) or unicodedata.category(last)[0] == "M")
+
+
+def _is_plain(character: str) -> bool:
+    if character in _PLAIN:
+        return True
+    category = unicodedata.category(character)
+    if category[0] not in "LNPS" or category == "Sk" or character == _METASPACE:
+        return False
+    spelled_out = unicodedata.normalize("NFKD", character)
+    return not (spelled_out[0].isspace() or spelled_out[-1].isspace())
+
+
+def _is_word(key: str) -> bool:
+    """Whether what follows a mark is letters and digits of ASCII."""
+    return key.isascii() and key[1:].isalnum()
+
+
+# --- what can be shown of a tokenizer --------------------------------------------------------------------------------
+
+
+def _drops_blanks(backend: Any) -> bool:
+    """Whether blanks part what is around them and are nothing else, however many there are."""
+    first = steps(backend.pre_tokenizer)[0]
+    return first["type"] in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
+
+
+def _begins_as_after_a_blank(backend: Any) -> bool:
+    """Whether the beginning of a text is read as if a blank stood before it."""
+    first = steps(backend.pre_tokenizer)[0]
+    if first["type"] == "Metaspace":
+        return bool(first["prepend_scheme"] == "always")
+    return _drops_blanks(backend) or (first["type"] == "ByteLevel" and bool(first["add_prefix_space"]))
+
+
+def _can_be_cut_at_lines(backend: Any) -> bool:
+    """Whether a text can also be cut before a line's end between two ordinary characters.
+
+    That is so where a line's end parts words as a blank does, or is a blank after normalising, or is a piece by itself.
+    """
+    if any(not token.special and "\n" in token.content for token in backend.get_added_tokens_decoder().values()):
+        return False
+    first = steps(backend.pre_tokenizer)[0]
+    if _drops_blanks(backend):
+        return True
+    if first["type"] == "Metaspace":
+        return backend.normalizer is not None and bool(backend.normalizer.normalize_str("x\nx") == "x x")
+    return first["type"] == "ByteLevel" and not first["add_prefix_space"] and not steps(backend.normalizer)
+
+
+# --- a few at a time -------------------------------------------------------------------------------------------------
+
+
+def _few_at_a_time(documents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    few: list[bytes] = []
+    size = 0
+    for document in documents:
+        few.append(document)
+        size += len(document)
+        if size > AT_ONCE:
+            yield few
+            few, size = [], 0
+    if few:
+        yield few
+
+
+def _few_characters(numbers: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
+    few: list[int] = []
+    size = 0
+    for number in numbers:
+        few.append(number)
+        size += len(texts[number]) + 1
+        if size > AT_ONCE:
+            yield few
+            few, size = [], 0
+    if few:
+        yield few

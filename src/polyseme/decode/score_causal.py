@@ -1,0 +1,167 @@
+"""Scoring from left to right: each piece after those before it.
+
+The first piece is guessed after the start piece, or where there is none the piece that ends texts (GPT-2's
+`<|endoftext|>`), as in training; a tokenizer that has neither leaves it without a score. A text longer than the
+encoder's positions is read in windows (`score_windows`). An encoder that carries memory from stretch to stretch reads
+any text with it: each piece then has all that the memory holds before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyseme.bundle import Bundle
+from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, flat
+from polyseme.decode.score_windows import check_stride, strides
+from polyseme.errors import OptionError
+from polyseme.types import Batch, Pieces, Tokenizer
+
+CARRIED = ("state", "segment")
+"""The memories that are carried from one stretch of a text to the next; a cache is for one row."""
+AT_A_TIME = 512
+"""Pieces of a stretch where the encoder's own window does not bound it."""
+
+
+class LeftToRight:
+    """Scores of a causal encoder."""
+
+    def __init__(self, bundle: Bundle, tokenizer: Tokenizer, guesser: Guesser, *, stride: int | None) -> None:
+        self.bundle = bundle
+        self.guesser = guesser
+        self.lead = tokenizer.specials.get("start", tokenizer.specials.get("end"))
+        framed = tokenizer.frame(np.zeros(1, np.int64))
+        self.lead_always = framed.offset > 0
+        """Whether every row has begun with it in training, not only every text."""
+        self.room = bundle.config.window
+        self.carries = bundle.config.memory in CARRIED
+        self.stride = stride
+        if stride is not None:
+            self._check_stride(stride)
+
+    @property
+    def how(self) -> str:
+        """In words, how texts are scored."""
+        return "left to right"
+
+    @property
+    def first_is_scored(self) -> bool:
+        return self.lead is not None
+
+    def key(self, pieces: Pieces) -> bytes:
+        """Equal for documents that have equal scores."""
+        return pieces.ids.tobytes()
+
+    def __call__(
+        self,
+        encoded: Sequence[Pieces],
+        *,
+        only: Sequence[tuple[int, int]] | None = None,
+        best: bool = False,
+        on_batch: OnBatch | None = None,
+    ) -> tuple[Guessed, list[int]]:
+        """Log-probabilities of all pieces of all documents, one after another, and the lengths of the rows run."""
+        pieces, ends = flat([each.ids for each in encoded])
+        if self.carries:
+            return self._with_memory(pieces, ends, best=best, on_batch=on_batch)
+        guesses = self._guesses(encoded, ends, only)
+        found = self.guesser(guesses, pieces, best=best, on_batch=on_batch)
+        return found, guesses.lengths[guesses.stretch].tolist()
+
+    def _guesses(self, encoded: Sequence[Pieces], ends: Ints, only: Sequence[tuple[int, int]] | None) -> Guesses:
+        rows: list[NDArray[np.int64]] = []
+        wanted: list[tuple[int, int, int]] = []  # place, first, count
+        for number, each in enumerate(encoded):
+            begin, end = (0, len(each)) if only is None else only[number]
+            for row, place, first, last in self._windows(each.ids):
+                asked_from, asked_to = max(first, begin), min(last, end - 1)
+                if asked_from <= asked_to:
+                    rows.append(row)
+                    wanted.append((place + asked_from - first, int(ends[number]) + asked_from, asked_to + 1 - asked_from))
+        ids, starts = flat(rows)
+        place, first, count = np.array(wanted, dtype=np.int64).reshape(-1, 3).T
+        n_rows = np.arange(len(rows))
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return Guesses(ids, starts[:-1], lengths, n_rows, np.zeros((len(rows), 2), np.int64), place, first, count)
+
+    def _windows(self, ids: Ints) -> list[tuple[Ints, int, int, int]]:
+        """The rows of a document: each with the place that guesses the first of `[first, last]`, both counted."""
+        if not len(ids):
+            return []
+        if self.lead is not None and self.lead_always:
+            lead = np.array([self.lead])
+            room = None if self.room is None else self.room - 1
+            return [
+                (np.concatenate([lead, ids[start:end]]), 0 if start == 0 else first - start, first if start else 0, end)
+                for start, end, first in strides(len(ids) - 1, room, self.stride)
+            ]
+        shift = 0 if self.lead is None else 1
+        read = ids[:-1] if self.lead is None else np.concatenate([[self.lead], ids[:-1]])
+        if not len(read):
+            return []
+        return [
+            (read[start:end], first - 1 - start, first - shift, end - shift)
+            for start, end, first in strides(len(read), self.room, self.stride)
+        ]
+
+    def _check_stride(self, stride: int) -> None:
+        if self.carries:
+            raise OptionError("The model reads long texts with the memory it carries, and has no use for a stride.")
+        if self.room is None:
+            raise OptionError("The model reads texts of any length at once, and has no use for a stride.")
+        check_stride(stride, self.room - (self.lead is not None and self.lead_always))
+
+    # --- with memory --------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def _with_memory(
+        self, pieces: Ints, ends: Ints, *, best: bool, on_batch: OnBatch | None
+    ) -> tuple[Guessed, list[int]]:
+        """Stretch after stretch of several documents side by side; those that have ended drop out."""
+        found = Guessed(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        shift = 0 if self.lead is None else 1
+        lengths = np.diff(ends) - 1 + shift  # of what is read
+        order = [number for number in np.argsort(lengths, kind="stable").tolist() if lengths[number] > 0]
+        width = min(self.room or AT_A_TIME, self.guesser.batch_pieces)
+        run: list[int] = []
+        done, total = 0, int(lengths[order].sum()) if order else 0
+        while order:
+            n_rows = max(self.guesser.batch_pieces // min(int(lengths[order[0]]), width), 1)
+            some, order = np.array(order[:n_rows]), order[n_rows:]
+            memory = self.bundle.encoder.new_memory(len(some))
+            for at in range(0, int(lengths[some].max()), width):
+                going = np.flatnonzero(lengths[some] > at)
+                if len(going) < len(some):
+                    some = some[going]
+                    memory = memory.select(torch.from_numpy(going).to(self.guesser.device))
+                counts = np.minimum(lengths[some] - at, width)
+                rows = np.zeros((len(some), int(counts.max())), np.int64)
+                targets: list[Ints] = []
+                for row, number, count in zip(rows, some.tolist(), counts.tolist(), strict=True):
+                    first = int(ends[number]) + at + 1 - shift  # the first piece that is guessed
+                    targets.append(np.arange(first, first + count))
+                    row[:count] = pieces[np.maximum(targets[-1] - 1, 0)]
+                    if shift and at == 0:
+                        row[0] = self.lead
+                device = self.guesser.device
+                batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(counts).to(device))
+                states = self.bundle.encoder(batch, layers=[-1], memory=memory)
+                memory = states.memory
+                real = np.arange(rows.shape[1]) < counts[:, None]
+                flat_targets = np.concatenate(targets)
+                log_probs, is_best = self.guesser.guess(
+                    states[-1][torch.from_numpy(real).to(device)],
+                    torch.from_numpy(pieces[flat_targets]).to(device),
+                    best=best,
+                )
+                found.log_probs[flat_targets] = log_probs.double().cpu().numpy()
+                if is_best is not None:
+                    found.best[flat_targets] = is_best.cpu().numpy()
+                run += counts.tolist()
+                done += int(counts.sum())
+                if on_batch is not None:
+                    on_batch(done, total)
+        return found, run

@@ -1,0 +1,1 @@
+"""Objectives: a corruption of rows and a loss, a file each."""

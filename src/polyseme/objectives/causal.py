@@ -1,0 +1,72 @@
+"""Causal language modelling: every piece from those before it (Bengio et al. 2003, Radford et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle
+from polyseme.cost import forward_flops
+from polyseme.objectives.base import BaseObjective
+from polyseme.objectives.reading import batch_of, output_flops, shared_arrays, trained
+from polyseme.outputs.base import Output
+from polyseme.parts.memory import Memory
+from polyseme.types import Example, Needs, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Causal(BaseObjective):
+    """Nothing is corrupted. Every piece but a row's first is a target, separators too; padding is none."""
+
+    name: ClassVar[str] = "causal"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(directions=("causal",), outputs=("causal",), layout="packed")
+
+    def corrupt(self, rows: Rows) -> Example:
+        pad = self.vocabulary.pad
+        targets = rows.pieces[:, 1:]
+        n_targets = targets.size if pad is None else int((targets != pad).sum())
+        return Example(shared_arrays(rows, rows.pieces), {self.name: float(n_targets)})
+
+    def nets(self, bundle: Bundle) -> nn.Module:
+        return CausalNets(bundle, None if self.known is None else self.known.pad)
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        its = cast(CausalNets, nets)
+        forward = forward_flops(its.encoder.config, [length] * n_rows)
+        return 3.0 * (forward + output_flops(its.output, n_rows * (length - 1)))
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        return {"model": trained(cast(CausalNets, nets).bundle, [self.name])}
+
+
+class CausalNets(nn.Module):
+    """Encoder and output; the states of all pieces but the last predict the piece after them."""
+
+    def __init__(self, bundle: Bundle, pad: int | None) -> None:
+        super().__init__()
+        self.encoder = bundle.encoder
+        self.output = cast(Output, bundle.outputs["causal"])
+        self.pad = pad
+        self._whole = (bundle,)  # not a part: what else it holds is not trained
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._whole[0]
+
+    def forward(
+        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
+    ) -> tuple[dict[str, Tensor], Memory | None]:
+        """`arrays`: pieces [R, T]."""
+        pieces = arrays["pieces"].long()
+        states = self.encoder(batch_of(arrays, pieces), layers=[-1], memory=memory)
+        targets = pieces[:, 1:].flatten()
+        losses = self.output.loss(states[-1][:, :-1].flatten(0, 1), targets)
+        if self.pad is not None:
+            losses = losses * (targets != self.pad)
+        return {"causal": losses.sum()}, states.memory

@@ -1,0 +1,184 @@
+"""Masked language modelling (Devlin et al. 2018): some pieces are hidden, and guessed from all the others.
+
+What is hidden are pieces, whole words, or spans of words (SpanBERT); anew each time a row is seen (RoBERTa's dynamic
+masking), or in one of a few ways that are fixed for a row (BERT's static masking).
+
+Shapes: R rows, T pieces of a row, K targets of a row, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle
+from polyseme.corpus.chance import row_keys, uniform
+from polyseme.cost import forward_flops
+from polyseme.errors import OptionError
+from polyseme.objectives.base import BaseObjective
+from polyseme.objectives.choosing import choose_pieces, choose_spans, choose_words, how_many, most
+from polyseme.objectives.reading import batch_of, output_flops, pick, shared_arrays, trained
+from polyseme.outputs.base import Output
+from polyseme.parts.memory import Memory
+from polyseme.types import Example, Needs, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked(BaseObjective):
+    """Of the pieces chosen most become the mask, some a random piece, and the rest stay; all of them are targets."""
+
+    name: ClassVar[str] = "masked"
+
+    rate: float = 0.15
+    """The share of a row's ordinary pieces that is chosen."""
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    unit: Literal["piece", "word", "span"] = "piece"
+    """What is chosen as a whole. Of a span, all pieces are treated alike; of a word, each by itself."""
+    span_shape: float = 0.2
+    """Of the geometric distribution of spans' lengths in words."""
+    longest_span: int = 10
+    static_copies: int | None = None
+    """None: masks are drawn anew each time; k: a row comes in one of k ways, which follow from its content."""
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
+            raise OptionError(
+                "Of the pieces chosen, the shares that become the mask and a random piece must be 0 to 1 together. "
+                f"Got mask_share {self.mask_share} and random_share {self.random_share} instead."
+            )
+        if self.unit not in ("piece", "word", "span"):
+            raise OptionError(f"The unit of masking must be piece, word or span. Got {self.unit!r} instead.")
+        if not 0 < self.span_shape <= 1 or self.longest_span < 1:
+            raise OptionError(
+                "Spans need a span_shape over 0 and up to 1, and a longest_span of at least 1. "
+                f"Got {self.span_shape} and {self.longest_span} instead."
+            )
+        if self.static_copies is not None and self.static_copies < 1:
+            raise OptionError(f"static_copies must be at least 1, or None. Got {self.static_copies} instead.")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(directions=("both",), outputs=("masked",), layout="packed")
+
+    @property
+    def same_rows(self) -> bool:
+        return self.static_copies is not None
+
+    def corrupt(self, rows: Rows) -> Example:
+        keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)
+        allowed = ~rows.special
+        wanted = how_many(allowed, self.rate)
+        width = most(allowed.shape[1], self.rate)
+        if self.unit == "span":
+            chosen, group = choose_spans(
+                allowed, rows.starts, wanted, keys, shape=self.span_shape, longest=self.longest_span
+            )
+            places, real = places_of(chosen, width)
+            treatment = uniform(keys, "treatment", allowed.shape[1])
+            treatment = np.take_along_axis(treatment, np.take_along_axis(group, places, axis=1), axis=1)
+        else:
+            if self.unit == "word":
+                chosen = choose_words(allowed, rows.starts, wanted, keys)
+            else:
+                chosen = choose_pieces(allowed, wanted, keys)
+            places, real = places_of(chosen, width)
+            treatment = uniform(keys, "treatment", width)
+        return Example(
+            {
+                **shared_arrays(rows, self._treated(rows.pieces, places, real, treatment, keys)),
+                **target_arrays(rows.pieces, places, real),
+            },
+            {self.name: float(real.sum())},
+        )
+
+    def _treated(
+        self,
+        pieces: NDArray[np.int64],
+        places: NDArray[np.int64],
+        real: NDArray[np.bool_],
+        treatment: NDArray[np.float64],
+        keys: NDArray[np.uint64],
+    ) -> NDArray[np.int64]:
+        """The rows with masks and random pieces put in."""
+        ordinary = self.vocabulary.ordinary
+        drawn = ordinary[(uniform(keys, "random pieces", places.shape[1]) * len(ordinary)).astype(np.int64)]
+        instead = np.where(treatment < self.mask_share, self.vocabulary.mask, drawn)
+        changed = real & (treatment < self.mask_share + self.random_share)
+        treated: NDArray[np.int64] = pieces.copy()
+        at, slot = np.nonzero(changed)
+        treated[at, places[at, slot]] = instead[at, slot]
+        return treated
+
+    def nets(self, bundle: Bundle) -> nn.Module:
+        return MaskedNets(bundle)
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        its = cast(MaskedNets, nets)
+        forward = forward_flops(its.encoder.config, [length] * n_rows)
+        return 3.0 * (forward + output_flops(its.output, n_rows * most(length, self.rate)))
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        return {"model": trained(cast(MaskedNets, nets).bundle, [self.name])}
+
+
+class MaskedNets(nn.Module):
+    """Encoder and output; only the targets' states reach the vocabulary."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__()
+        self.encoder = bundle.encoder
+        self.output = cast(Output, bundle.outputs["masked"])
+        self._whole = (bundle,)  # not a part: what else it holds is not trained
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._whole[0]
+
+    def forward(
+        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
+    ) -> tuple[dict[str, Tensor], Memory | None]:
+        """`arrays`: pieces [R, T], and places, targets and weights [R, K]."""
+        states = self.encoder(batch_of(arrays, arrays["pieces"].long()), layers=[-1], memory=memory)
+        losses = self.output.loss(pick(states[-1], arrays["places"].long()), arrays["targets"].long().flatten())
+        return {"masked": (losses * arrays["weights"].flatten()).sum()}, states.memory
+
+
+def check_rate(rate: float) -> None:
+    """Refuse a share of pieces that cannot be chosen."""
+    if not 0 < rate <= 1:
+        raise OptionError(f"The rate, the share of pieces that is chosen, must be over 0 and up to 1. Got {rate}.")
+
+
+def static_keys(rows: Rows, copies: int) -> NDArray[np.uint64]:
+    """Keys that follow from what stands in a row, and from which of its copies is seen this time."""
+    copy = (uniform(rows.keys, "copy", 1)[:, 0] * copies).astype(np.int64)
+    powers = np.cumprod(np.full(rows.pieces.shape[1], 0x9E3779B97F4A7C15, dtype=np.uint64))
+    content = ((rows.pieces.astype(np.uint64) + np.uint64(1)) * powers).sum(axis=1, dtype=np.uint64)
+    return row_keys(0, copy, content.view(np.int64))
+
+
+def places_of(chosen: NDArray[np.bool_], width: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The chosen places of each row in order, [R, width], and which of these are real; the rest is place 0."""
+    counts = chosen.sum(axis=1)
+    real = np.arange(width)[None] < counts[:, None]
+    places = np.zeros(real.shape, dtype=np.int64)
+    places[real] = np.nonzero(chosen)[1]
+    return places, real
+
+
+def target_arrays(
+    pieces: NDArray[np.int64], places: NDArray[np.int64], real: NDArray[np.bool_]
+) -> dict[str, NDArray[np.generic]]:
+    """Where the targets stand, what they are, and how much each counts: 1, or 0 where there is none."""
+    return {
+        "places": places.astype(np.int32),
+        "targets": np.take_along_axis(pieces, places, axis=1).astype(np.int32),
+        "weights": real.astype(np.float32),
+    }

@@ -1,0 +1,77 @@
+"""The objectives by name, and what is checked before any of them starts work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyseme.bundle import Bundle
+from polyseme.errors import OptionError, nearest
+from polyseme.objectives.base import BaseObjective
+from polyseme.objectives.causal import Causal
+from polyseme.objectives.masked import Masked
+from polyseme.objectives.replaced import Replaced
+from polyseme.types import Tokenizer
+
+OBJECTIVES: Mapping[str, type[BaseObjective]] = {each.name: each for each in (Causal, Masked, Replaced)}
+
+SIDES = {
+    "both": "both sides of a piece",
+    "causal": "only what stands before a piece",
+    "two-way": "each side of a piece by itself",
+    "any-order": "the pieces before it in any order",
+    "none": "the piece alone",
+}
+"""What an encoder of each direction sees."""
+
+
+def objective_from(name: str, settings: Mapping[str, Any] | None = None) -> BaseObjective:
+    """The objective of this name with these settings, as its `to_json` gives them."""
+    if name not in OBJECTIVES:
+        raise OptionError(f"There is no objective {name!r}. {nearest(name, OBJECTIVES)}")
+    objective: BaseObjective = OBJECTIVES[name].from_json(settings or {})
+    return objective
+
+
+def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) -> None:
+    """Refuse what cannot work, before any work: the wrong direction, a missing output, mask or piece."""
+    needs, name, family = objective.needs, objective.name, bundle.family
+    direction = bundle.config.direction
+    if direction not in needs.directions:
+        wanted = " or ".join(SIDES[each] for each in needs.directions)
+        fitting = [each.name for each in OBJECTIVES.values() if direction in each().needs.directions]
+        advice = f"For this encoder there is: {', '.join(fitting)}." if fitting else "No objective trains this encoder."
+        raise OptionError(
+            f"The objective {name!r} needs an encoder that sees {wanted}, and this one ({family.name}) sees "
+            f"{SIDES[direction]}. {advice}"
+        )
+    missing = [each for each in needs.outputs if each not in bundle.outputs]
+    if missing:
+        unknown = [each for each in missing if each not in family.outputs]
+        advice = (
+            f"The family {family.name!r} has: {', '.join(family.outputs)}. Choose another family or objective."
+            if unknown
+            else "Build the model with it."
+        )
+        raise OptionError(f"The objective {name!r} needs the output {missing[0]!r}, which the model lacks. {advice}")
+    if tokenizer.unit not in needs.units:
+        raise OptionError(
+            f"The objective {name!r} works on rows of a {' or '.join(needs.units)} each, and this tokenizer's unit is "
+            f"the {tokenizer.unit}."
+        )
+    if "mask" not in tokenizer.specials and ("masked" in needs.outputs or "replaced" in needs.outputs):
+        raise OptionError(
+            f"The objective {name!r} needs a mask piece, and the tokenizer has none. It has: "
+            f"{', '.join(tokenizer.specials) or 'no special pieces'}. Take a tokenizer with one, as BERT's kinds have."
+        )
+    if tokenizer.n_pieces > bundle.config.n_pieces:
+        raise OptionError(
+            f"The tokenizer has {tokenizer.n_pieces:,} pieces, and the model's table has room for "
+            f"{bundle.config.n_pieces:,}. Make the model's vocabulary as large, or train a smaller tokenizer."
+        )
+    if family.read_config(family.write_config(bundle.config), "config.json") != bundle.config:
+        raise OptionError(
+            f"A model with these settings could not be saved: the config.json of the family {family.name!r} cannot say "
+            "all of them. Settings that this family fixes must be left as they are."
+        )
+    objective.refuse(bundle)

@@ -1,0 +1,172 @@
+"""Replaced-piece detection (ELECTRA, Clark et al. 2020): a generator fills masks, a discriminator finds what it filled.
+
+The generator learns as a masked language model. What it draws takes the place of the masks, and the discriminator says
+of every ordinary piece whether it is the one that stood there; a piece that was drawn right counts as real. Nothing
+flows back through the drawing.
+
+Shapes: R rows, T pieces of a row, K targets of a row, V pieces of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle
+from polyseme.corpus.chance import uniform
+from polyseme.cost import forward_flops
+from polyseme.errors import OptionError
+from polyseme.objectives.base import BaseObjective
+from polyseme.objectives.choosing import choose_pieces, how_many, most
+from polyseme.objectives.generator import Sharing, generator_for, transformer_of
+from polyseme.objectives.masked import check_rate, places_of, target_arrays
+from polyseme.objectives.reading import batch_of, in_full, output_flops, pick, shared_arrays, trained
+from polyseme.objectives.sampling import sample
+from polyseme.outputs.labels import ReplacedOutput
+from polyseme.outputs.pieces import MaskedOutput, piece_losses
+from polyseme.parts.memory import Memory
+from polyseme.types import Example, Needs, Rows
+
+USUAL_SHARE = 1 / 4
+_STEPS = 2.0**24
+"""As many numbers as single precision tells apart between 0 and 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replaced(BaseObjective):
+    """The loss is the generator's plus `weight` times the discriminator's, each a mean over its own targets."""
+
+    name: ClassVar[str] = "replaced"
+
+    rate: float = 0.15
+    """The share of a row's ordinary pieces that is masked for the generator."""
+    weight: float = 50.0
+    sharing: Sharing = "embeddings"
+    generator_share: float | None = None
+    """How wide the generator is, against the discriminator; None: a quarter, or all of it where all is shared."""
+    temperature: float = 1.0
+    """What the generator's logits are divided by when pieces are drawn."""
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        if self.sharing not in ("none", "embeddings", "all"):
+            raise OptionError(f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead.")
+        if not 0 < self.share <= 1:
+            raise OptionError(f"The generator_share must be over 0 and up to 1. Got {self.generator_share} instead.")
+        if self.sharing == "all" and self.share != 1:
+            raise OptionError(
+                "With sharing 'all' one encoder is both generator and discriminator, so the generator_share is 1. "
+                f"Got {self.generator_share} instead; leave it out, or share less."
+            )
+        if not self.temperature > 0 or not self.weight > 0:
+            raise OptionError(
+                f"temperature and weight must be over 0. Got {self.temperature} and {self.weight} instead."
+            )
+
+    @property
+    def share(self) -> float:
+        """The generator's width against the discriminator's."""
+        if self.generator_share is None:
+            return 1.0 if self.sharing == "all" else USUAL_SHARE
+        return self.generator_share
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(directions=("both",), outputs=("replaced",), layout="packed")
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {"masked": 1.0, "replaced": self.weight}
+
+    def refuse(self, bundle: Bundle) -> None:
+        if "masked" not in bundle.family.outputs:
+            raise OptionError(
+                f"The objective 'replaced' needs a generator with the output 'masked', which the family "
+                f"{bundle.family.name!r} does not have. Choose a family that has both, as 'electra' does."
+            )
+        if self.sharing != "all":
+            transformer_of(bundle)
+
+    def corrupt(self, rows: Rows) -> Example:
+        """Every target is masked; the pieces that will stand there are drawn with `chance`, one number a target."""
+        allowed = ~rows.special
+        width = most(allowed.shape[1], self.rate)
+        places, real = places_of(choose_pieces(allowed, how_many(allowed, self.rate), rows.keys), width)
+        masked = rows.pieces.copy()
+        at, slot = np.nonzero(real)
+        masked[at, places[at, slot]] = self.vocabulary.mask
+        chance = np.floor(uniform(rows.keys, "drawn pieces", width) * _STEPS) / _STEPS
+        arrays = {
+            **shared_arrays(rows, masked),
+            **target_arrays(rows.pieces, places, real),
+            "chance": chance.astype(np.float32),
+            "ordinary": allowed,
+        }
+        return Example(arrays, {"masked": float(real.sum()), "replaced": float(allowed.sum())})
+
+    def nets(self, bundle: Bundle) -> nn.Module:
+        return ReplacedNets(bundle, generator_for(bundle, self.sharing, self.share), self.temperature)
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        its = cast(ReplacedNets, nets)
+        lengths = [length] * n_rows
+        generator = forward_flops(its.generator.config, lengths)
+        generator += output_flops(its.generator_output, n_rows * most(length, self.rate))
+        discriminator = forward_flops(its.encoder.config, lengths) + output_flops(its.output, n_rows * length)
+        return 3.0 * (generator + discriminator)
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        """The discriminator, and the generator beside it, which has the masked output."""
+        its = cast(ReplacedNets, nets)
+        return {"model": trained(its.bundle, ["replaced"]), "generator": trained(its.generator_bundle, ["masked"])}
+
+
+class ReplacedNets(nn.Module):
+    """Generator and discriminator under one root."""
+
+    def __init__(self, bundle: Bundle, generator: Bundle, temperature: float) -> None:
+        super().__init__()
+        self.encoder = bundle.encoder
+        self.output = cast(ReplacedOutput, bundle.outputs["replaced"])
+        self.generator = generator.encoder
+        self.generator_output = cast(MaskedOutput, generator.outputs["masked"])
+        self.temperature = temperature
+        self._whole = (bundle, generator)  # not parts: what else they hold is not trained
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._whole[0]
+
+    @property
+    def generator_bundle(self) -> Bundle:
+        return self._whole[1]
+
+    def forward(
+        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
+    ) -> tuple[dict[str, Tensor], Memory | None]:
+        """`arrays`: pieces and ordinary [R, T]; places, targets, weights and chance [R, K]."""
+        masked, places, targets = (arrays[name].long() for name in ("pieces", "places", "targets"))
+        weights = arrays["weights"]
+        states = self.generator(batch_of(arrays, masked), layers=[-1])[-1]
+        logits = self.generator_output.logits(pick(states, places))  # [R·K, V]
+        guesses = piece_losses(logits, targets.flatten()) * weights.flatten()
+
+        drawn = sample(logits, arrays["chance"].flatten(), self.temperature).view_as(targets)
+        replaced = put(masked, places, drawn, weights)
+        labels = replaced != put(masked, places, targets, weights)
+        states = self.encoder(batch_of(arrays, replaced), layers=[-1])[-1]
+        said = in_full(self.output.logits(states))  # [R, T]
+        verdicts = F.binary_cross_entropy_with_logits(said, labels.to(said.dtype), reduction="none")
+        return {"masked": guesses.sum(), "replaced": (verdicts * arrays["ordinary"]).sum()}, None
+
+
+def put(rows: Tensor, places: Tensor, pieces: Tensor, weights: Tensor) -> Tensor:
+    """The rows [R, T] with `pieces` at `places` [R, K], where these have weight."""
+    beyond = torch.full_like(places, rows.shape[1])
+    return F.pad(rows, (0, 1)).scatter(1, torch.where(weights > 0, places, beyond), pieces)[:, :-1]

@@ -1,0 +1,1 @@
+"""Benchmarks: readers of their files, metrics, and reports."""

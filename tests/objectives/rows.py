@@ -1,0 +1,98 @@
+"""Rows to corrupt, and small models to train on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle, new_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.corpus.chance import row_keys
+from polyseme.objectives.base import BaseObjective
+from polyseme.types import Example, Rows
+from references import SPREAD
+from tiny_models import tiny_config, tiny_tokenizer
+
+FAMILY_OF = {"masked": "bert", "causal": "gpt2", "replaced": "electra"}
+"""The family each objective is tried on."""
+
+NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
+
+
+def some_rows(
+    family: str = "bert", n_rows: int = 6, length: int = 24, *, seed: int = 0, epoch: int = 0, apart: bool = False
+) -> Rows:
+    """Rows of a family's small tokenizer: framed where it frames, with an end between documents here and there."""
+    tokenizer = tiny_tokenizer(family)
+    random = np.random.default_rng(seed)
+    ordinary = np.setdiff1d(np.arange(tokenizer.n_pieces), list(tokenizer.specials.values()))
+    pieces = random.choice(ordinary, (n_rows, length))
+    special = np.zeros(pieces.shape, dtype=np.bool_)
+    if "end" in tokenizer.specials:
+        special |= random.random(pieces.shape) < 0.06
+        if tokenizer.n_specials:
+            special[:, [0, -1]] = True
+        pieces[special] = tokenizer.specials["end"]
+        if tokenizer.n_specials:
+            pieces[:, 0] = tokenizer.specials["start"]
+    starts = (random.random(pieces.shape) < 0.6) & ~special
+    documents = np.cumsum(np.pad(special[:, :-1], ((0, 0), (1, 0))), axis=1) if apart else None
+    positions = None
+    if documents is not None:
+        first = np.maximum.accumulate(
+            np.where(np.diff(documents, axis=1, prepend=-1) != 0, np.arange(length), 0), axis=1
+        )
+        positions = np.arange(length) - first
+    keys = row_keys(seed, epoch, np.arange(n_rows))
+    return Rows(pieces=pieces, starts=starts, special=special, keys=keys, documents=documents, positions=positions)
+
+
+def some_of(rows: Rows, which: list[int]) -> Rows:
+    """Some of the rows, in this order."""
+    return Rows(
+        pieces=rows.pieces[which],
+        starts=rows.starts[which],
+        special=rows.special[which],
+        keys=rows.keys[which],
+        documents=None if rows.documents is None else rows.documents[which],
+        positions=None if rows.positions is None else rows.positions[which],
+    )
+
+
+def told(objective: BaseObjective, family: str | None = None) -> Any:
+    """An objective that knows the small tokenizer of its family."""
+    return objective.for_tokenizer(tiny_tokenizer(family or FAMILY_OF[objective.name]))
+
+
+def bundle_for(objective: BaseObjective, *, spread: float | None = SPREAD, **changes: Any) -> Bundle:
+    """A small bundle with what the objective needs, without dropout; weights redrawn with `spread`."""
+    family = FAMILY_OF[objective.name]
+    torch.manual_seed(2)
+    config = tiny_config(family, **{**NO_DROPOUT, **changes})
+    return redrawn(new_bundle(FAMILIES[family], config, objective.needs.outputs, tiny_tokenizer(family)), spread)
+
+
+def redrawn(module: Any, spread: float | None) -> Any:
+    """Weights spread so widely that a wrong mask shows; norms around one."""
+    if spread is not None:
+        generator = torch.Generator().manual_seed(7)
+        for name, parameter in module.named_parameters():
+            nn.init.normal_(parameter, std=spread, generator=generator)
+            if name.endswith("norm.weight"):
+                parameter.data += 1
+    return module
+
+
+def tensors(example: Example) -> dict[str, Tensor]:
+    """What a step reads."""
+    return {name: torch.from_numpy(array) for name, array in example.arrays.items()}
+
+
+def total(objective: BaseObjective, parts: Mapping[str, Tensor], counts: Mapping[str, float]) -> Tensor:
+    """What is minimised: the weighted sum of the parts' means."""
+    assert parts.keys() == objective.weights.keys() == counts.keys()
+    return torch.stack([parts[name] / counts[name] * weight for name, weight in objective.weights.items()]).sum()

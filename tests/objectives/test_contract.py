@@ -1,0 +1,291 @@
+"""What holds for every objective: it trains, it compiles, it says what it needs, and its results can be kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import polyseme
+from objectives.rows import FAMILY_OF, bundle_for, redrawn, some_rows, tensors, told, total
+from polyseme.bundle import load_bundle, new_bundle, save_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.cost import forward_flops
+from polyseme.errors import OptionError
+from polyseme.objectives import causal, masked, replaced
+from polyseme.objectives.base import BaseObjective
+from polyseme.objectives.causal import Causal
+from polyseme.objectives.masked import Masked
+from polyseme.objectives.named import OBJECTIVES, check_needs, objective_from
+from polyseme.objectives.replaced import Replaced
+from polyseme.types import Objective
+from references import assert_close
+from tiny_models import tiny_config, tiny_tokenizer
+
+CASES: dict[str, BaseObjective] = {
+    "causal": Causal(),
+    "masked": Masked(),
+    "masked words": Masked(unit="word", rate=0.3),
+    "masked spans": Masked(unit="span", static_copies=2),
+    "replaced": Replaced(),
+    "replaced, apart": Replaced(sharing="none"),
+    "replaced, all shared": Replaced(sharing="all"),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+every_objective = pytest.mark.parametrize("name", OBJECTIVES)
+
+
+@pytest.fixture(autouse=True)
+def forget_what_was_compiled() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+def test_every_objective_is_in_the_table_and_tried() -> None:
+    assert {each.name for each in (causal.Causal, masked.Masked, replaced.Replaced)} == OBJECTIVES.keys()
+    assert {type(each) for each in CASES.values()} == set(OBJECTIVES.values())
+    fitting: Objective = Causal()
+    assert fitting.needs.outputs == ("causal",)
+
+
+@every_case
+def test_settings_go_to_json_and_come_back(case: str) -> None:
+    objective = CASES[case]
+    settings = json.loads(json.dumps(told(objective).to_json()))
+    assert objective_from(objective.name, settings) == objective
+    assert told(objective_from(objective.name, settings)) == told(objective)
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"no objective 'maskd'\. Did you mean 'masked'"):
+        objective_from("maskd")
+    with pytest.raises(OptionError, match=r"'causal' has no setting 'rate'\. It has none"):
+        objective_from("causal", {"rate": 0.1})
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_one_batch_is_learnt_by_heart(case: str) -> None:
+    """Every part of the loss falls far below what knowing nothing costs."""
+    objective = told(CASES[case])
+    torch.manual_seed(0)
+    nets = objective.nets(bundle_for(objective, spread=None, n_layers=2))
+    example = objective.corrupt(some_rows(FAMILY_OF[objective.name], n_rows=4, length=16))
+    arrays = tensors(example)
+    optimiser = torch.optim.AdamW(nets.parameters(), lr=4e-3)
+    first: dict[str, float] = {}
+    for step in range(200):
+        parts = objective.loss(nets, arrays).parts
+        means = {name: float(part.detach()) / example.counts[name] for name, part in parts.items()}
+        first = means if step == 0 else first
+        optimiser.zero_grad()
+        total(objective, parts, example.counts).backward()
+        optimiser.step()
+    for name, mean in means.items():
+        assert mean < 0.15 * first[name], (name, first, means)
+
+
+@pytest.mark.parametrize(
+    ("case", "apart"),
+    [
+        ("causal", False),
+        ("causal", True),
+        ("masked", False),
+        ("masked", True),
+        ("replaced", False),
+        ("replaced, all shared", True),
+    ],
+)
+def test_the_compiled_nets_equal_the_plain_ones(case: str, apart: bool) -> None:
+    """In one graph, forwards and backwards, in training and not."""
+    objective = told(CASES[case])
+    nets = redrawn(objective.nets(bundle_for(objective, n_layers=1)), 0.3).double()
+    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], apart=apart)))
+    fast = torch.compile(nets, fullgraph=True, backend="aot_eager")
+    gradients = []
+    for run in (nets, fast):
+        nets.zero_grad()
+        parts, memory = run(arrays)
+        assert memory is None
+        torch.stack(list(parts.values())).sum().backward()
+        gradients.append((parts, {name: each.grad.clone() for name, each in nets.named_parameters()}))
+    (plain, expected), (compiled, found) = gradients
+    largest = max(float(each.abs().max()) for each in expected.values())
+    for name, part in plain.items():
+        assert_close(compiled[name], part, 1e-10)
+    for name, gradient in expected.items():
+        assert_close(found[name], gradient, 1e-10, largest)
+    nets.eval()
+    with torch.no_grad():
+        for name, part in fast(arrays)[0].items():
+            assert_close(part, plain[name], 1e-10)
+
+
+@torch.no_grad()
+@every_case
+def test_losses_are_in_single_precision_under_autocast(case: str) -> None:
+    objective = told(CASES[case])
+    nets = objective.nets(bundle_for(objective, spread=None))
+    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name])))
+    expected = nets(arrays)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = nets(arrays)[0]
+    for name, part in expected.items():
+        assert found[name].dtype == part.dtype == torch.float32
+        assert float(found[name]) == pytest.approx(float(part), rel=0.02)
+    assert {part.dtype for part in nets.double()(arrays)[0].values()} == {torch.float64}
+
+
+@every_case
+def test_every_parameter_of_the_nets_is_trained(case: str) -> None:
+    """DDP waits for the gradient of each; outputs that the objective does not train are no part of the nets."""
+    objective = told(CASES[case])
+    family = FAMILIES[FAMILY_OF[objective.name]]
+    torch.manual_seed(1)
+    bundle = new_bundle(family, tiny_config(family.name), family.outputs, tiny_tokenizer(family.name))
+    nets = objective.nets(bundle)
+    parts = nets(tensors(objective.corrupt(some_rows(family.name))))[0]
+    assert parts.keys() == objective.weights.keys()
+    torch.stack(list(parts.values())).sum().backward()
+    for name, parameter in nets.named_parameters():
+        assert parameter.grad is not None, name
+    assert list(objective.result(nets)["model"].outputs) == list(objective.needs.outputs)
+
+
+@every_case
+def test_parts_are_sums_over_rows(case: str) -> None:
+    """Rows may be spread over devices and passes; the sums add up."""
+    objective = told(CASES[case])
+    nets = redrawn(objective.nets(bundle_for(objective)), 0.3).double()
+    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], n_rows=5)))
+    whole = nets(arrays)[0]
+    halves = [nets({name: each[rows] for name, each in arrays.items()})[0] for rows in (slice(2), slice(2, 5))]
+    for name, part in whole.items():
+        assert_close(halves[0][name] + halves[1][name], part, 1e-12)
+
+
+@every_case
+def test_arrays_have_one_shape_for_all_rows_of_a_length(case: str) -> None:
+    objective = told(CASES[case])
+    family = FAMILY_OF[objective.name]
+    shapes = [
+        {
+            name: (array.shape, array.dtype)
+            for name, array in objective.corrupt(some_rows(family, seed=seed)).arrays.items()
+        }
+        for seed in range(4)
+    ]
+    assert all(each == shapes[0] for each in shapes)
+
+
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+
+def test_flops_are_three_times_the_forward_pass_and_the_output() -> None:
+    rows, length, width, n_pieces = 5, 20, 32, tiny_tokenizer("bert").n_pieces
+    nets = told(Masked()).nets(bundle_for(Masked()))
+    forward = forward_flops(nets.encoder.config, [length] * rows)
+    expected = 3 * (forward + 2 * rows * 3 * (width * width + n_pieces * width))
+    assert told(Masked()).flops(nets, rows, length) == expected
+
+    nets = told(Causal()).nets(bundle_for(Causal()))
+    forward = forward_flops(nets.encoder.config, [length] * rows)
+    expected = 3 * (forward + 2 * rows * 19 * tiny_tokenizer("gpt2").n_pieces * width)
+    assert told(Causal()).flops(nets, rows, length) == expected
+
+    nets = told(Replaced()).nets(bundle_for(Replaced()))
+    forward = forward_flops(nets.encoder.config, [length] * rows) + 2 * rows * length * (width * width + width)
+    forward += forward_flops(nets.generator.config, [length] * rows)
+    forward += 2 * rows * 3 * (nets.generator.config.width * 16 + n_pieces * 16)
+    assert told(Replaced()).flops(nets, rows, length) == 3 * forward
+
+
+@every_case
+def test_the_cost_is_known_before_the_vocabulary_is(case: str) -> None:
+    """A recipe says what it costs before there is a corpus."""
+    objective = CASES[case]
+    assert objective.flops(objective.nets(bundle_for(objective)), 3, 20) > 0
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+@every_objective
+def test_results_are_models(name: str, tmp_path: Path) -> None:
+    """They load as others do, embed words, and can be trained on."""
+    objective = told(objective_from(name))
+    nets = objective.nets(bundle_for(objective))
+    for each, bundle in objective.result(nets).items():
+        save_bundle(bundle, tmp_path / each)
+        model = polyseme.load(tmp_path / each)
+        assert len(model.embed("Dawn broke.")[0].vectors) == 3
+        assert ("fill" in model.show().can) == ("masked" in bundle.outputs)
+    again = objective.nets(load_bundle(tmp_path / "model"))
+    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[name])))
+    part = objective.needs.outputs[0]
+    if name != "replaced":  # its generator is drawn anew
+        assert_close(again(arrays)[0][part], nets.eval()(arrays)[0][part], 1e-5)
+
+
+# --- needs -----------------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_what_fits_is_let_through(case: str) -> None:
+    objective = CASES[case]
+    check_needs(objective, bundle_for(objective), tiny_tokenizer(FAMILY_OF[objective.name]))
+
+
+def bundle_of(family: str, *outputs: str, **changes: Any) -> Any:
+    return new_bundle(FAMILIES[family], tiny_config(family, **changes), outputs)
+
+
+@pytest.mark.parametrize(
+    ("objective", "bundle", "tokenizer", "said"),
+    [
+        (
+            Masked(),
+            lambda: bundle_of("gpt2", "causal"),
+            "gpt2",
+            r"'masked' needs an encoder that sees both sides of a piece, and this one \(gpt2\) sees only what stands "
+            r"before a piece\. For this encoder there is: causal\.",
+        ),
+        (
+            Causal(),
+            lambda: bundle_of("bert", "masked"),
+            "bert",
+            r"'causal' needs an encoder that sees only what stands before a piece.*there is: masked, replaced",
+        ),
+        (Masked(), lambda: bundle_of("bert", n_layers=0), "bert", "sees the piece alone. No objective trains"),
+        (
+            Replaced(),
+            lambda: bundle_of("bert", "masked"),
+            "bert",
+            "the output 'replaced'.* The family 'bert' has: pooled",
+        ),
+        (
+            Masked(),
+            lambda: bundle_of("bert", "pooled"),
+            "bert",
+            "the output 'masked', which the model lacks. Build the",
+        ),
+        (
+            Masked(),
+            lambda: bundle_of("bert", "masked", n_pieces=400),
+            "gpt2",
+            "'masked' needs a mask piece.* start, end",
+        ),
+        (Masked(), lambda: bundle_of("bert", "masked", n_pieces=50), "bert", r"tokenizer has \d+ pieces.* room for 50"),
+        (Masked(), lambda: bundle_of("bert", "masked", final_norm=True), "bert", "could not be saved: the config.json"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_work(objective: Any, bundle: Any, tokenizer: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said) as error:
+        check_needs(objective, bundle(), tiny_tokenizer(tokenizer))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,156 @@
+"""Runs that are killed at a chosen moment, and gone on with, in processes of their own.
+
+Each child is forked from this process, so that torch is imported once; it kills itself with SIGKILL, which nothing in
+it can catch, at a moment drawn from its seed: inside a step, inside the writing of a checkpoint, or inside the building
+of shards. Then another child makes the same call. Called with a folder and a number of kills of each kind; prints what
+differed as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import polyseme
+from polyseme.training.effects.log import read_log
+from polyseme.training.trainer import Trainer
+
+N_STEPS = 12
+SETTINGS: dict[str, Any] = {
+    "recipe": "bert-tiny",
+    "budget": f"{N_STEPS}steps",
+    "vocab": 300,
+    "rows": 8,
+    "length": 16,
+    "shape": {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32, "attention_dropout_rate": 0.1},
+    "device": "cpu",
+    "log_every": 1,
+    "checkpoint_every": 3,
+    "evaluate_every": 4,
+}
+
+
+def write_text(path: Path) -> None:
+    """Documents enough for a small corpus."""
+    words = "the dawn broke a vase and news of it came to every house where people sat at bread and beer".split()
+    draw = random.Random(3)
+    documents = [" ".join(draw.choices(words, k=60)) + "." for _ in range(400)]
+    path.write_text("\n\n".join(documents) + "\n")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_in_a_step(draw: random.Random) -> None:
+    """Before a step, between its gradients and its update, within the update, or after it."""
+    number, place = draw.randrange(N_STEPS), draw.randrange(4)
+    step, taken = Trainer.step, {"n": -1}
+
+    def watched(self: Trainer, rows: Any, plan: Any) -> Any:
+        taken["n"] += 1
+        if taken["n"] == number and place == 0:
+            die()
+        if taken["n"] == number and place in (1, 2):
+            update = self.optimiser.step
+
+            def killed() -> None:
+                if place == 2:
+                    update()
+                die()
+
+            self.optimiser.step = killed  # type: ignore[method-assign, assignment]
+        means = step(self, rows, plan)
+        if taken["n"] == number:
+            die()
+        return means
+
+    Trainer.step = watched  # type: ignore[method-assign]
+
+
+def die_at_a_file(part: str, most: int) -> Callable[[random.Random], None]:
+    """At one of the first `most` times that a file of this part of the run is opened, moved, made or removed."""
+
+    def install(draw: random.Random) -> None:
+        left = [draw.randrange(most)]
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")
+            if touches and arguments and part in str(arguments[0]):
+                left[0] -= 1
+                if left[0] < 0:
+                    die()
+
+        sys.addaudithook(hook)
+
+    return install
+
+
+KINDS: dict[str, Callable[[random.Random], None]] = {
+    "step": die_in_a_step,
+    "checkpoint": die_at_a_file("checkpoints", 90),
+    "shards": die_at_a_file("corpus", 150),
+    "compiled": die_in_a_step,
+}
+
+
+def child(text: Path, run: Path, compiled: bool, install: Callable[[random.Random], None] | None, seed: int) -> None:
+    """One process of a run."""
+    torch.set_num_threads(1)
+    if install is not None:
+        install(random.Random(seed))
+    polyseme.pretrain(text, output=run, compile=compiled, **SETTINGS)
+
+
+def ran(text: Path, run: Path, compiled: bool, install: Any = None, seed: int = 0) -> int:
+    """How a child ended."""
+    process = multiprocessing.get_context("fork").Process(target=child, args=(text, run, compiled, install, seed))
+    process.start()
+    process.join()
+    return int(process.exitcode or 0)
+
+
+def losses(run: Path) -> list[tuple[int, float, Any]]:
+    """The losses of a run, to the last bit, those on held-out text included."""
+    return [(line["step"], line["loss"], line.get("held_out")) for line in read_log(run)]
+
+
+def weights(run: Path) -> bytes:
+    return (run / "model" / "model.safetensors").read_bytes()
+
+
+def main() -> None:
+    """Kill so many runs of each kind; print those that did not end as if they had never stopped."""
+    folder, counts = Path(sys.argv[1]), json.loads(sys.argv[2])
+    text = folder / "text.txt"
+    write_text(text)
+    wrong, n_killed = [], 0
+    whole: dict[bool, Path] = {}
+    for kind, count in counts.items():
+        compiled = kind == "compiled"
+        if compiled not in whole:
+            whole[compiled] = folder / f"whole-{compiled}"
+            if ran(text, whole[compiled], compiled) != 0:
+                raise SystemExit("the uninterrupted run failed")
+        for seed in range(count):
+            run = folder / f"{kind}-{seed}"
+            ended = ran(text, run, compiled, KINDS[kind], seed)
+            n_killed += ended == -signal.SIGKILL
+            again = 0 if ended == 0 else ran(text, run, compiled)
+            same = again == 0 and losses(run) == losses(whole[compiled]) and weights(run) == weights(whole[compiled])
+            if not same or ended not in (0, -signal.SIGKILL):
+                wrong.append([kind, seed, ended, again])
+    print(json.dumps({"killed": n_killed, "wrong": wrong, "steps": len(losses(whole[False]))}))
+
+
+if __name__ == "__main__":
+    main()

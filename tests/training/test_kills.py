@@ -1,0 +1,45 @@
+"""A run that is killed ends as if it had never stopped: losses and weights bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training.kills import N_STEPS
+
+TESTS = Path(__file__).parents[1]
+
+
+def killed(folder: Path, **counts: int) -> dict[str, Any]:
+    """Kill so many runs of each kind and go on with them."""
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-m", "training.kills", str(folder), json.dumps(counts)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_few_kills(tmp_path: Path) -> None:
+    found = killed(tmp_path, step=2, checkpoint=2, shards=2)
+    assert found["wrong"] == []
+    assert found["killed"] >= 5
+    assert found["steps"] == N_STEPS
+
+
+@pytest.mark.slow
+def test_fifty_kills_and_three_compiled(tmp_path: Path) -> None:
+    found = killed(tmp_path, step=20, checkpoint=15, shards=15, compiled=3)
+    assert found["wrong"] == []
+    assert found["killed"] >= 50
