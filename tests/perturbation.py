@@ -14,10 +14,11 @@ TOUCHED = 1e-9
 def who_sees_whom(states_of: Callable[[Tensor], Tensor], pieces: Tensor, n_pieces: int) -> Tensor:
     """[Tq, T], true where a state changes with a piece.
 
-    `states_of` takes rows of pieces [R, T] to states [R, Tq, D]; `pieces` is one such row, of `n_pieces` kinds.
+    `states_of` takes rows of pieces [R, T] to states [R, Tq, D]; `pieces` is one such row, of `n_pieces` kinds. Pieces
+    that are spelled, [R, T, C], are changed in all their characters.
     """
     (row,) = pieces
-    changed = row.repeat(len(row) + 1, 1)
+    changed = row.repeat(len(row) + 1, *[1] * row.dim())
     for place in range(len(row)):
         changed[place + 1, place] = (row[place] + 1) % n_pieces
     with torch.no_grad():

@@ -67,7 +67,8 @@ def ragged_batch(config: Any, *, seed: int = 0, lengths: tuple[int, ...] = (11, 
     """Rows of different lengths, padded on the right with pieces that mean something, and two segments."""
     generator = torch.Generator().manual_seed(seed)
     n_rows, longest = len(lengths), max(lengths)
-    pieces = torch.randint(5, config.n_pieces, (n_rows, longest), generator=generator)
+    spelled = (config.max_characters,) if getattr(config, "spelled", False) else ()
+    pieces = torch.randint(5, config.n_pieces, (n_rows, longest, *spelled), generator=generator)
     segments = None
     if getattr(config, "n_segments", 0):
         segments = torch.randint(0, config.n_segments, (n_rows, longest), generator=generator)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import polyseme
+from conformance.cases import REFERENCED
 from convert.comparing import PAIR, row
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
@@ -359,7 +360,7 @@ def test_a_saved_model_embeds_as_before(model: Model, folder: Path) -> None:
         np.testing.assert_array_equal(before.vectors, after.vectors)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_show_says_what_a_model_is_and_can(family: str) -> None:
     model = tiny_model(family)
     card = model.show()

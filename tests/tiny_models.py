@@ -22,8 +22,8 @@ from torch import nn
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
+from polyseme.text.characters import CharacterTokenizer
 from polyseme.text.load import load_tokenizer
-from polyseme.text.tokenizer import PieceTokenizer
 from references import SPREAD
 
 TEXT = """
@@ -97,7 +97,15 @@ def unigram(specials: list[str], unknown: str) -> Tokenizer:
     return tokenizer
 
 
-BACKENDS: dict[str, Callable[[], Tokenizer]] = {
+def word_level() -> Tokenizer:
+    """Whole words and marks, and one unknown piece for all others: a word-level language model's kind."""
+    words = dict.fromkeys(["<unk>", "</s>", *re.findall(r"\w+|[^\w\s]", TEXT)])
+    tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
+
+
+BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "bert": wordpiece,
     "roberta": byte_bpe,
     "xlm-roberta": lambda: unigram(ANGLES, "<unk>"),
@@ -106,13 +114,18 @@ BACKENDS: dict[str, Callable[[], Tokenizer]] = {
     "distilbert": wordpiece,
     "openai-gpt": letter_bpe,
     "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
+    "lstm": word_level,
+    "elmo": None,
 }
-"""The kind of tokenizer that goes with each family; a family that is registered needs a line here."""
+"""The kind of tokenizer that goes with each family; a family that is registered needs a line here. ELMo's
+is of no library's making, and has no file."""
 
 
 @cache
 def _tokenizer_json(family: str) -> str:
-    return str(BACKENDS[family]().to_str())
+    backend = BACKENDS[family]
+    assert backend is not None
+    return str(backend().to_str())
 
 
 def write_tokenizer(family: str, folder: Path) -> None:
@@ -120,8 +133,10 @@ def write_tokenizer(family: str, folder: Path) -> None:
     (folder / "tokenizer.json").write_text(_tokenizer_json(family), encoding="utf-8")
 
 
-def tiny_tokenizer(family: str) -> PieceTokenizer:
+def tiny_tokenizer(family: str) -> Any:
     """A small tokenizer of the family's kind."""
+    if BACKENDS[family] is None:
+        return CharacterTokenizer()
     with tempfile.TemporaryDirectory() as folder:
         write_tokenizer(family, Path(folder))
         return load_tokenizer(folder, frame=FAMILIES[family].frame)

@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
+from polyseme.decode.next_piece import LanguageModel, language_model
 from polyseme.decode.score import Scorer
 from polyseme.decode.score_masked import Hide
 from polyseme.decode.score_texts import Scored
+from polyseme.decode.settings import Decoding, EarlyStopping
+from polyseme.decode.texts import OnText, TextGenerator
 from polyseme.encoders.frozen import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.text.given import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed
-from polyseme.vectors.flow import Embedder
+from polyseme.vectors.flow import Carried, Embedder
 from polyseme.vectors.job import warn_vanished
 
 AnyPath = str | PathLike[str]
@@ -99,6 +102,7 @@ class Model:
         layer: str | int = -1,
         pool: str = "mean",
         batch_pieces: int | None = None,
+        carry_state: bool = False,
     ) -> list[Embedded]:
         """One vector for every word of every text.
 
@@ -106,16 +110,31 @@ class Model:
         number (0 is the token layer, −1 the top), `all`, `sum:a:b`, `mean:a:b`, `concat:a:b` or `mix…`; `pool` is
         first, last, mean or max.
 
+        With `carry_state` a recurrent encoder does not begin each text anew, but goes on as the original ELMo did: 64
+        texts are a batch, and each goes on from where the text of the same number in the batch before ended, also from
+        call to call, until `forget`. Then the same text does not have the same vectors each time.
+
             >>> model = polyseme.load()                                         # doctest: +SKIP
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
-        embedder = self.embedder(layer=layer, pool=pool, batch_pieces=batch_pieces)
+        embedder = self.embedder(layer=layer, pool=pool, batch_pieces=batch_pieces, carry_state=carry_state)
         found = embedder(given_documents(texts))
         if embedder.tally.vanished:
             warn_vanished(embedder.tally.vanished)
         return found
 
-    def embedder(self, *, layer: str | int = -1, pool: str = "mean", batch_pieces: int | None = None) -> Embedder:
+    def forget(self) -> None:
+        """Begin anew after texts that were embedded with `carry_state`."""
+        self._carried.memory = None
+
+    def embedder(
+        self,
+        *,
+        layer: str | int = -1,
+        pool: str = "mean",
+        batch_pieces: int | None = None,
+        carry_state: bool = False,
+    ) -> Embedder:
         """What `embed` runs, to be called with documents as often as wanted; it keeps a tally of all of them."""
         return Embedder(
             self.bundle,
@@ -124,7 +143,12 @@ class Model:
             batch_pieces=batch_pieces,
             precision=self.precision,
             frozen=self._frozen,
+            carried=self._carried if carry_state else None,
         )
+
+    @cached_property
+    def _carried(self) -> Carried:
+        return Carried()
 
     @cached_property
     def _frozen(self) -> Frozen:
@@ -225,6 +249,70 @@ class Model:
         found = scorer(given_documents(texts))
         scorer.warn()
         return found
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new: int = 20,
+        min_new: int = 0,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        beam: int = 1,
+        length_penalty: float = 1.0,
+        early_stopping: EarlyStopping = False,
+        n: int = 1,
+        repetition_penalty: float = 1.0,
+        no_repeat_ngram: int = 0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        stride: int | None = None,
+        batch_rows: int | None = None,
+        on_text: OnText | None = None,
+    ) -> list[str] | list[list[str]]:
+        """What follows each prompt, without the prompt: a string each, or with `n` over 1 a list of them.
+
+        A temperature of 0 takes the likeliest piece each time, and is the default unless `top_k`, `top_p` or `n` ask
+        for drawing. A text's draws depend on `seed` and on the prompt's place alone: prompts come out the same
+        together and one at a time. What the settings mean stands in `polyseme.decode.settings.Decoding`; `batch_rows`
+        is how many texts are written side by side, and `on_text` is told of new text as it comes.
+
+            >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
+        """
+        decoding = Decoding(
+            max_new=max_new,
+            min_new=min_new,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            beam=beam,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            n=n,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram=no_repeat_ngram,
+            stop=stop,
+            seed=seed,
+            stride=stride,
+        )
+        given = [document.text for document in given_documents(prompts)]
+        found = self.generator(decoding, batch_rows=batch_rows)(given, on_text=on_text)
+        if n == 1:
+            return [continuations[0].text for continuations in found]
+        return [[each.text for each in continuations] for continuations in found]
+
+    def generator(self, decoding: Decoding, *, batch_rows: int | None = None) -> TextGenerator:
+        """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""
+        if self.precision != "own":
+            raise OptionError(f"On a CPU, {self.precision} is for embed. To generate, load the model in fp32.")
+        return TextGenerator(self.bundle, self._language_model, decoding, batch_rows=batch_rows)
+
+    @cached_property
+    def _language_model(self) -> LanguageModel:
+        return language_model(self.bundle)
 
     # --- the model itself ---------------------------------------------------------------------------------------------
 

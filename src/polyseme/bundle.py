@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -16,8 +15,8 @@ from polyseme.config import EncoderConfig
 from polyseme.convert.detect import read_json
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
+from polyseme.convert.folder import write_json
 from polyseme.convert.table import read, write
-from polyseme.convert.weights import read_weights, write_weights
 from polyseme.encoders.base import Encoder
 from polyseme.encoders.kinds import build_encoder
 from polyseme.errors import ModelError, PolysemeWarning
@@ -26,7 +25,6 @@ from polyseme.heads.base import Head
 from polyseme.outputs.base import Output
 from polyseme.parts.cores import one_core
 from polyseme.parts.unfilled import unfilled
-from polyseme.text.load import load_tokenizer
 from polyseme.types import Tokenizer
 
 CARD = "polyseme.json"
@@ -106,12 +104,13 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     """The model in a folder. A run's folder stands for its `model/`."""
     folder = _model_folder(Path(path))
     family = family_of(folder)
-    where = str(folder / "config.json")
-    theirs = read_json(folder / "config.json")
+    settings = family.folder.settings(folder)
+    where = str(settings)
+    theirs = read_json(settings)
     config = _read_config(family, theirs, where)
     tied = bool(theirs.get("tie_word_embeddings", True))
     with one_core():
-        found = read(family.table(config, tied), read_weights(folder), str(folder))
+        found = read(family.table(config, tied), family.folder.read_weights(folder), str(folder))
     if found.left_out:
         warnings.warn(
             f"{folder} also holds a task layer of another library ({', '.join(found.left_out)}), which is left out.",
@@ -123,7 +122,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     put_weights(bundle, found.tensors, folder, dtype, device)
     ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
     bundle.foreign = {name: value for name, value in theirs.items() if name not in ours}
-    bundle.tokenizer = load_tokenizer(folder, frame=family.frame)
+    bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
     return bundle.eval()
 
@@ -136,30 +135,25 @@ def save_bundle(
     architecture = family.architecture(outputs)
     bare = architecture == family.architectures[-1][0]
     tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
-    config = {
-        **bundle.foreign,
-        **family.write_config(bundle.config),
-        "model_type": family.name,
-        "architectures": [architecture],
-        "tie_word_embeddings": bundle.tied,
-        "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
-    }
+    config = {**bundle.foreign, **family.write_config(bundle.config)}
+    if family.folder.described:
+        config |= {
+            "model_type": family.name,
+            "architectures": [architecture],
+            "tie_word_embeddings": bundle.tied,
+            "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
+        }
+        ids = {} if bundle.tokenizer is None else _token_ids(bundle.tokenizer)
+        config = {f"{name}_token_id": id for name, id in ids.items()} | config
     card: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
     if bundle.tokenizer is not None:
         card["tokenizer"] = bundle.tokenizer.fingerprint
-        config.update(
-            {
-                f"{name}_token_id": id
-                for name, id in _token_ids(bundle.tokenizer).items()
-                if f"{name}_token_id" not in config
-            }
-        )
     with whole_folder(Path(path), force=force) as folder:
-        _write_json(folder / "config.json", dict(sorted(config.items())))
-        write_weights(folder, tensors, shard_size=shard_size)
+        family.folder.write_settings(folder, dict(sorted(config.items())))
+        family.folder.write_weights(folder, tensors, shard_size)
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))
-        _write_json(folder / CARD, card)
+        write_json(folder / CARD, card)
 
 
 def named_tensors(bundle: Bundle) -> dict[str, Tensor]:
@@ -185,8 +179,9 @@ def _model_folder(path: Path) -> Path:
         raise ModelError(f"There is no model at {path}: no such folder.")
     if not path.is_dir():
         raise ModelError(f"A model is a folder, and {path} is a file. Name the folder that holds config.json.")
-    if not (path / "config.json").exists() and (path / "model" / "config.json").exists():
-        return path / "model"
+    inside = path / "model"
+    if not (path / "config.json").exists() and ((inside / "config.json").exists() or (inside / CARD).exists()):
+        return inside
     return path
 
 
@@ -202,7 +197,7 @@ def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dty
         more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
         raise ModelError(
             f"The config in {folder} does not match its weights: {'; '.join(wrong[:3])}{more}. "
-            "Check that config.json and the weights belong together."
+            "Check that the settings and the weights belong together."
         )
     unfilled = sorted(set(expected) ^ set(tensors))
     if unfilled:
@@ -230,7 +225,3 @@ def _check_tokenizer(tokenizer: Tokenizer, bundle: Bundle, folder: Path) -> None
 def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
     names = {"pad": "pad", "start": "bos", "end": "eos"}
     return {names[role]: id for role, id in tokenizer.specials.items() if role in names}
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -7,11 +7,15 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from encoders.small_modules import Recurrent, RecurrentConfig, TwoWay, TwoWayConfig
+from encoders.small_modules import Recurrent as Small
+from encoders.small_modules import RecurrentConfig as SmallConfig
+from encoders.small_modules import TwoWay, TwoWayConfig
+from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.base import Encoder
 from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.encoders.transformer_config import TransformerConfig
 from references import SPREAD
 
@@ -74,17 +78,43 @@ BUCKETS = TransformerConfig(
 )
 """As T5's encoder is."""
 
+REFERENCED: dict[str, Family] = {name: family for name, family in FAMILIES.items() if family.reference is not None}
+"""The families that `transformers` has, all of them Transformers; the others have tests of their own to equal."""
+
 TRANSFORMERS: dict[str, TransformerConfig] = {
-    **{name: family.tiny() for name, family in FAMILIES.items()},  # type: ignore[dict-item]
+    **{name: family.tiny() for name, family in REFERENCED.items()},  # type: ignore[dict-item]
     "causal": CAUSAL,
     "any order": ANY_ORDER,
     "buckets": BUCKETS,
 }
 
+TANH = RecurrentConfig(n_pieces=99, token_width=12, width=10, n_layers=3, top_width=12, cells="tanh")
+BOTH_WAYS = RecurrentConfig(n_pieces=99, token_width=12, width=8, n_layers=3, reads="both", memory="none")
+CLIPPED = RecurrentConfig(
+    n_pieces=99,
+    token_width=12,
+    width=10,
+    n_layers=3,
+    inner_width=14,
+    skip=True,
+    cell_clip=0.6,
+    projection_clip=0.3,
+    forget_bias=1.0,
+    reads="backwards",
+)
+
+CONFIGS: dict[str, EncoderConfig] = {
+    **{name: family.tiny() for name, family in FAMILIES.items()},
+    **TRANSFORMERS,
+    "tanh": TANH,
+    "both ways": BOTH_WAYS,
+    "clipped": CLIPPED,
+}
+
 ENCODERS: dict[str, Callable[[], Encoder]] = {
-    **{name: lambda config=config: build_encoder(config) for name, config in TRANSFORMERS.items()},  # type: ignore[misc]
-    "recurrent": lambda: Recurrent(RecurrentConfig(n_pieces=99, layer_widths=(12, 10, 8), memory="state")),
-    "backward": lambda: Recurrent(RecurrentConfig(n_pieces=99, layer_widths=(12, 10, 8), backwards=True)),
+    **{name: lambda config=config: build_encoder(config) for name, config in CONFIGS.items()},  # type: ignore[misc]
+    "recurrent": lambda: Small(SmallConfig(n_pieces=99, layer_widths=(12, 10, 8), memory="state")),
+    "backward": lambda: Small(SmallConfig(n_pieces=99, layer_widths=(12, 10, 8), backwards=True)),
     "two-way": lambda: TwoWay(TwoWayConfig(n_pieces=99, layer_widths=(12, 10, 8))),
 }
 

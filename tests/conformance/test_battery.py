@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from conformance.cases import ENCODERS, TRANSFORMERS, family_name, redrawn
+from conformance.cases import ENCODERS, REFERENCED, TRANSFORMERS, family_name, redrawn
 from perturbation import drawing, who_sees_whom
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.convert.table import read
-from polyseme.encoders.base import wanted_layers
+from polyseme.encoders.base import Encoder, wanted_layers
 from polyseme.encoders.kinds import build_encoder
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
@@ -25,6 +25,7 @@ from references import assert_close, ragged_batch, real, reference_class
 
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)
+every_referenced = pytest.mark.parametrize("family", REFERENCED.values(), ids=family_name)
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
 
 SAME = 1e-5
@@ -82,23 +83,33 @@ def test_order_and_padding_change_nothing(name: str) -> None:
 # --- who sees whom ---------------------------------------------------------------------------------------------------
 
 
-SEEN = {"both": ["xxxx..", "xxxx..", "xxxx..", "xxxx.."], "causal": ["x.....", "xx....", "xxx...", "xxxx.."]}
+SEEN = {
+    "both": ["xxxx..", "xxxx..", "xxxx..", "xxxx.."],
+    "two-way": ["xxxx..", "xxxx..", "xxxx..", "xxxx.."],
+    "causal": ["x.....", "xx....", "xxx...", "xxxx.."],
+    "backward half": ["xxxx..", ".xxx..", "..xx..", "...x.."],
+}
 
 
 @every_family
 def test_a_piece_sees_the_real_pieces_on_the_sides_it_should_and_no_padding(family: Family) -> None:
-    encoder = redrawn(build_encoder(family.tiny()), torch.float64)
-    pieces = torch.tensor([[11, 12, 13, 14, 15, 16]])
+    whole = redrawn(build_encoder(family.tiny()), torch.float64)
+    pieces = ragged_batch(whole.config, lengths=(6,)).pieces
+    expected = [(whole, SEEN[whole.config.direction])]
+    if whole.config.direction == "two-way":
+        expected += zip(whole.halves(), (SEEN["causal"], SEEN["backward half"]), strict=True)
 
-    def layer(number: int) -> list[str]:
-        def states_of(rows: Tensor) -> Tensor:
-            return encoder(Batch(rows, torch.tensor([4]).expand(len(rows))), layers=[number])[number]
+    for encoder, seen in expected:
 
-        return drawing(who_sees_whom(states_of, pieces, encoder.config.n_pieces)[:4])
+        def layer(number: int, encoder: Encoder = encoder) -> list[str]:
+            def states_of(rows: Tensor) -> Tensor:
+                return encoder(Batch(rows, torch.tensor([4]).expand(len(rows))), layers=[number])[number]
 
-    assert layer(0) == ["x.....", ".x....", "..x...", "...x.."]
-    for number in range(1, encoder.config.depth + 1):
-        assert layer(number) == SEEN[encoder.config.direction]
+            return drawing(who_sees_whom(states_of, pieces, encoder.config.n_pieces)[:4])
+
+        assert layer(0) == ["x.....", ".x....", "..x...", "...x.."]
+        for number in range(1, encoder.config.depth + 1):
+            assert layer(number) == seen
 
 
 @every_transformer
@@ -121,7 +132,7 @@ def test_attentions_sum_to_one_over_what_is_seen(name: str) -> None:
         torch.testing.assert_close(queries.sum(-1), torch.ones_like(queries[..., 0]), rtol=0, atol=1e-12)
 
 
-@every_family
+@every_referenced
 def test_without_positions_the_encoder_is_equivariant(family: Family) -> None:
     """Pieces in another order give the same states in that order; besides masks, only positions know of order."""
     order = torch.tensor([4, 0, 2, 6, 1, 5, 3])
@@ -220,10 +231,10 @@ def whole_bundle(family: Family) -> Bundle:
 
 
 def every_loss(bundle: Bundle, batch: Batch) -> Tensor:
-    """The sum of what all outputs have to say about arbitrary targets."""
+    """The sum of what all outputs have to say about arbitrary targets; of the states where there are none."""
     states = bundle.encoder(batch)[-1]
     first, kept = states[:, 0], states[real(batch)]
-    total = states.new_zeros(())
+    total = states.new_zeros(()) if bundle.outputs else kept.square().sum()
     for name, output in bundle.outputs.items():
         if name == "pooled":
             total = total + output(first).square().sum()
@@ -248,7 +259,8 @@ def test_training_reaches_every_parameter(family: Family) -> None:
 
 @every_family
 def test_training_drops_out_and_inference_does_not(family: Family) -> None:
-    none = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
+    rates = ("dropout_rate", "attention_dropout_rate", "embedding_dropout_rate")
+    none = {rate: 0.0 for rate in rates if hasattr(family.tiny(), rate)}
     batch = ragged_batch(family.tiny())
     for rate in none:
         encoder = build_encoder(family.tiny().replace(**{**none, rate: 0.1}))
@@ -259,7 +271,7 @@ def test_training_drops_out_and_inference_does_not(family: Family) -> None:
             assert torch.equal(encoder(batch)[-1], encoder(batch)[-1])
 
 
-@every_family
+@every_referenced
 def test_weights_are_first_drawn_as_the_reference_draws_them(family: Family) -> None:
     """Norms and biases begin alike; of the rest, spreads differ by no more than two samples of one spread do."""
     architecture = family.architectures[0][0]

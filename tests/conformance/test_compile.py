@@ -11,6 +11,7 @@ import torch
 from conformance.cases import TRANSFORMERS, family_name, redrawn
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
+from polyseme.encoders.kinds import build_encoder
 from polyseme.encoders.transformer import Transformer
 from polyseme.parts.masks import Order
 from polyseme.types import Batch
@@ -50,7 +51,7 @@ def assert_same_layers(found: Any, expected: Any, keep: torch.Tensor) -> None:
 @backends
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
 def test_families(family: Family, backend: str) -> None:
-    encoder = redrawn(Transformer(TRANSFORMERS[family.name]))
+    encoder = redrawn(build_encoder(family.tiny()))
     fast = compiled(encoder, backend)
     batch = ragged_batch(encoder.config)
     with torch.no_grad():

@@ -13,14 +13,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from conformance.cases import REFERENCED
 from polyseme.convert import table
-from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.frozen import FlatRows, freeze
 from references import Pair, assert_close, make_pair, ragged_batch, real, reference_inputs
 
 PRECISIONS = {torch.float64: 1e-10, torch.float32: 1e-5}
-ARCHITECTURES = [(family, name) for family in FAMILIES.values() for name, _ in family.architectures]
+ARCHITECTURES = [(family, name) for family in REFERENCED.values() for name, _ in family.architectures]
 
 
 def named(value: Any) -> str | None:
@@ -33,7 +33,7 @@ def in_precision(pair: Pair, dtype: torch.dtype) -> Pair:
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "fused"])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=named)
+@pytest.mark.parametrize("family", REFERENCED.values(), ids=named)
 def test_every_layer_equals_the_reference(family: Family, eager: bool, dtype: torch.dtype) -> None:
     pair = in_precision(make_pair(family, family.architectures[-1][0]), dtype)
     batch = ragged_batch(family.tiny())
@@ -47,7 +47,7 @@ def test_every_layer_equals_the_reference(family: Family, eager: bool, dtype: to
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=named)
+@pytest.mark.parametrize("family", REFERENCED.values(), ids=named)
 def test_attentions_equal_the_reference(family: Family, dtype: torch.dtype) -> None:
     pair = in_precision(make_pair(family, family.architectures[-1][0]), dtype)
     batch = ragged_batch(family.tiny())
@@ -61,7 +61,7 @@ def test_attentions_equal_the_reference(family: Family, dtype: torch.dtype) -> N
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=named)
+@pytest.mark.parametrize("family", REFERENCED.values(), ids=named)
 def test_flat_inference_equals_the_forward_pass(family: Family, dtype: torch.dtype) -> None:
     encoder = in_precision(make_pair(family, family.architectures[-1][0]), dtype).ours.encoder
     batch = ragged_batch(family.tiny(), lengths=(3, 3, 7, 11, 11, 11))
@@ -145,7 +145,7 @@ def test_outputs_equal_the_reference(family: Family, architecture: str, dtype: t
     ("family", "architecture"),
     [
         (family, name)
-        for family in FAMILIES.values()
+        for family in REFERENCED.values()
         for name, outputs in family.architectures
         if outputs & {"masked", "replaced", "causal"}
     ],

@@ -13,7 +13,7 @@ import pytest
 
 import tiny_models
 from conformance import test_battery, test_compile, test_equality, test_round_trips
-from conformance.cases import TRANSFORMERS, family_name
+from conformance.cases import CONFIGS, REFERENCED, TRANSFORMERS, family_name
 from polyseme import convert, encoders
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES, family_of
@@ -23,6 +23,7 @@ from polyseme.encoders.kinds import KINDS, build_encoder, config_from_json, conf
 from polyseme.errors import ModelError
 from references import reference_class
 
+every_referenced = pytest.mark.parametrize("family", REFERENCED.values(), ids=family_name)
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
 
 
@@ -74,14 +75,14 @@ def test_an_unknown_kind_is_refused() -> None:
 
 @pytest.mark.parametrize("battery", [test_battery, test_compile, test_equality, test_round_trips])
 def test_the_battery_runs_over_every_family(battery: ModuleType) -> None:
-    """What a test is run over holds either every family or none."""
+    """What a test is run over holds every family, every one with a reference, or none."""
     covered = 0
     for name, test in vars(battery).items():
         if not name.startswith("test_"):
             continue
         for mark in getattr(test, "pytestmark", []):
             families = _families_in(mark)
-            assert families in (set(), set(FAMILIES)), name
+            assert families in (set(), set(REFERENCED), set(FAMILIES)), name
             covered += bool(families)
     assert covered
 
@@ -107,17 +108,17 @@ def test_configs_are_read_as_they_are_written(family: Family) -> None:
     assert family.read_config(written, "config.json") == family.tiny()
 
 
-@every_family
+@every_referenced
 def test_the_reference_reads_the_same_config(family: Family) -> None:
     """What is written says to the reference what it says to us; its own files are read as ours are."""
     settings = reference_class(family, family.architectures[-1][0]).config_class(**family.write_config(family.tiny()))
     assert family.read_config(settings.to_dict(), "config.json") == family.tiny()
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_configs_go_to_json_with_their_kind_and_come_back(name: str) -> None:
-    settings = json.loads(json.dumps(config_to_json(TRANSFORMERS[name])))
-    assert config_from_json(settings) == TRANSFORMERS[name]
+    settings = json.loads(json.dumps(config_to_json(CONFIGS[name])))
+    assert config_from_json(settings) == CONFIGS[name]
 
 
 def test_an_unknown_field_of_a_config_is_refused() -> None:
@@ -130,6 +131,12 @@ def test_an_unknown_field_of_a_config_is_refused() -> None:
 
 
 @every_family
+def test_a_saved_folder_is_of_one_family(family: Family, tmp_path: Path) -> None:
+    tiny_models.tiny_model(family.name).save(tmp_path / "model")
+    assert [each.name for each in FAMILIES.values() if each.detect(tmp_path / "model")] == [family.name]
+
+
+@every_referenced
 def test_a_folder_is_of_one_family(family: Family, tmp_path: Path) -> None:
     settings = reference_class(family, family.architectures[-1][0]).config_class(**family.write_config(family.tiny()))
     settings.save_pretrained(tmp_path)

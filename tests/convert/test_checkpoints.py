@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import polyseme
+from conformance.cases import REFERENCED
 from convert.comparing import TEXT, assert_same_states, our_outputs, their_outputs
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
@@ -20,7 +21,7 @@ from polyseme.errors import PolysemeWarning
 from references import assert_close, make_reference, reference_class
 from tiny_models import tiny_config, wordpiece, write_tokenizer
 
-ARCHITECTURES = [(name, each) for name, family in FAMILIES.items() for each, _ in family.architectures]
+ARCHITECTURES = [(name, each) for name, family in REFERENCED.items() for each, _ in family.architectures]
 
 
 @cache
@@ -69,7 +70,7 @@ LAYOUTS: dict[str, tuple[str, Callable[[Any, Path], None]]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_every_layout_loads_with_equal_states(family: str, layout: str, tmp_path: Path) -> None:
     pattern, save = LAYOUTS[layout]
     reference = reference_of(family)

@@ -13,6 +13,7 @@ import transformers
 from safetensors.torch import load_file
 
 import polyseme
+from conformance.cases import REFERENCED
 from convert.comparing import PAIR, TEXT, assert_same_states, our_outputs, their_outputs
 from convert.spoiling import change_config
 from polyseme.api import Model
@@ -43,7 +44,7 @@ def load_theirs(kind: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_transformers_loads_the_encoder(family: str, shard_size: int | None, tmp_path: Path) -> None:
     model_of(family).save(tmp_path / "saved", shard_size=shard_size)
     assert len(list((tmp_path / "saved").glob("*.safetensors"))) == 1 or shard_size is not None
@@ -57,7 +58,7 @@ def test_transformers_loads_the_encoder(family: str, shard_size: int | None, tmp
 
 @pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM or CausalLM", "AutoModelForPreTraining"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int | None, tmp_path: Path) -> None:
     model = model_of(family)
     model.save(tmp_path / "saved", shard_size=shard_size)
@@ -73,7 +74,7 @@ def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int 
         assert_close(ours[name], theirs[name], 1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_transformers_gives_the_same_ids(family: str, tmp_path: Path) -> None:
     model = model_of(family)
     model.save(tmp_path / "saved")
@@ -97,7 +98,7 @@ def test_transformers_gives_the_same_ids(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_saving_what_was_loaded_writes_the_same_bytes(family: str, shard_size: int | None, tmp_path: Path) -> None:
     model_of(family).save(tmp_path / "once", shard_size=shard_size)
     polyseme.load(tmp_path / "once").save(tmp_path / "twice", shard_size=shard_size)
@@ -105,7 +106,7 @@ def test_saving_what_was_loaded_writes_the_same_bytes(family: str, shard_size: i
     assert once == twice
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REFERENCED)
 def test_converting_a_folder_of_transformers_changes_no_weight(family: str, tmp_path: Path) -> None:
     """Tensor by tensor, bit by bit, by their names."""
     chosen = FAMILIES[family]

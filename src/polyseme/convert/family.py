@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from polyseme.config import EncoderConfig
+from polyseme.convert.folder import HUGGING_FACE, Folder
 from polyseme.convert.table import Table
 
 
@@ -38,6 +39,8 @@ class Family:
     """A small config with every option in use, for the conformance battery."""
     reference: str | None
     """The module of `transformers` that holds the reference, or None."""
+    folder: Folder = HUGGING_FACE
+    """Which files of a model folder hold what."""
 
     def architecture(self, outputs: Sequence[str]) -> str:
         """The reference's class that takes the most of these outputs and asks for no other."""

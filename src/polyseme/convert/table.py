@@ -201,7 +201,7 @@ def _both_sides(where: str, missing: list[str], unknown: list[str]) -> str:
         sides.append(f"it has {_listed(unknown)}, which nothing here takes")
     return (
         f"The weights in {where} are not those of the model that its config describes: {'; '.join(sides)}. "
-        "Check that config.json and the weights belong together."
+        "Check that the settings and the weights belong together."
     )
 
 

@@ -19,7 +19,7 @@ from polyseme.corpus.documents import Stretched, TextSource, described, text_sou
 from polyseme.corpus.moving import Extremes, move_documents
 from polyseme.corpus.sampling import sample_of
 from polyseme.corpus.shards import SPLITS, Shard, ShardWriter, State, dtype_for
-from polyseme.corpus.unfinished import Unfinished, begun, clear_up, told_in_words
+from polyseme.corpus.unfinished import NOTES, Unfinished, begun, clear_up, told_in_words
 from polyseme.corpus.vocabulary import KINDS, frame_for, kind_named, train_tokenizer
 from polyseme.corpus.work import Work, Worked
 from polyseme.corpus.workers import in_order, usable_cores
@@ -103,7 +103,7 @@ def build_corpus(
         "corpus format": FORMAT,
     }
     clear_up(output)
-    if again and not force and (found := _finished(Path(output), settings)) is not None:
+    if again and not force and (found := _finished(Path(output), settings, texts)) is not None:
         return found
     check_output(output, force=force, kind="folder")
     _refuse_reading_twice(texts, choice)
@@ -132,12 +132,14 @@ def _refuse_reading_twice(texts: Sequence[TextSource], choice: _Choice) -> None:
         )
 
 
-def _finished(folder: Path, settings: Mapping[str, Any]) -> Corpus | None:
-    """The corpus in a folder, if it was built with these settings."""
+def _finished(folder: Path, settings: Mapping[str, Any], texts: Sequence[TextSource]) -> Corpus | None:
+    """The corpus in a folder, if it was built with these settings from files as large as these."""
     if not (folder / ABOUT).is_file():
         return None
     corpus = Corpus.open(folder)
-    return corpus if corpus.about["settings"] == json.loads(json.dumps(settings)) else None
+    sizes = [source["file_bytes"] for source in corpus.about["sources"]]
+    same = corpus.about["settings"] == json.loads(json.dumps(settings)) and sizes == [each.total for each in texts]
+    return corpus if same else None
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ class _Building:
     def _tokenizer(self) -> PieceTokenizer:
         """The tokenizer: given, found where an earlier call left it, or trained."""
         folder = self.unfinished.corpus / TOKENIZER
-        notes_path = self.unfinished.folder / "notes.json"
+        notes_path = self.unfinished.folder / NOTES
         if not folder.is_dir():
             made, notes = self.choice.made(self.texts, self.limit)
             with whole_file(notes_path, force=True) as path:
@@ -327,6 +329,7 @@ class _Building:
                     "name": source.name,
                     "weight": source.weight,
                     "files": described(source),
+                    "file_bytes": source.total,
                     "splits": {
                         split: {
                             "counts": counts[source.name][split].to_json(),

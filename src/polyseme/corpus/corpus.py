@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -145,23 +144,14 @@ class Corpus:
 
         A model whose loss is not below that has learnt nothing from context.
         """
-        counts = self._frequencies[split] if split in self._frequencies else self._count(split)
-        shares = counts[counts > 0] / max(counts.sum(), 1)
-        return float(-(shares * np.log(shares)).sum())
-
-    @cached_property
-    def _frequencies(self) -> dict[str, Any]:
-        return {}
-
-    def _count(self, split: str) -> Any:
         counts = np.zeros(self.tokenizer.n_pieces, np.int64)
         for shard in self.shards(split):
             for pieces in shard.numbers():
                 counts += np.bincount(pieces, minlength=len(counts))
         if self.separator is not None:
             counts[self.separator] = 0
-        self._frequencies[split] = counts
-        return counts
+        shares = counts[counts > 0] / max(counts.sum(), 1)
+        return float(-(shares * np.log(shares)).sum())
 
 
 def separator_of(tokenizer: PieceTokenizer) -> int | None:

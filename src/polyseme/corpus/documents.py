@@ -25,7 +25,7 @@ Documents = Literal["blank-lines", "file", "line", "record"]
 
 STRETCH = 1 << 21
 """Bytes of text in a stretch, about."""
-LONGEST = 1 << 25
+LONGEST = 1 << 23
 """Bytes of the longest document; longer ones are cut at a line's end."""
 
 _BLOCK = 1 << 20
@@ -168,12 +168,11 @@ def _by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
     """What was named with a weight apart, as NAME=WEIGHT:PATH, and the rest together, as `text`."""
     named: dict[str, tuple[list[AnyPath], float]] = {}
     for one in [sources] if isinstance(sources, str | os.PathLike) else list(sources):
+        name, weight, path = _TEXT, 1.0, one
         match = _WEIGHTED.fullmatch(os.fspath(one))
-        weighted = match is not None and not Path(one).exists()
-        name, weight, path = (
-            (match["name"], float(match["weight"]), match["path"]) if match and weighted else (_TEXT, 1, one)
-        )
-        paths, before = named.setdefault(name, ([], float(weight)))
+        if match is not None and not Path(one).exists():
+            name, weight, path = match["name"], float(match["weight"]), match["path"]
+        paths, before = named.setdefault(name, ([], weight))
         if before != weight:
             raise OptionError(f"The source {name!r} was given two weights, {before:g} and {weight:g}. Give it one.")
         paths.append(path)
@@ -215,10 +214,8 @@ def _cut(text: bytes, tally: Tally) -> Iterator[bytes]:
     start = 0
     while len(text) - start > LONGEST:
         end = start + LONGEST
-        place = max(text.rfind(b"\n", start, end), start) or start
-        if place <= start:
-            place = text.rfind(b" ", start, end)
-        if place <= start:
+        place = max(text.rfind(b"\n", start + 1, end), 0) or max(text.rfind(b" ", start + 1, end), 0)
+        if not place:
             place = end
             while text[place] & 0xC0 == 0x80:  # not inside a character
                 place -= 1

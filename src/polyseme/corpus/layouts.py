@@ -56,6 +56,7 @@ class Packed:
         apart: whether rows say which document each piece is of, so that attention can be kept within it. By default
             a piece sees what is left and right of it in its row, over the ends of documents.
         reset: whether positions are counted anew from the beginning of each document.
+        same_cuts: whether rows are cut alike in every epoch (for masks that are fixed beforehand); their order is not.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Packed:
         seed: int = 0,
         apart: bool = False,
         reset: bool = False,
+        same_cuts: bool = False,
     ) -> None:
         frame = corpus.tokenizer.frame(np.zeros(0, np.int64))
         if length <= len(frame.ids):
@@ -78,6 +80,7 @@ class Packed:
         self.seed = seed
         self.apart = apart
         self.reset = reset
+        self.same_cuts = same_cuts
         self._frame = frame
         self._shards = corpus.shards(split)
         whole = np.array([len(shard) // self._stretch for shard in self._shards], np.int64)
@@ -140,7 +143,7 @@ class Packed:
         if not self._is_fixed:
             for epoch, source, turn in set(zip(epochs.tolist(), sources.tolist(), passes.tolist(), strict=True)):
                 these = (epochs == epoch) & (sources == source) & (passes == turn)
-                key = _key(self.seed, epoch, 1 + source, turn)
+                key = _key(self.seed, 0 if self.same_cuts else epoch, 1 + source, turn)
                 drawn = permutation_at(int(self._whole[source]), key, numbers[these])
                 n_pieces = len(self._shards[source])
                 phase = int(uniform(np.array([key], np.uint64), "phase", 1)[0, 0] * n_pieces)

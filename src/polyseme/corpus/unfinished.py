@@ -4,6 +4,7 @@
 |---|---|
 | settings.json | everything that decides the result; work with other settings is not gone on with |
 | corpus/ | the corpus as far as it has grown |
+| notes.json | what there is to say about the tokenizer, which is trained first |
 | journal.jsonl | a line a stretch of documents that is whole: a digest of its input, and how far the shards had grown |
 | lock | held by the process that is at work |
 
@@ -27,7 +28,8 @@ from typing import Any
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, put_in_place, whole_file
 
-SETTINGS, LOCK, JOURNAL, GROWING = "settings.json", "lock", "journal.jsonl", "corpus"
+SETTINGS, LOCK, JOURNAL, NOTES = "settings.json", "lock", "journal.jsonl", "notes.json"
+GROWING, REPLACED = "corpus", "replaced"
 
 _NO_ROOM = {
     errno.ENOSPC: "the disk is full",
@@ -78,7 +80,7 @@ class Unfinished:
 
     def finish(self, *, force: bool) -> None:
         """Give the corpus its name."""
-        put_in_place(self.corpus, self._output, force=force, kind="folder", aside=self.folder / "replaced")
+        put_in_place(self.corpus, self._output, force=force, kind="folder", aside=self.folder / REPLACED)
         _remove(self.folder)
 
 
@@ -111,7 +113,9 @@ def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Itera
 def clear_up(output: AnyPath) -> None:
     """Remove what is left of a corpus that has its name, but whose process was killed before it could do that."""
     folder = unfinished_folder(output)
-    if folder.is_dir() and (folder / SETTINGS).is_file() and not (folder / GROWING).exists():
+    if not folder.is_dir() or (folder / GROWING).exists():
+        return
+    if {each.name for each in folder.iterdir()} <= {SETTINGS, LOCK, JOURNAL, NOTES, REPLACED}:
         with contextlib.suppress(OutputError), _locked(folder):
             _remove(folder)
 

@@ -7,6 +7,7 @@ last bit, however they stand in batches.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,6 +102,11 @@ class Scorer:
         """In words, how texts are scored."""
         return self.way.how
 
+    @property
+    def from_both_sides(self) -> bool:
+        """Whether a piece is guessed from what stands after it, too."""
+        return isinstance(self.way, Pseudo)
+
     def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Scored]:
         """Documents with their scores."""
         encoded = self.tokenizer.encode_many(documents)
@@ -148,7 +154,7 @@ class Scorer:
         ends = np.cumsum([0, *map(len, some)]).tolist()
         found = [
             PieceScores(guessed.log_probs[start:end], guessed.best[start:end])
-            for start, end in zip(ends, ends[1:], strict=False)
+            for start, end in itertools.pairwise(ends)
         ]
         self.tally.documents += len(encoded)
         self.tally.pieces += sum(lengths)
@@ -189,8 +195,9 @@ def can_score(bundle: Bundle) -> bool:
 def _output(bundle: Bundle) -> tuple[Output, str]:
     """The output that guesses pieces, and from which side."""
     for name in ("causal", "masked"):
-        output = bundle.outputs[name] if name in bundle.outputs else None
-        if isinstance(output, Output) and can_score(bundle):
+        if name in bundle.outputs and can_score(bundle):
+            output = bundle.outputs[name]
+            assert isinstance(output, Output)
             return output, name
     has = ", ".join(bundle.outputs) or "none"
     raise ModelError(

@@ -8,11 +8,11 @@ any text with it: each piece then has all that the memory holds before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
 from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, flat
@@ -24,6 +24,17 @@ CARRIED = ("state", "segment")
 """The memories that are carried from one stretch of a text to the next; a cache is for one row."""
 AT_A_TIME = 512
 """Pieces of a stretch where the encoder's own window does not bound it."""
+
+
+class _Window(NamedTuple):
+    """A row of `length` pieces from `start` on, which guesses the pieces `[first, last]`, both counted."""
+
+    start: int
+    length: int
+    place: int
+    """Of the state that guesses the first, in the row."""
+    first: int
+    last: int
 
 
 class LeftToRight:
@@ -72,40 +83,51 @@ class LeftToRight:
         return found, guesses.lengths[guesses.stretch].tolist()
 
     def _guesses(self, encoded: Sequence[Pieces], ends: Ints, only: Sequence[tuple[int, int]] | None) -> Guesses:
-        rows: list[NDArray[np.int64]] = []
-        wanted: list[tuple[int, int, int]] = []  # place, first, count
+        read: list[Ints] = []
+        found: list[tuple[int, int, int, int, int]] = []  # start and length of a row, place, first, count
+        at = 0
         for number, each in enumerate(encoded):
             begin, end = (0, len(each)) if only is None else only[number]
-            for row, place, first, last in self._windows(each.ids):
-                asked_from, asked_to = max(first, begin), min(last, end - 1)
-                if asked_from <= asked_to:
-                    rows.append(row)
-                    wanted.append((place + asked_from - first, int(ends[number]) + asked_from, asked_to + 1 - asked_from))
-        ids, starts = flat(rows)
-        place, first, count = np.array(wanted, dtype=np.int64).reshape(-1, 3).T
-        n_rows = np.arange(len(rows))
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return Guesses(ids, starts[:-1], lengths, n_rows, np.zeros((len(rows), 2), np.int64), place, first, count)
+            for ids, windows in self._windows(each.ids[:end]):  # what comes after is not seen
+                for window in windows:
+                    first = max(window.first, begin)
+                    if first <= window.last:
+                        place, count = window.place + first - window.first, window.last + 1 - first
+                        found.append((at + window.start, window.length, place, int(ends[number]) + first, count))
+                read.append(ids)
+                at += len(ids)
+        starts, lengths, places, firsts, counts = np.array(found, dtype=np.int64).reshape(-1, 5).T
+        rows = np.arange(len(found))
+        return Guesses(
+            flat(read)[0], starts, lengths, rows, np.zeros((len(found), 2), np.int64), places, firsts, counts
+        )
 
-    def _windows(self, ids: Ints) -> list[tuple[Ints, int, int, int]]:
-        """The rows of a document: each with the place that guesses the first of `[first, last]`, both counted."""
+    def _windows(self, ids: Ints) -> Iterator[tuple[Ints, list[_Window]]]:
+        """What is read of a document, and the windows over it: one run for all of them, which overlap in it.
+
+        Where each begins with the start piece, each is a run by itself.
+        """
         if not len(ids):
-            return []
+            return
         if self.lead is not None and self.lead_always:
-            lead = np.array([self.lead])
             room = None if self.room is None else self.room - 1
-            return [
-                (np.concatenate([lead, ids[start:end]]), 0 if start == 0 else first - start, first if start else 0, end)
-                for start, end, first in strides(len(ids) - 1, room, self.stride)
-            ]
+            for start, end, first in strides(len(ids) - 1, room, self.stride):
+                first = first if start else 0
+                yield (
+                    np.concatenate([[self.lead], ids[start:end]]),
+                    [_Window(0, end - start + 1, first - start, first, end)],
+                )
+            return
         shift = 0 if self.lead is None else 1
         read = ids[:-1] if self.lead is None else np.concatenate([[self.lead], ids[:-1]])
-        if not len(read):
-            return []
-        return [
-            (read[start:end], first - 1 - start, first - shift, end - shift)
-            for start, end, first in strides(len(read), self.room, self.stride)
-        ]
+        if len(read):
+            yield (
+                read,
+                [
+                    _Window(start, end - start, first - 1 - start, first - shift, end - shift)
+                    for start, end, first in strides(len(read), self.room, self.stride)
+                ],
+            )
 
     def _check_stride(self, stride: int) -> None:
         if self.carries:
@@ -144,7 +166,7 @@ class LeftToRight:
                     first = int(ends[number]) + at + 1 - shift  # the first piece that is guessed
                     targets.append(np.arange(first, first + count))
                     row[:count] = pieces[np.maximum(targets[-1] - 1, 0)]
-                    if shift and at == 0:
+                    if self.lead is not None and at == 0:
                         row[0] = self.lead
                 device = self.guesser.device
                 batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(counts).to(device))

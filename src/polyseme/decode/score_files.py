@@ -11,7 +11,7 @@ Tables have a row a word, a piece or a byte:
 | log_prob | natural; empty where there is none |
 | surprisal | the same in bits |
 
-Fields that were kept of the input follow, as strings. A line of JSONL has a text with the same in lists, and its totals.
+Fields that were kept of the input follow, as strings. A line of JSONL has a text with the same in lists and its totals.
 """
 
 from __future__ import annotations
@@ -73,8 +73,11 @@ def scores_writer(output: AnyPath, *, by: By, how: str, force: bool = False) -> 
         sink = FORMATS[_ending(output)](path, by, how)
         try:
             yield sink
-        finally:
-            sink.finish()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                sink.finish()
+            raise
+        sink.finish()
 
 
 def unit_log_probs(scored: Scored, by: By) -> Floats:
@@ -173,7 +176,7 @@ def as_json(scored: Scored, by: By, how: str) -> dict[str, Any]:
 
 class _Jsonl:
     def __init__(self, path: Path, by: By, how: str) -> None:
-        self._file: io.TextIOBase = path.open("w", encoding="utf-8", errors="surrogatepass")  # type: ignore[assignment]
+        self._file: io.TextIOBase = path.open("w", encoding="utf-8", errors="surrogatepass")
         self._by = by
         self._how = how
 
@@ -205,7 +208,7 @@ class _Html:
 
 
 MOST: Mapping[str, float] = {"word": 20.0, "piece": 20.0, "byte": 8.0}
-"""The surprisal, in bits, from which on shades grow no darker; the same on every page, so that pages can be compared."""
+"""The surprisal, in bits, from which on shades grow no darker; the same on every page, so that pages compare."""
 
 
 def shaded(scored: Scored, by: By) -> ShadedText:
@@ -267,8 +270,8 @@ def _fields(scored: Scored, by: By) -> list[str]:
     taken = [name for name in scored.fields if name in COLUMNS[by] or name in SCORES]
     if taken:
         raise OutputError(
-            f"The field {taken[0]!r} of the input has the name of a column of scores. Rename it, or write .jsonl, which "
-            "keeps fields apart."
+            f"The field {taken[0]!r} of the input has the name of a column of scores. Rename it, or write .jsonl, "
+            "which keeps fields apart."
         )
     return list(scored.fields)
 

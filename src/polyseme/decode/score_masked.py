@@ -79,9 +79,7 @@ class Pseudo:
                 wanted[base + begin + 1 : base + end + 1] = 1
             before = np.cumsum(wanted)
             guesses = guesses.select(before[guesses.first + guesses.count] > before[guesses.first])
-        found = self.guesser(
-            guesses, pieces, mask=self.tokenizer.specials["mask"], best=best, on_batch=on_batch
-        )
+        found = self.guesser(guesses, pieces, mask=self.tokenizer.specials["mask"], best=best, on_batch=on_batch)
         return found, guesses.lengths[guesses.stretch].tolist()
 
     def _guesses(self, encoded: Sequence[Pieces], ends: Ints) -> Guesses:
@@ -107,10 +105,7 @@ class Pseudo:
         hidden_from = first if self.hide == "left-to-right" else np.maximum(group_starts[first], start[stretch])
         hidden = np.stack([hidden_from, np.minimum(group_ends[first], end[stretch])], axis=1)
         shift = offset[stretch] - start[stretch]  # from pieces of all documents to places in the row
-        if self.hide == "left-to-right":
-            count = np.ones(len(first), np.int64)
-        else:
-            count = np.diff([*first, len(stretch_of)])
+        count = np.diff([*first, len(stretch_of)])
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return Guesses(ids, starts[:-1], lengths, stretch, hidden + shift[:, None], first + shift, first, count)
 

@@ -208,7 +208,9 @@ def counted(counts: Ints) -> Ints:
 
 
 @contextlib.contextmanager
-def _cores(device: torch.device, n_pieces: int, threads: bool) -> Iterator[Callable[..., Iterable[tuple[Ints, Tensor, Tensor | None, int]]]]:
+def _cores(
+    device: torch.device, n_pieces: int, threads: bool
+) -> Iterator[Callable[..., Iterable[tuple[Ints, Tensor, Tensor | None, int]]]]:
     """A `map` over batches, with as many cores as so many pieces are worth."""
     if device.type == "cpu" and n_pieces <= LITTLE_WORK:
         with one_core():

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.decode.score_rows import Ints, counted
-from polyseme.types import Document
+from polyseme.types import Document, Pieces
 
 Floats = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ class Scored(Document):
         after = np.minimum(np.searchsorted(self.word_pieces[:, 0], lone), n_words - 1)
         shares = self.piece_log_probs / np.maximum(n_owners, 1)
         words = np.concatenate([owners, after])
-        return np.bincount(words, weights=shares[np.concatenate([owned, lone])], minlength=n_words)
+        return _sums(words, shares[np.concatenate([owned, lone])], n_words)
 
     @property
     def word_surprisals(self) -> Floats:
@@ -135,7 +135,7 @@ class Scored(Document):
         starts = np.minimum(starts, n_bytes - 1)  # a piece that stands nowhere goes with the byte at its place
         counts = np.maximum(ends - starts, 1)
         places = np.repeat(starts, counts) + counted(counts)
-        return np.bincount(places, weights=np.repeat(self.piece_log_probs / counts, counts), minlength=n_bytes)
+        return _sums(places, np.repeat(self.piece_log_probs / counts, counts), n_bytes)
 
     @cached_property
     def totals(self) -> Totals:
@@ -160,6 +160,15 @@ class Scored(Document):
         return np.cumsum([0, *(len(character.encode("utf-8", "surrogatepass")) for character in self.text)])
 
 
+def pieces_of_word(pieces: Pieces, number: int) -> tuple[int, int]:
+    """The run `[start, end)` of pieces that a word's score is the sum of, those of no word before it included."""
+    words = pieces.words
+    number = number if number >= 0 else len(words) + number
+    before = int(words[number - 1, 1]) + 1 if number else 0
+    end = int(words[number, 1]) + 1 if number + 1 < len(words) else len(pieces)
+    return min(before, int(words[number, 0])), end
+
+
 def totals(scored: Iterable[Scored]) -> Totals:
     """What the scores of several texts come to."""
     return sum((each.totals for each in scored), Totals())
@@ -173,6 +182,13 @@ def surprisals(log_probs: Floats) -> Floats:
 def surprisal(log_prob: float) -> float:
     """One of them."""
     return -log_prob / math.log(2)
+
+
+def _sums(places: Ints, values: Floats, n: int) -> Floats:
+    """What the values at each of `n` places come to."""
+    sums = np.zeros(n)
+    np.add.at(sums, places, values)
+    return sums
 
 
 def _perplexity(log_prob: float, count: int) -> float:

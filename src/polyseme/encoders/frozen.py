@@ -16,13 +16,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.recurrent import Recurrent
+from polyseme.encoders.stretched import Stretched
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
+from polyseme.encoders.two_way import TwoWay
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import optional
 from polyseme.parts.product import Product
@@ -74,6 +79,9 @@ class Frozen(Protocol):
     def settle(self) -> None:
         """Prepare for much work: spend a moment on laying weights out, once."""
 
+    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Told the pieces of all rows of a chunk, before its batches run."""
+
 
 def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
     """The fastest way to run this encoder that equals its forward pass.
@@ -91,6 +99,8 @@ def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
         return FlatTransformer(encoder, precision)
     if precision != "own":
         raise OptionError(f"An encoder of kind {encoder.config.kind!r} cannot run in {precision} on a CPU. Use fp32.")
+    if isinstance(encoder, (Recurrent, TwoWay)):
+        return Stretched(encoder)
     return ByLength(encoder)
 
 
@@ -111,6 +121,9 @@ class ByLength:
 
     def settle(self) -> None:
         """Nothing to prepare."""
+
+    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Nothing to learn from them."""
 
     @torch.inference_mode()
     def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
@@ -140,6 +153,9 @@ class FlatTransformer:
             for layer in self.layers:
                 layer.pack()
             self.settled = True
+
+    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Nothing to learn from them."""
 
     @torch.inference_mode()
     def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:

@@ -7,12 +7,17 @@ from typing import Any
 
 from polyseme.config import EncoderConfig
 from polyseme.encoders.base import Encoder
+from polyseme.encoders.recurrent import Recurrent
+from polyseme.encoders.recurrent_config import RecurrentConfig, TwoWayConfig
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.encoders.two_way import TwoWay
 from polyseme.errors import ModelError, nearest
 
 KINDS: Mapping[str, tuple[type[EncoderConfig], Callable[[Any], Encoder]]] = {
     "transformer": (TransformerConfig, Transformer),
+    "recurrent": (RecurrentConfig, Recurrent),
+    "two-way": (TwoWayConfig, TwoWay),
 }
 
 

@@ -24,7 +24,8 @@ _TOP = 0.95
 _SIZE = 9.0
 
 PAGE_STYLE = """
-.bars td { border: 0; padding: .08rem .4rem; white-space: nowrap } .bars { table-layout: auto; width: auto }
+.bars td { border: 0; padding: .08rem .4rem; white-space: nowrap; vertical-align: middle }
+.bars { table-layout: auto; width: auto }
 .bars td.bar { width: 24rem } .bars td.bar div { position: relative; background: var(--soft); height: .95rem }
 .bars td.bar i { position: absolute; left: 0; top: 0; bottom: 0; border-radius: 0 2px 2px 0 }
 .bars td.bar b { position: absolute; top: 0; bottom: 0; width: 1px; background: var(--ink); opacity: .55 }
@@ -54,7 +55,9 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", chance: floa
     headed = len(groups) > 1
     n_lines = len(bars) + (2 * len(groups) - 1 if headed else 0)
     # 0.7 for the numbers
-    width = max(left + _WIDTH + 0.7 + _MARGIN, 2 * _MARGIN + measure(title, "bold", 13), 2 * _MARGIN + measure(note, size=_SIZE))
+    width = max(
+        left + _WIDTH + 0.7 + _MARGIN, 2 * _MARGIN + measure(title, "bold", 13), 2 * _MARGIN + measure(note, size=_SIZE)
+    )
     height = _TOP + _LINE * n_lines + 0.55
     figure.set_size_inches(width, height)
     axes = figure.add_axes(
@@ -64,13 +67,24 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", chance: floa
     for number, its in enumerate(groups):
         colour = group_colour(number)
         if headed:
-            axes.text(0, line + 0.55, its[0].group, fontsize=_SIZE, fontweight="bold", color=INK, va="center", parse_math=False)
+            axes.text(
+                0,
+                line + 0.55,
+                its[0].group,
+                fontsize=_SIZE,
+                fontweight="bold",
+                color=INK,
+                va="center",
+                parse_math=False,
+            )
             line += 1
         for bar in its:
             axes.barh(line + 0.5, bar.value, height=0.72, color=colour)
             if bar.low is not None and bar.high is not None:
                 axes.plot([bar.low, bar.high], [line + 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
-            axes.text(-0.012, line + 0.55, bar.name, fontsize=_SIZE, color=INK, ha="right", va="center", parse_math=False)
+            axes.text(
+                -0.012, line + 0.55, bar.name, fontsize=_SIZE, color=INK, ha="right", va="center", parse_math=False
+            )
             axes.text(1.015, line + 0.55, f"{100 * bar.value:.1f}", fontsize=_SIZE, color=INK, va="center")
             line += 1
         line += 1
@@ -81,7 +95,16 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", chance: floa
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    figure.text(_MARGIN / width, 1 - 0.4 / height, title, fontsize=13, fontweight="bold", color=INK, va="center", parse_math=False)
+    figure.text(
+        _MARGIN / width,
+        1 - 0.4 / height,
+        title,
+        fontsize=13,
+        fontweight="bold",
+        color=INK,
+        va="center",
+        parse_math=False,
+    )
     figure.text(_MARGIN / width, 1 - 0.68 / height, note, fontsize=_SIZE, color=FAINT, va="center", parse_math=False)
     return figure
 

@@ -1,4 +1,4 @@
-"""Texts whose words are shaded, from little to much, as a page: surprisals, or anything else that has a number a word."""
+"""Texts whose words are shaded, from little to much, as a page: surprisals, or anything that is a number a word."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def _section(shaded: ShadedText, most: float) -> str:
         end = max(mark.end, end)
     parts.append(escaped(shaded.text[end:]))
     note = f'<p class="faint">{escaped(shaded.note)}</p>' if shaded.note else ""
-    return f'<section><h2>{escaped(shaded.heading)}</h2><div class="text" dir="auto">{"".join(parts)}</div>{note}</section>'
+    heading = f"<h2>{escaped(shaded.heading)}</h2>"
+    return f'<section>{heading}<div class="text" dir="auto">{"".join(parts)}</div>{note}</section>'
 
 
 def _legend(unit: str, most: float) -> str:
@@ -79,7 +80,7 @@ def _legend(unit: str, most: float) -> str:
     return (
         f'<div class="legend" role="img" aria-label="Shades from 0 to {most:g} {escaped(unit)}"><div>{shades}</div>'
         f"<p>{''.join(f'<span>{tick}</span>' for tick in ticks)}</p>"
-        f'<p><span>{escaped(unit)}</span></p></div>'
+        f"<p><span>{escaped(unit)}</span></p></div>"
     )
 
 

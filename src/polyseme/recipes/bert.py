@@ -15,7 +15,7 @@ ADAM = OptimiserSettings(kind="adamw-uncorrected", lr=1e-4, betas=(0.9, 0.999), 
 TRAINING = TrainingSettings(
     phases=(Phase(share=0.9, length=128, rows=256), Phase(share=0.1, length=512, rows=256)),
     optimiser=ADAM,
-    schedule=Schedule(kind="linear", warm_up=0.01),
+    schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
     clip=1.0,
 )
 
@@ -37,8 +37,8 @@ BASE = Recipe(
 
 _SMALL = TRAINING.replace(
     phases=(Phase(length=128, rows=256),),
-    optimiser=ADAM.replace(lr=1e-3),
-    schedule=Schedule(kind="linear", warm_up=0.05),
+    optimiser=ADAM.replace(kind="adamw", lr=1e-3, betas=(0.9, 0.98)),
+    schedule=Schedule(kind="linear", warm_up=0.1),
 )
 _OURS = "rows of 128 throughout, masked anew each time, no dropout, and a rate of our own: for small budgets"
 

@@ -11,7 +11,7 @@ def _training(*, length: int, rows: int, lr: float) -> TrainingSettings:
     return TrainingSettings(
         phases=(Phase(length=length, rows=rows),),
         optimiser=ADAM.replace(lr=lr),
-        schedule=Schedule(kind="linear", warm_up=0.01),
+        schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
         clip=1.0,
     )
 

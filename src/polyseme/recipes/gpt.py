@@ -19,7 +19,7 @@ _SMALL = Recipe(
     training=TrainingSettings(
         phases=(Phase(length=1024, rows=512),),
         optimiser=OptimiserSettings(kind="adamw", lr=6e-4, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1),
-        schedule=Schedule(kind="cosine", warm_up=0.00125, floor=0.1),
+        schedule=Schedule(kind="cosine", warm_up=715, most_warm_up=0.1, floor=0.1),
         clip=1.0,
     ),
     published_steps=572_000,

@@ -18,7 +18,7 @@ _BASE = BASE.but(
     training=TrainingSettings(
         phases=(Phase(length=512, rows=8192),),
         optimiser=ADAM.replace(kind="adamw", lr=6e-4, betas=(0.9, 0.98)),
-        schedule=Schedule(kind="linear", warm_up=24_000 / 500_000),
+        schedule=Schedule(kind="linear", warm_up=24_000, most_warm_up=0.1),
         clip=None,
     ),
     published_steps=500_000,
@@ -32,7 +32,7 @@ RECIPES = (
         shape={"n_layers": 24, "width": 1024, "n_heads": 16, "inner_width": 4096},
         training=_BASE.training.replace(
             optimiser=_BASE.training.optimiser.replace(lr=4e-4),
-            schedule=Schedule(kind="linear", warm_up=30_000 / 500_000),
+            schedule=Schedule(kind="linear", warm_up=30_000, most_warm_up=0.1),
         ),
     ),
 )

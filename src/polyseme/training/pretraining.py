@@ -352,7 +352,10 @@ def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
 
 def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
     training = job.training
-    return Packed(corpus, seed=training.seed, apart=training.apart, reset=training.reset, **settings)
+    same_cuts = job.told_objective(corpus).same_rows
+    return Packed(
+        corpus, seed=training.seed, apart=training.apart, reset=training.reset, same_cuts=same_cuts, **settings
+    )
 
 
 def start_bundle(job: Job, corpus: Corpus) -> Bundle:

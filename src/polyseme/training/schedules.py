@@ -25,6 +25,8 @@ class Schedule(Config):
     kind: ScheduleKind = "linear"
     warm_up: float = 0.1
     """Over how many steps the rate rises: a share of all where it is below 1, else a number of steps."""
+    most_warm_up: float = 1.0
+    """The share of all steps that a warm-up of a number of steps takes at most, so that it also suits a short run."""
     floor: float = 0.0
     """The factor at which the decay ends."""
     decay: float = 0.2
@@ -42,7 +44,7 @@ class Schedule(Config):
                 "The warm-up of a schedule must be a share of the steps (0 to below 1) or a whole number of steps. "
                 f"Got {self.warm_up} instead."
             )
-        for name in ("floor", "decay"):
+        for name in ("floor", "decay", "most_warm_up"):
             if not 0 <= getattr(self, name) <= 1:
                 raise OptionError(f"The {name} of a schedule must be from 0 to 1. Got {getattr(self, name)} instead.")
         if not 0 < self.cut_share < 1:
@@ -51,8 +53,10 @@ class Schedule(Config):
             raise OptionError(f"The ratio of a schedule must be at least 1. Got {self.ratio} instead.")
 
     def warm_up_steps(self, n_steps: int) -> int:
-        """Over how many of the steps the rate rises; all of them at most."""
-        return min(n_steps, round(self.warm_up * n_steps if self.warm_up < 1 else self.warm_up))
+        """Over how many of the steps the rate rises."""
+        if self.warm_up < 1:
+            return round(self.warm_up * n_steps)
+        return min(round(self.most_warm_up * n_steps), round(self.warm_up))
 
     def factor(self, step: int, n_steps: int) -> float:
         """What the peak rate is multiplied by in a step, counted from 0.

@@ -20,8 +20,10 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.encoders.frozen import FlatRows, Frozen, Precision, freeze
+from polyseme.encoders.stretched import Stretched
 from polyseme.errors import ModelError, OptionError
 from polyseme.parts.cores import even_share, one_core, side_by_side
+from polyseme.parts.memory import Memory
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.layers import parse_layers
@@ -33,6 +35,11 @@ LITTLE_WORK = 64
 """Pieces up to which one core is sooner done than several."""
 MUCH_WORK = 4096
 """Pieces from which it pays to lay the weights out first."""
+
+WORDS_AT_ONCE = 8192
+"""Words that are pooled together."""
+ROWS_CARRIED = 64
+"""Texts in a batch where state is carried from batch to batch, as in the original ELMo."""
 
 OnBatch = Callable[[int, int], None]
 """Told after each batch how many of a chunk's pieces are done, and how many there are."""
@@ -50,6 +57,13 @@ class Tally:
     """Words that the tokenizer made nothing of; they were given the unknown piece."""
     wordless: int = 0
     """Documents without any word."""
+
+
+@dataclass
+class Carried:
+    """The state in which each row of the last batch ended, for the same row of the next one to go on from."""
+
+    memory: Memory | None = None
 
 
 @dataclass
@@ -80,6 +94,7 @@ class Embedder:
         batch_pieces: int | None = None,
         precision: Precision = "own",
         frozen: Frozen | None = None,
+        carried: Carried | None = None,
     ) -> None:
         if bundle.tokenizer is None:
             raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
@@ -90,6 +105,9 @@ class Embedder:
         self.choice = parse_layers(layer, bundle.config)
         self.pooling = parse_pooling(pool, bundle.config.direction)
         self.frozen = freeze(bundle.encoder, precision) if frozen is None else frozen
+        if carried is not None and not (isinstance(self.frozen, Stretched) and bundle.config.memory == "state"):
+            raise OptionError("This encoder has no state to carry from text to text. Leave carry_state off.")
+        self.carried = carried
         self.precision = precision
         self.device = bundle.device
         self.batch_pieces = batch_pieces or BATCH_PIECES.get(precision) or BATCH_PIECES[self.device.type]
@@ -103,21 +121,24 @@ class Embedder:
         self, documents: Sequence[Document], encoded: Sequence[Pieces], on_batch: OnBatch | None = None
     ) -> list[Embedded]:
         """The same for documents that are in pieces already."""
-        rows = sorted(self._rows(encoded), key=len)
+        rows = list(self._rows(encoded))
+        if self.carried is None:
+            rows.sort(key=len)
         total = sum(map(len, rows))
         if total >= MUCH_WORK:
             self.frozen.settle()
+        self.frozen.meet([row.framed.ids for row in rows])
         found = [self._room(pieces) for pieces in encoded]
         pending: dict[int, _Pending] = {}
 
         def run(batch: Sequence[_Row]) -> int:
-            vectors = self.choice.combine(self.frozen(self._flat(batch), self.choice.layers))
+            vectors = self.choice.combine(self._states(self._flat(batch)))
             self._take_words(batch, vectors, encoded, found, pending)
             return sum(map(len, batch))
 
         done = 0
         with self._cores(total) as run_all:
-            for n_pieces in run_all(run, _batches(rows, even_share(total, self.batch_pieces))):
+            for n_pieces in run_all(run, self._batches(rows, total)):
                 done += n_pieces
                 if on_batch is not None:
                     on_batch(done, total)
@@ -134,7 +155,9 @@ class Embedder:
     @contextlib.contextmanager
     def _cores(self, n_pieces: int) -> Iterator[Callable[..., Iterable[int]]]:
         """A `map` over batches, with as many cores as so many pieces are worth."""
-        if self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
+        if self.carried is not None:
+            yield map
+        elif self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
             with one_core():
                 yield map
         elif self.device.type == "cpu" and self.precision != "int8" and n_pieces >= MUCH_WORK:
@@ -142,6 +165,18 @@ class Embedder:
                 yield run_all
         else:
             yield map
+
+    def _batches(self, rows: Sequence[_Row], total: int) -> Iterator[Sequence[_Row]]:
+        if self.carried is None and rows:
+            return _batches(rows, even_share(total, self.batch_pieces))
+        return (rows[start : start + ROWS_CARRIED] for start in range(0, len(rows), ROWS_CARRIED))
+
+    def _states(self, rows: FlatRows) -> dict[int, Tensor]:
+        """The layers asked for; where state is carried, each row goes on from the same row of the batch before."""
+        if self.carried is None or not isinstance(self.frozen, Stretched):
+            return self.frozen(rows, self.choice.layers)
+        states, self.carried.memory = self.frozen.carry(rows, self.choice.layers, self.carried.memory)
+        return states
 
     def _rows(self, encoded: Sequence[Pieces]) -> Iterator[_Row]:
         capacity = None if self.config.window is None else self.config.window - self.tokenizer.n_specials
@@ -194,6 +229,12 @@ class Embedder:
         if not spans:
             return
         bounds = torch.from_numpy(np.concatenate(spans)).to(vectors.device)
+        if len(places) == 1:  # perhaps a long document: its vectors are not all held twice
+            [(number, begin, end)] = places
+            for some in bounds.split(WORDS_AT_ONCE):
+                found[number][begin : begin + len(some)] = _to_numpy(self.pooling(vectors, some[:, 0], some[:, 1]))
+                begin += len(some)
+            return
         pooled = _to_numpy(self.pooling(vectors, bounds[:, 0], bounds[:, 1]))
         taken = 0
         for number, begin, end in places:

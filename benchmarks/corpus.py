@@ -1,0 +1,136 @@
+"""How fast text becomes a corpus, beside `datasets.map` with the same tokenizer, and how much memory that takes.
+
+    python benchmarks/corpus.py [FILES...] [--rounds 3] [--workers 2]
+
+FILES are packed or plain texts (by default those of POLYSEME_DATA/corpus); the tokenizer is BERT's, uncased, from
+POLYSEME_DATA/vocab. Ours reads the files, splits documents, words and sentences, tokenises, writes the shards and takes
+checksums; theirs tokenises documents that are in memory already, and writes them. The pieces are compared one by one
+(to both of them a `[MASK]` in the text is text).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from measure import alternate, machine, table
+
+TIMES = 10
+"""How much more text the second build of the memory test reads."""
+
+
+def build(files: list[Path], output: Path, tokenizer: Path, workers: int) -> Any:
+    import polyseme
+
+    return polyseme.build_corpus(files, output=output, tokenizer=tokenizer, held_out=0.0, workers=workers, force=True)
+
+
+def mapped(texts: list[str], tokenizer: Path, workers: int) -> Any:
+    import datasets
+    from transformers import PreTrainedTokenizerFast
+
+    datasets.disable_progress_bars()
+    datasets.disable_caching()
+    theirs = PreTrainedTokenizerFast(
+        tokenizer_file=str(tokenizer / "tokenizer.json"), model_max_length=1 << 40, split_special_tokens=True
+    )
+
+    def tokenise(batch: dict[str, list[str]]) -> dict[str, Any]:
+        encoded = theirs(
+            batch["text"], add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
+        )
+        return {"pieces": encoded["input_ids"]}
+
+    whole = datasets.Dataset.from_dict({"text": texts})
+    return lambda: whole.map(tokenise, batched=True, num_proc=workers, remove_columns=["text"])
+
+
+def check_equal(corpus: Any, theirs: Any) -> int:
+    """Refuse figures for pieces that are not the same; how many there are."""
+    import numpy as np
+
+    shard = corpus.shards("train")[0]
+    begin = 0
+    for end, row in zip(shard.ends.tolist(), theirs["pieces"], strict=True):
+        if not np.array_equal(shard.pieces[begin : end - 1], row):
+            raise SystemExit("The pieces differ: the figures would mean nothing.")
+        begin = end
+    return len(shard) - len(shard.ends)
+
+
+def peak_memory(text: Path, tokenizer: Path, workers: int) -> str:
+    """The largest resident size of the building process and of its largest worker, in a process of its own."""
+    program = (
+        "import resource, sys, tempfile, polyseme\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    settings = dict(output=folder + '/c', tokenizer=sys.argv[2], workers=int(sys.argv[3]))\n"
+        "    polyseme.build_corpus(sys.argv[1], **settings)\n"
+        "own = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(int(own.split()[1]) // 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)\n"
+    )
+    line = [sys.executable, "-c", program, str(text), str(tokenizer), str(workers)]
+    ended = subprocess.run(line, capture_output=True, text=True, check=True)
+    return " + ".join(f"{size} MB" for size in ended.stdout.split())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--no-memory", action="store_true")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    data = Path(os.environ["POLYSEME_DATA"])
+    files = asked.files or sorted((data / "corpus").glob("*.txt.xz"))
+
+    from polyseme.corpus.documents import text_sources
+    from polyseme.text.load import load_tokenizer
+
+    [source] = text_sources(files, documents=None, field=None, format=None)
+    texts = [text.decode() for stretch in source.stretches() for text in stretch.texts]
+    megabytes = sum(len(text.encode()) for text in texts) / 1e6
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        tokenizer = folder / "tokenizer"
+        tokenizer.mkdir()
+        load_tokenizer(data / "vocab" / "bert-base-uncased").save(str(tokenizer))
+        run_map = mapped(texts, tokenizer, asked.workers)
+        n_pieces = check_equal(build(files, folder / "c", tokenizer, asked.workers), run_map())
+        seconds = alternate(
+            {
+                "polyseme": lambda: build(files, folder / "c", tokenizer, asked.workers),
+                "datasets.map": run_map,
+            },
+            asked.rounds,
+            warm_ups=0,
+        )
+        ours, theirs = (megabytes / seconds[name] for name in ("polyseme", "datasets.map"))
+        print(f"{machine('tokenizers', 'datasets', 'transformers')}")
+        print(
+            f"{megabytes:.1f} MB of text, {n_pieces:,} pieces, identical; {asked.workers} processes, median of "
+            f"{asked.rounds} rounds, in turns\n"
+        )
+        rows = [["polyseme", f"{ours:.1f}", f"{ours / theirs:.2f} ×"], ["datasets.map", f"{theirs:.1f}", "1 ×"]]
+        print(table(["", "MB/s", "ratio"], rows))
+        if not asked.no_memory:
+            print(f"\nPeak memory, main process + largest worker, as the text grows {TIMES} times:\n")
+            rows = []
+            once = "\n\n".join(texts[: len(texts) // 4])
+            for times in (1, TIMES):
+                path = folder / f"{times}.txt"
+                with path.open("w", encoding="utf-8") as file:
+                    for turn in range(times):
+                        file.write(once.replace(" the ", f" the{turn} ") + "\n\n")
+                rows.append([f"{path.stat().st_size / 1e6:.0f} MB", peak_memory(path, tokenizer, asked.workers)])
+            print(table(["text", "memory"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""`polyseme evaluate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import click
+
+import polyseme
+from polyseme.cli import options, scoring
+from polyseme.cli.progress import Bar
+from polyseme.cli.table import print_table
+
+DEEPEST = 2
+"""How far down groups are printed: all, wide ones, and those within them."""
+
+
+@click.command()
+@click.argument("name", metavar="NAME|FILE")
+@options.model
+@click.option("--data", metavar="PATH", help="The file or the folder with the data of the benchmark NAME.")
+@options.output("Keep the report as .json, .tsv, .html, .png or .svg; .jsonl has a line an item.", required=False)
+@scoring.hide
+@scoring.stride
+@options.device
+@options.dtype
+@options.batch_pieces
+@options.force
+@options.as_json
+def command(name: str, as_json: bool, **settings: Any) -> None:
+    """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of one's own minimal pairs.
+
+    FILE is a table (.csv, .tsv, .jsonl, .parquet) with the columns good and bad, and group where pairs are of several
+    kinds. The good side must have the higher score; a tie is wrong.
+
+    \b
+    Examples:
+      polyseme evaluate blimp -m path/to/gpt2 --data data/tasks -o blimp.html
+      polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
+      polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
+      polyseme evaluate pairs.tsv -m path/to/bert --hide left-to-right -o pairs.json
+    """
+    with Bar("scoring"):
+        report = polyseme.evaluate(name, **settings)
+    if as_json:
+        content = dataclasses.asdict(report)
+        del content["items"]
+        click.echo(json.dumps(content))
+        return
+    from polyseme.tasks.report_files import notes_of, spelled
+
+    print_table(
+        [
+            (line.level, line.name, f"{line.n:,}", *(spelled(name, line.figures[name]) for name in report.columns))
+            for line in report.lines
+            if line.depth <= DEEPEST
+        ],
+        header=("level", "name", "n", *(name.replace("_", " ") for name in report.columns)),
+    )
+    if any(line.depth > DEEPEST for line in report.lines):
+        click.echo("Narrower groups than these are in the report: see --output, --json.", err=True)
+    kept = f"{settings['output']}: " if settings["output"] is not None else ""
+    for number, note in enumerate(notes_of(report)):
+        click.echo(f"{kept if number == 0 else ''}{note}", err=True)

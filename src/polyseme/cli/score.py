@@ -1,0 +1,97 @@
+"""`polyseme score`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import click
+
+import polyseme
+from polyseme.cli import options, scoring
+from polyseme.cli.progress import Bar
+from polyseme.cli.table import print_table
+
+
+@click.command()
+@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
+@options.output(
+    "Where the scores go: .tsv, .jsonl, .parquet, or .html with the text shaded.  [default: printed]", required=False
+)
+@options.model
+@click.option(
+    "--by", default="word", show_default=True, metavar="UNIT", help="What has a score of its own: word, piece, byte."
+)
+@scoring.hide
+@scoring.stride
+@options.reading
+@options.device
+@options.dtype
+@options.batch_pieces
+@options.force
+@options.as_json
+def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
+    """Score every text of INPUT...: how likely each word is, given the others that the model sees.
+
+    A causal model guesses from left to right, a masked one from both sides. Scores are natural log-probabilities, and
+    surprisals in bits; with them come perplexities a word, a piece and a byte.
+
+    \b
+    Examples:
+      polyseme score essay.txt -m path/to/gpt2
+      polyseme score essay.txt --split document -m path/to/gpt2 -o essay.html
+      polyseme score long.txt --split document --stride 256 -m path/to/gpt2 -o scores.parquet
+      polyseme score reviews.csv --field review --by byte -m path/to/bert -o scores.tsv
+    """
+    typed = "-" in sources and sys.stdin.isatty()
+    if typed:
+        click.echo("Type texts, one a line; Ctrl-D ends them.", err=True)
+    with nullcontext() if typed else Bar("loading the model", then="scoring") as bar:
+        found = polyseme.score(sources, **settings, progress=bar)
+    from polyseme.decode import score_files
+
+    output, by = settings["output"], settings["by"]
+    if as_json:
+        texts = [score_files.as_json(each, by, found.how) for each in found.texts]
+        click.echo(json.dumps({"how": found.how, "totals": found.totals.to_json(), "texts": texts}, default=str))
+    else:
+        if output is None:
+            header = ("id", by, "log-probability", "surprisal")
+            print_table([row for each in found.texts for row in _rows(each, by)], header=header)
+            click.echo()
+        totals = found.totals.to_json()
+        print_table([(name.replace("_", " "), _spelled(value)) for name, value in totals.items()])
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    kept = f"{output}: " if output is not None else ""
+    click.echo(f"{kept}scored {found.how}; {found.cost.line()}", err=True)
+
+
+def _rows(scored: Any, by: Any) -> list[tuple[str, str, str, str]]:
+    from polyseme.decode.score_files import unit_log_probs, units
+    from polyseme.decode.score_texts import surprisal
+
+    what, _ = units(scored, by)
+    return [
+        (
+            scored.id,
+            f"0x{unit:02x}" if by == "byte" else _visible(unit),
+            "" if math.isnan(log_prob) else f"{log_prob:.4f}",
+            "" if math.isnan(log_prob) else f"{surprisal(log_prob):.2f}",
+        )
+        for unit, log_prob in zip(what, unit_log_probs(scored, by).tolist(), strict=True)
+    ]
+
+
+def _visible(text: str) -> str:
+    """Without what would move a terminal's cursor."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _spelled(value: float | int | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"

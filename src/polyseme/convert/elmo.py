@@ -1,0 +1,322 @@
+"""ELMo (Peters et al. 2018): `options.json` and `weights.hdf5`, as published and as `bilm-tf` wrote them.
+
+The files hold the two language models without their softmax. Which of a word's characters is which, and how the
+markers are put around a sentence, is the same in all (`text.characters`); there are no files of a tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyseme.config import EncoderConfig
+from polyseme.convert.changes import Same, Transpose
+from polyseme.convert.detect import read_json
+from polyseme.convert.family import Family
+from polyseme.convert.folder import Folder
+from polyseme.convert.settings import whole
+from polyseme.convert.table import Rule, Table
+from polyseme.encoders.recurrent_config import TwoWayConfig
+from polyseme.errors import ModelError, OptionError
+from polyseme.extras import optional
+from polyseme.text.characters import N_IDS, CharacterTokenizer
+from polyseme.types import Tokenizer
+
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
+ACTIVATIONS = ("relu", "tanh")
+FORGET_BIAS = 1.0
+"""Added in the cell, not in the files."""
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> TwoWayConfig:
+    lstm, characters = (_part(theirs, name, where) for name in ("lstm", "char_cnn"))
+    embedding = _part(characters, "embedding", where)
+    n_characters = whole(characters.get("n_characters", N_IDS), "n_characters", where)
+    if n_characters not in (N_IDS - 1, N_IDS):  # a model in training counts no id for padding
+        raise ModelError(
+            f"In {where}, 'n_characters' must be {N_IDS}: the bytes of UTF-8, five marks and padding. "
+            f"Got {n_characters} instead."
+        )
+    activation = characters.get("activation", "relu")
+    if activation not in ACTIVATIONS:
+        raise ModelError(f"In {where}, 'activation' must be relu or tanh. Got {activation!r} instead.")
+    skip = lstm.get("use_skip_connections", False)
+    if not isinstance(skip, bool):
+        raise ModelError(f"In {where}, 'use_skip_connections' must be true or false. Got {skip!r} instead.")
+    filters = _filters(characters.get("filters"), where)
+    width = whole(lstm.get("projection_dim"), "projection_dim", where)
+    return TwoWayConfig(
+        n_pieces=N_IDS,
+        token_width=width,
+        width=width,
+        n_layers=whole(lstm.get("n_layers"), "n_layers", where),
+        inner_width=whole(lstm.get("dim"), "dim", where),
+        cell_clip=_clip(lstm, "cell_clip", where),
+        projection_clip=_clip(lstm, "proj_clip", where),
+        skip=skip,
+        forget_bias=FORGET_BIAS,
+        character_width=whole(embedding.get("dim"), "dim", where),
+        filter_widths=tuple(span for span, _ in filters),
+        filter_counts=tuple(count for _, count in filters),
+        n_highways=whole(characters.get("n_highway", 0), "n_highway", where, least=0),
+        max_characters=whole(characters.get("max_characters_per_token", 50), "max_characters_per_token", where),
+        filter_activation=activation,
+    )
+
+
+def write_config(config: TwoWayConfig) -> dict[str, Any]:
+    return {
+        "lstm": {
+            "use_skip_connections": config.skip,
+            "projection_dim": config.width,
+            "cell_clip": config.cell_clip,
+            "proj_clip": config.projection_clip,
+            "dim": config.inner_width,
+            "n_layers": config.n_layers,
+        },
+        "char_cnn": {
+            "activation": config.filter_activation,
+            "filters": [list(each) for each in zip(config.filter_widths, config.filter_counts, strict=True)],
+            "n_highway": config.n_highways,
+            "embedding": {"dim": config.character_width},
+            "n_characters": config.n_pieces,
+            "max_characters_per_token": config.max_characters,
+        },
+    }
+
+
+def _part(theirs: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    part = theirs.get(name)
+    if not isinstance(part, dict):
+        raise ModelError(
+            f"{where} has no part {name!r}, so it holds no options of ELMo's. They have 'lstm' and 'char_cnn', the "
+            "latter with an 'embedding'."
+        )
+    return part
+
+
+def _filters(listed: Any, where: str) -> list[tuple[int, int]]:
+    if not isinstance(listed, list) or not listed or not all(isinstance(e, list) and len(e) == 2 for e in listed):
+        raise ModelError(f"In {where}, 'filters' must be a list of pairs, width and number. Got {listed!r} instead.")
+    return [(whole(span, "filters", where), whole(count, "filters", where)) for span, count in listed]
+
+
+def _clip(lstm: Mapping[str, Any], name: str, where: str) -> float | None:
+    value = lstm.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        raise ModelError(f"In {where}, {name!r} must be a number above 0, or null. Got {value!r} instead.")
+    return value
+
+
+# --- names and layouts ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Filter:
+    """[1, width, in, out] ↔ [out, in, width]."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensor.squeeze(0).permute(2, 1, 0).contiguous() for tensor in tensors]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensor.permute(2, 1, 0).contiguous().unsqueeze(0) for tensor in tensors]
+
+
+@dataclass(frozen=True)
+class Gates:
+    """[input and recurrent, gates] ↔ [gates, input] and [gates, recurrent]; gates i, j, f, o ↔ i, f, j, o."""
+
+    below: int
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        swapped = _swapped(tensors[0].T)
+        return [swapped[:, : self.below].contiguous(), swapped[:, self.below :].contiguous()]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [_swapped(torch.cat(list(tensors), dim=1)).T.contiguous()]
+
+
+@dataclass(frozen=True)
+class GateBias:
+    """Gates i, j, f, o ↔ i, f, j, o."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [_swapped(tensor) for tensor in tensors]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return self.forward(tensors)
+
+
+def _swapped(gates: Tensor) -> Tensor:
+    """The second and third quarter of the first axis, exchanged."""
+    i, j, f, o = gates.chunk(4)
+    return torch.cat([i, f, j, o])
+
+
+def table(config: TwoWayConfig, tied: bool) -> Table:
+    rules = [Rule(("char_embed",), ("encoder.onward.tokens.table",))]
+    tokens = "encoder.onward.tokens"
+    for number in range(len(config.filter_widths)):
+        ours = f"{tokens}.filters.{number}"
+        rules.append(Rule((f"CNN/W_cnn_{number}",), (f"{ours}.weight",), Filter()))
+        rules.append(Rule((f"CNN/b_cnn_{number}",), (f"{ours}.bias",)))
+    for number in range(config.n_highways):
+        for theirs, part in (("carry", "gate"), ("transform", "transform")):
+            ours = f"{tokens}.highways.{number}.{part}"
+            rules.append(Rule((f"CNN_high_{number}/W_{theirs}",), (f"{ours}.weight",), Transpose()))
+            rules.append(Rule((f"CNN_high_{number}/b_{theirs}",), (f"{ours}.bias",)))
+    rules.append(Rule(("CNN_proj/W_proj",), (f"{tokens}.projection.weight",), Transpose()))
+    rules.append(Rule(("CNN_proj/b_proj",), (f"{tokens}.projection.bias",), Same()))
+    for number, half in enumerate(("onward", "back")):
+        for layer in range(config.n_layers):
+            cell = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            ours = f"encoder.{half}.layers.{layer}.0"
+            below = config.token_width if layer == 0 else config.width
+            rules.append(Rule((f"{cell}/W_0",), (f"{ours}.input", f"{ours}.recurrent"), Gates(below)))
+            rules.append(Rule((f"{cell}/B",), (f"{ours}.bias",), GateBias()))
+            rules.append(Rule((f"{cell}/W_P_0",), (f"{ours}.projection",), Transpose()))
+    return Table(prefix="", n_sets=0, body=rules, outputs={})
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def detect(path: Path) -> bool:
+    """A folder without config.json and with options of ELMo's, under whatever name they were published."""
+    if not path.is_dir() or (path / "config.json").is_file():
+        return False
+    found = sorted(path.glob(f"*{OPTIONS}"))
+    return bool(found) and any({"lstm", "char_cnn"} <= read_json(each).keys() for each in found)
+
+
+def _the_one(folder: Path, name: str) -> Path:
+    """The file of this name, or the only one whose name ends so."""
+    if (folder / name).is_file():
+        return folder / name
+    found = sorted(folder.glob(f"*{name}"))
+    if not found:
+        return folder / name
+    if len(found) > 1:
+        raise ModelError(
+            f"The folder {folder} holds several models of ELMo's: {', '.join(each.name for each in found)}. Put the "
+            "options and the weights of one into a folder of its own."
+        )
+    return found[0]
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    path = _the_one(folder, WEIGHTS)
+    if not path.is_file():
+        raise ModelError(f"The folder {folder} has options of ELMo's but no weights. Looked for: *{WEIGHTS}.")
+    h5py: Any = optional("h5py")  # one of the core's, loaded only where there is such a file
+    found: dict[str, Tensor] = {}
+
+    def take(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            if item.dtype.kind != "f":
+                raise ModelError(f"In {path}, {name!r} holds {item.dtype}, and weights are floating-point numbers.")
+            found[name] = torch.from_numpy(item[()])
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(take)
+    except OSError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(
+            f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no HDF5 at all; "
+            "fetch it again."
+        ) from None
+    return found
+
+
+def _write_weights(folder: Path, tensors: Mapping[str, Tensor], shard_size: int | None) -> None:
+    if shard_size is not None:
+        raise OptionError(f"The weights of ELMo are kept in one file, {WEIGHTS}; they cannot be cut into shards.")
+    h5py: Any = optional("h5py")
+    with h5py.File(folder / WEIGHTS, "w", libver=("earliest", "v108"), track_order=False) as file:
+        for name, tensor in sorted(tensors.items()):
+            kept = tensor.detach().cpu()
+            file.create_dataset(
+                name, data=(kept if kept.dtype == torch.float64 else kept.float()).numpy(), track_times=False
+            )
+
+
+def _tokenizer(folder: Path, frame: str, config: EncoderConfig) -> Tokenizer:
+    return CharacterTokenizer(config.max_characters if isinstance(config, TwoWayConfig) else 50)
+
+
+FOLDER = Folder(
+    settings=lambda folder: _the_one(folder, OPTIONS),
+    described=False,
+    read_weights=_read_weights,
+    write_weights=_write_weights,
+    tokenizer=_tokenizer,
+)
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def _published(dim: int, projection: int, n_highways: int) -> TwoWayConfig:
+    return TwoWayConfig(
+        n_pieces=N_IDS,
+        token_width=projection,
+        width=projection,
+        n_layers=2,
+        inner_width=dim,
+        cell_clip=3,
+        projection_clip=3,
+        skip=True,
+        forget_bias=FORGET_BIAS,
+        filter_widths=(1, 2, 3, 4, 5, 6, 7),
+        filter_counts=(32, 32, 64, 128, 256, 512, 1024),
+        n_highways=n_highways,
+    )
+
+
+SIZES: Mapping[str, TwoWayConfig] = {
+    "elmo-small": _published(1024, 128, 1),
+    "elmo-medium": _published(2048, 256, 1),
+    "elmo-original": _published(4096, 512, 2),
+    "elmo-5.5b": _published(4096, 512, 2),
+}
+"""The four releases."""
+
+FAMILY = Family(
+    name="elmo",
+    kind="two-way",
+    detect=detect,
+    read_config=read_config,
+    write_config=write_config,
+    table=table,
+    outputs={},
+    architectures=[("Elmo", frozenset())],
+    frame="none",
+    tiny=lambda: TwoWayConfig(
+        n_pieces=N_IDS,
+        token_width=12,
+        width=12,
+        n_layers=3,
+        inner_width=20,
+        cell_clip=0.6,
+        projection_clip=0.4,
+        skip=True,
+        forget_bias=FORGET_BIAS,
+        character_width=6,
+        filter_widths=(1, 2, 3),
+        filter_counts=(4, 5, 6),
+        n_highways=2,
+    ),
+    reference=None,
+    folder=FOLDER,
+)

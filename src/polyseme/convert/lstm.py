@@ -1,0 +1,70 @@
+"""Recurrent language models, plain and LSTM: a family of our own, since no library keeps one in a folder.
+
+config.json holds our config under our names, and the weights are named as the bundle names them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from polyseme.convert.detect import by_model_type
+from polyseme.convert.family import Family
+from polyseme.convert.table import Rule, Table
+from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.recurrent_config import RecurrentConfig
+from polyseme.errors import ModelError
+from polyseme.outputs.pieces import CausalOutput
+from polyseme.parts.unfilled import unfilled
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
+    fields = {field.name: field for field in dataclasses.fields(RecurrentConfig)}
+    given = {name: value for name, value in theirs.items() if name in fields}
+    for name, field in fields.items():
+        if field.default is dataclasses.MISSING and name not in given:
+            raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
+    config: RecurrentConfig = RecurrentConfig.from_json(given)
+    return config
+
+
+def write_config(config: RecurrentConfig) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in config.to_json().items()}
+
+
+def table(config: RecurrentConfig, tied: bool) -> Table:
+    with unfilled():
+        names = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
+    outputs: dict[str, list[Rule]] = {}
+    if config.direction == "causal" and not config.spelled:
+        outputs["causal"] = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
+    return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs=outputs)
+
+
+def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:
+    if config.direction != "causal" or config.spelled:
+        raise ModelError("Only a recurrent encoder that reads one way, over a table of pieces, predicts the next one.")
+    if tied and config.widths[-1] != config.token_width:
+        raise ModelError(
+            f"The output cannot share the table of pieces: it is {config.token_width} wide and the top layer "
+            f"{config.widths[-1]}. Give the top layer that width ('top_width'), or the output a table of its own."
+        )
+    return CausalOutput(config.widths[-1], config.n_pieces, tied=tied)
+
+
+FAMILY = Family(
+    name="lstm",
+    kind="recurrent",
+    detect=by_model_type("lstm"),
+    read_config=read_config,
+    write_config=write_config,
+    table=table,
+    outputs={"causal": causal_output},
+    architectures=[("RecurrentLanguageModel", frozenset({"causal"})), ("RecurrentEncoder", frozenset())],
+    frame="none",
+    tiny=lambda: RecurrentConfig(n_pieces=99, token_width=16, width=16, n_layers=3, inner_width=24),
+    reference=None,
+)

@@ -1,0 +1,281 @@
+"""One more piece a row, as fast as the machine reads the weights.
+
+With one piece a row nearly all time goes into reading weights, so that their layout decides: on a CPU, for one row a
+matrix with more results than inputs is read by its inputs (transposed), any other by its results; for several rows
+matrices are packed. That takes as long as some dozens of steps and a copy of the weights, so it waits until the steps
+are told to `settle`; each layout is then made when it is first needed. Caches are written in place, and only as much of
+them is read as is filled.
+
+On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
+and slots, over buffers of its own, and replayed. What runs is the same function, with all slots read and the empty ones
+hidden, so that no shape depends on data.
+
+Shapes: R rows, S slots, D width, H heads, d head width, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyseme.encoders.base import Encoder
+from polyseme.encoders.transformer import Transformer
+from polyseme.encoders.transformer_layer import TransformerLayer
+from polyseme.errors import ModelError
+from polyseme.outputs.base import Output
+from polyseme.outputs.pieces import CausalOutput, MaskedOutput
+from polyseme.parts.activations import Activation
+from polyseme.parts.masks import Places, mask_named, seen
+from polyseme.parts.memory import Cache
+from polyseme.parts.product import Product
+
+PACKED_ROWS = 16
+"""Rows that packed weights are laid out for."""
+MOST_GRAPHS = 4
+"""Graphs, each with a cache of its own, that are kept at once."""
+WARM_UPS = 3
+"""Steps before one is captured, in which kernels are chosen and room is set aside."""
+
+
+def steps_fast(encoder: Encoder) -> bool:
+    """Whether `FastSteps` equals this encoder's forward pass."""
+    if not isinstance(encoder, Transformer):
+        return False
+    config = encoder.config
+    return (
+        config.memory == "cache"
+        and config.direction == "causal"
+        and config.positions in ("learned", "sinusoidal", "none")
+        and not (config.cross or config.gated)
+    )
+
+
+def log_probs_of(output: Output, states: Tensor) -> Tensor:
+    """[R, D] → [R, V], never in half precision: there, many pieces would be exactly as likely."""
+    if states.dtype in (torch.bfloat16, torch.float16) and isinstance(output, (CausalOutput, MaskedOutput)):
+        return output.logits(states).float().log_softmax(dim=-1)
+    return output.log_probs(states)
+
+
+class AnyProduct(Protocol):
+    """act(x·Wᵀ + b), plus a residual where one is given."""
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
+
+
+class RowProduct:
+    """The product of one row: every weight is read once, in the order in which it lies."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        n_results, n_inputs = weight.shape
+        self.weight = weight.t().contiguous().t() if n_results >= n_inputs else weight
+        self.bias = bias
+        self.activation = activation
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        if self.activation is not None:
+            y = self.activation(y)
+        return y if residual is None else y.add_(residual)
+
+
+class Layout:
+    """The products of a whole model, laid out for one row or for many."""
+
+    def __init__(self, encoder: Transformer, output: Output, make: Callable[..., AnyProduct]) -> None:
+        def product(linear: nn.Linear, activation: Activation | None = None) -> AnyProduct:
+            bias = None if linear.bias is None else linear.bias.detach()
+            return make(linear.weight.detach(), bias, activation)
+
+        layers = [cast(TransformerLayer, layer) for layer in encoder.layers]
+        self.project = [product(layer.attention.project) for layer in layers]
+        self.attended = [product(layer.attention.output) for layer in layers]
+        self.up = [product(layer.feed_forward.up, layer.feed_forward.activation) for layer in layers]
+        self.down = [product(layer.feed_forward.down) for layer in layers]
+        self.vocabulary = make(output.table.detach(), None, None) if isinstance(output, CausalOutput) else None
+
+
+def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
+    product = Product.of(weight, bias, activation)
+    product.pack(PACKED_ROWS)
+    return product
+
+
+PRODUCTS: Mapping[str, Callable[..., AnyProduct]] = {"plain": Product.of, "one row": RowProduct, "rows": _packed}
+
+
+class FastSteps:
+    """A causal Transformer with a cache and its output: `step(pieces [R], cache)` → log-probabilities, cache."""
+
+    def __init__(self, encoder: Encoder, output: Output) -> None:
+        if not isinstance(encoder, Transformer) or not steps_fast(encoder):
+            raise ModelError(f"An encoder of kind {encoder.config.kind!r} with these settings has no fast step.")
+        self.encoder = encoder
+        self.output = output
+        self._settled = False
+        self._layouts: dict[str, Layout] = {}
+        self._graphs: OrderedDict[tuple[int, int], Graph] = OrderedDict()
+
+    def settle(self) -> None:
+        """Prepare for much work: lay weights out, each layout once, when it is first needed."""
+        self._settled = True
+
+    @torch.no_grad()
+    def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
+        """Read one piece a row; the cache is written in place."""
+        if pieces.device.type == "cuda":
+            return self._graph(memory)(pieces, memory)
+        lengths = memory.lengths
+        n_slots = int(lengths.max()) + 1
+        level = bool((lengths == lengths[0]).all())
+        log_probs = self.run(pieces, memory, n_slots=n_slots, level=level)
+        return log_probs, Cache(lengths + 1, memory.keys, memory.values)
+
+    def run(self, pieces: Tensor, memory: Cache, *, n_slots: int, level: bool = False) -> Tensor:
+        """The step itself: log-probabilities [R, V] after `pieces` [R], written into slots `memory.lengths`.
+
+        The first `n_slots` slots are read. Rows are `level` if they are equally long and fill all of these.
+        """
+        encoder, config = self.encoder, self.encoder.config
+        layout = self._layout(len(pieces))
+        lengths = memory.lengths
+        rows = torch.arange(len(pieces), device=pieces.device)
+        hidden = self._hidden(lengths, n_slots, level)
+        x: Tensor = encoder.embeddings(pieces[:, None], lengths[:, None], None)[:, 0]  # [R, D]
+        for index, number in enumerate(config.weight_sets):
+            layer = cast(TransformerLayer, encoder.layers[number])
+            attention = layer.attention
+            normed = layer.attention_norm(x) if layer.norm_first else x
+            q, k, v = layout.project[number](normed).view(len(pieces), 3, attention.n_heads, -1).unbind(1)  # [R, H, d]
+            keys, values = memory.keys[index], memory.values[index]
+            keys[rows, :, lengths] = k
+            values[rows, :, lengths] = v
+            attended = F.scaled_dot_product_attention(
+                q[:, :, None],
+                keys[:, :, :n_slots],
+                values[:, :, :n_slots],
+                hidden[config.layer_masks[index]],
+                scale=attention.scale,
+            )  # [R, H, 1, d]
+            x = layout.attended[number](attended.flatten(1), x)
+            if not layer.norm_first:
+                x = layer.attention_norm(x)
+            normed = layer.feed_forward_norm(x) if layer.norm_first else x
+            x = layout.down[number](layout.up[number](normed), x)
+            if not layer.norm_first:
+                x = layer.feed_forward_norm(x)
+        x = encoder.norm(x)
+        if layout.vocabulary is None:
+            return log_probs_of(self.output, x)
+        logits = layout.vocabulary(x)
+        if logits.dtype in (torch.bfloat16, torch.float16):
+            logits = logits.float()
+        return logits.log_softmax(dim=-1)
+
+    def _hidden(self, lengths: Tensor, n_slots: int, level: bool) -> dict[str, Tensor | None]:
+        """For each mask of the config what is added to the scores, [R, 1, 1, S]: 0, or minus infinity for the unseen.
+
+        None where everything is seen.
+        """
+        slots = torch.arange(n_slots, device=lengths.device)[None]
+        places = Places(lengths[:, None], slots, None, counted=False)
+        like = self.encoder.embeddings.pieces.weight
+        found: dict[str, Tensor | None] = {}
+        for name in dict.fromkeys(self.encoder.config.layer_masks):
+            allowed = None if level and name == "causal" else seen(mask_named(name), None, places).allowed
+            if allowed is None:
+                found[name] = None
+                continue
+            nothing = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
+            found[name] = nothing.masked_fill(~allowed, float("-inf"))
+        return found
+
+    def _layout(self, n_rows: int) -> Layout:
+        """Weights as they are best read for so many rows; on a GPU, and for little work, as they are."""
+        settled = self._settled and self.encoder.embeddings.pieces.weight.device.type == "cpu"
+        kind = "plain" if not settled else "one row" if n_rows == 1 else "rows"
+        if kind not in self._layouts:
+            self._layouts[kind] = Layout(self.encoder, self.output, PRODUCTS[kind])
+        return self._layouts[kind]
+
+    def _graph(self, memory: Cache) -> Graph:
+        shape = (memory.keys[0].shape[0], memory.keys[0].shape[2])
+        if shape not in self._graphs:
+            while len(self._graphs) >= MOST_GRAPHS:
+                self._graphs.popitem(last=False)
+            self._graphs[shape] = Graph(self, memory)
+        self._graphs.move_to_end(shape)
+        return self._graphs[shape]
+
+
+class Graph:
+    """The step for one number of rows and of slots, over buffers that stay where they are.
+
+    On a GPU it is captured when it is first run, and replayed from then on. A cache that is handed on is these buffers
+    themselves; one from elsewhere (prompts just read, rows picked for a beam) is copied in.
+    """
+
+    def __init__(self, steps: FastSteps, like: Cache) -> None:
+        self.steps = steps
+        n_rows, _, self.n_slots, _ = like.keys[0].shape
+        self.pieces = like.lengths.new_zeros(n_rows)
+        self.memory = Cache(
+            torch.zeros_like(like.lengths),
+            tuple(torch.zeros_like(each) for each in like.keys),
+            tuple(torch.zeros_like(each) for each in like.values),
+        )
+        self.log_probs: Tensor
+        self._captured: torch.cuda.CUDAGraph | None = None
+        self._handed_on: Cache | None = None
+
+    def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
+        if memory is not self._handed_on:
+            self._take_in(memory)
+        self.pieces.copy_(pieces)
+        self._run()
+        self._handed_on = Cache(self.memory.lengths, self.memory.keys, self.memory.values)
+        return self.log_probs.clone(), self._handed_on
+
+    def _take_in(self, memory: Cache) -> None:
+        if memory.keys[0].data_ptr() == self.memory.keys[0].data_ptr():
+            raise ModelError(
+                "This memory is spent: its rows have been read on from, or others have taken their place. Go on with "
+                "the memory that the last step handed back, or keep a copy of it (memory.select)."
+            )
+        self.memory.lengths.copy_(memory.lengths)
+        torch._foreach_copy_(list(self.memory.keys), list(memory.keys))
+        torch._foreach_copy_(list(self.memory.values), list(memory.values))
+
+    def _step(self) -> None:
+        self.log_probs = self.steps.run(self.pieces, self.memory, n_slots=self.n_slots)
+        self.memory.lengths.add_(1)
+
+    def _run(self) -> None:
+        if self.pieces.device.type != "cuda":
+            self._step()
+        else:
+            with torch.cuda.device(self.pieces.device):
+                if self._captured is None:
+                    self._captured = self._capture()
+                self._captured.replay()
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Warm up beside the main stream, then capture. Slots that are written on the way are written again."""
+        before = self.memory.lengths.clone()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UPS):
+                self._step()
+                self.memory.lengths.copy_(before)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()
+        self.memory.lengths.copy_(before)
+        return graph

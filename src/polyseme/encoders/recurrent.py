@@ -1,0 +1,173 @@
+"""The recurrent encoder: a token layer and a stack of layers that read their rows from one end, or from both.
+
+States of a row stop at its length, so that a memory is the state after its last real piece; a backward stack begins
+there. What it carries from call to call is what was read before, in the order of reading.
+
+Shapes: R rows, T pieces, D width of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.recurrent_config import RecurrentConfig, StackConfig
+from polyseme.errors import ModelError
+from polyseme.parts.characters import CharacterTokens
+from polyseme.parts.memory import Memory
+from polyseme.parts.recurrence import Reader, State
+from polyseme.types import Batch, States
+
+
+class PieceTokens(nn.Module):
+    """A table of pieces: [R, T] → [R, T, D]."""
+
+    def __init__(self, n_pieces: int, width: int, spread: float) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(n_pieces, width))
+        nn.init.normal_(self.table, std=spread)
+
+    def forward(self, pieces: Tensor) -> Tensor:
+        return nn.functional.embedding(pieces, self.table)
+
+
+def token_layer(config: StackConfig) -> PieceTokens | CharacterTokens:
+    """A table of pieces, or filters over the characters in which they are spelled."""
+    if not config.spelled:
+        return PieceTokens(config.n_pieces, config.token_width, config.initial_spread)
+    return CharacterTokens(
+        config.n_pieces,
+        config.character_width,
+        filter_widths=config.filter_widths,
+        filter_counts=config.filter_counts,
+        n_highways=config.n_highways,
+        width=config.token_width,
+        activation=config.filter_activation,
+    )
+
+
+class Recurrent(Encoder):
+    """Stacked recurrent layers. As a half of a two-way encoder it is given the token layer that both share."""
+
+    config: RecurrentConfig
+
+    def __init__(self, config: RecurrentConfig, tokens: PieceTokens | CharacterTokens | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = token_layer(config) if tokens is None else tokens
+        self.dropout_of_tokens = nn.Dropout(config.embedding_dropout_rate)
+        self.dropout = nn.Dropout(config.dropout_rate)
+        ways = {"forwards": [False], "backwards": [True], "both": [False, True]}[config.reads]
+        self.layers = nn.ModuleList()
+        for below, width in zip(config.widths, config.state_widths, strict=False):
+            self.layers.append(nn.ModuleList(self._reader(below, width, backwards) for backwards in ways))
+
+    def _reader(self, below: int, width: int, backwards: bool) -> Reader:
+        config = self.config
+        return Reader(
+            below,
+            width,
+            inner_width=config.inner_width,
+            kind=config.cells,
+            backwards=backwards,
+            cell_clip=config.cell_clip,
+            projection_clip=config.projection_clip,
+            forget_bias=config.forget_bias,
+        )
+
+    def forward(
+        self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
+    ) -> States:
+        refuse_what_is_not_read(batch, self.config)
+        return self.over(self.tokens(batch.pieces), batch.lengths, layers=layers, memory=memory)
+
+    def over(
+        self, tokens: Tensor, lengths: Tensor | None, *, layers: Layers = "all", memory: Memory | None = None
+    ) -> States:
+        """The states above a token layer that is there already, [R, T, D]."""
+        config = self.config
+        wanted = wanted_layers(layers, config.n_layers)
+        state = self._state(memory, tokens.shape[0])
+        x = self.dropout_of_tokens(tokens)
+        found = {0: x} if 0 in wanted else {}
+        outputs: list[Tensor] = []
+        cells: list[Tensor] = []
+        for index in range(config.n_layers if memory is not None else max(wanted, default=0)):
+            below, read = x, []
+            for reader in self._readers(index):
+                held = None if state is None else self._held(reader, state, index)
+                out, h, c = reader(below, lengths, held, carried=memory is not None)
+                read.append(out)
+            outputs.append(h)
+            cells.append(c)
+            x = read[0] if len(read) == 1 else torch.cat(read, dim=-1)
+            if config.skip and index > 0:
+                x = x + below
+            x = self.dropout(x)
+            if index + 1 in wanted:
+                found[index + 1] = x
+        after = None
+        if state is not None:
+            n_read = tokens.shape[1] if lengths is None else lengths
+            kept = tuple(cells) if config.cells == "lstm" else ()
+            after = State(state.lengths + n_read, tuple(outputs), kept)
+        return States(found, lengths, config.n_layers, memory=after)
+
+    def _readers(self, index: int) -> Sequence[Reader]:
+        return self.layers[index]  # type: ignore[return-value]
+
+    def _held(self, reader: Reader, state: State, index: int) -> tuple[Tensor, Tensor]:
+        cells = state.cells[index] if state.cells else reader.start(state.lengths.shape[0])[1]
+        return state.outputs[index], cells
+
+    def _state(self, memory: Memory | None, n_rows: int) -> State | None:
+        if memory is None:
+            return None
+        if self.config.memory != "state" or not isinstance(memory, State):
+            raise ModelError(
+                f"A recurrent encoder with memory {self.config.memory!r} was given a {type(memory).__name__}. Begin "
+                "with new_memory of the same encoder."
+            )
+        return same_rows(memory, n_rows)
+
+    def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
+        """The state before anything was read; it takes no more room, however much is."""
+        if self.config.memory != "state":
+            return super().new_memory(rows, capacity)
+        starts = [self._readers(index)[0].start(rows) for index in range(self.config.n_layers)]
+        like = next(self.parameters())
+        lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
+        cells = tuple(c for _, c in starts) if self.config.cells == "lstm" else ()
+        return State(lengths, tuple(h for h, _ in starts), cells)
+
+    def piece_table(self) -> nn.Parameter | None:
+        return None if self.config.spelled else self.tokens.table
+
+    def layer_groups(self) -> list[list[nn.Parameter]]:
+        return [list(self.tokens.parameters()), *(list(layer.parameters()) for layer in self.layers)]
+
+
+def same_rows(memory: State, n_rows: int) -> State:
+    """The memory, if it is of as many rows as the batch."""
+    if memory.lengths.shape[0] != n_rows:
+        raise ModelError(
+            f"The memory is of {memory.lengths.shape[0]} rows and the batch of {n_rows}. Pick the rows with "
+            "memory.select, or begin with new_memory."
+        )
+    return memory
+
+
+def refuse_what_is_not_read(batch: Batch, config: StackConfig) -> None:
+    """A mask, a source or targets would be passed over in silence."""
+    for name in ("mask", "source", "targets"):
+        if getattr(batch, name) is not None:
+            raise ModelError(f"The batch has a {name}, which a recurrent encoder cannot read.")
+    n_axes = 3 if config.spelled else 2
+    if batch.pieces.dim() != n_axes:
+        raise ModelError(
+            f"The pieces of this encoder come as {'[rows, pieces, characters]' if config.spelled else '[rows, pieces]'}"
+            f". Got {batch.pieces.dim()} axes instead."
+        )

@@ -1,0 +1,208 @@
+"""The configs of recurrent encoders: a stack that reads one way or both, and two stacks over one token layer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from polyseme.config import Direction, EncoderConfig, MemoryKind
+from polyseme.errors import ModelError, nearest
+from polyseme.parts.activations import ACTIVATIONS
+from polyseme.parts.recurrence import N_GATES, CellKind
+
+Reads = Literal["forwards", "backwards", "both"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(EncoderConfig):
+    """A token layer and the recurrent layers above it."""
+
+    memory: MemoryKind = "state"
+
+    token_width: int
+    """Of the token layer."""
+    width: int
+    """Of the states of a layer, in one direction."""
+    n_layers: int
+    inner_width: int | None = None
+    """Cells of a layer, where a projection brings them to the width of its states; None: as many as its states are
+    wide, without a projection."""
+    top_width: int | None = None
+    """Of the top layer, where it is another (as wide as the token layer, to share its table); None: as the others."""
+    cells: CellKind = "lstm"
+    skip: bool = False
+    """Whether each layer from the second on is added to what it reads."""
+    cell_clip: float | None = None
+    """What cells are held within, ±."""
+    projection_clip: float | None = None
+    """What projected states are held within, ±."""
+    forget_bias: float = 0.0
+    """Added to the forget gates, beside the bias that is learnt."""
+
+    filter_widths: tuple[int, ...] = ()
+    """Characters that the filters of each kind span; none: pieces have a table of their own, and are not spelled."""
+    filter_counts: tuple[int, ...] = ()
+    """How many filters of each kind there are."""
+    character_width: int = 16
+    max_characters: int = 50
+    """Characters of a piece, its marks of begin and end included."""
+    n_highways: int = 0
+    filter_activation: str = "relu"
+
+    dropout_rate: float = 0.0
+    """Of the states of each layer."""
+    embedding_dropout_rate: float = 0.0
+    """Of the token layer."""
+    initial_spread: float = 0.1
+    """Of the table of pieces; other weights are drawn as torch and ELMo's authors do."""
+
+    def __post_init__(self) -> None:
+        self._check_sizes()
+        if self.cells not in N_GATES:
+            raise ModelError(f"There is no cell {self.cells!r}. {nearest(str(self.cells), N_GATES)}")
+        if self.cells == "tanh" and (self.inner_width is not None or self.cell_clip is not None or self.forget_bias):
+            raise ModelError("Cells of kind 'tanh' have no projection, clip or forget gate; those are of kind 'lstm'.")
+        if self.projection_clip is not None and self.inner_width is None:
+            raise ModelError("'projection_clip' needs a projection: an 'inner_width'.")
+        if self.skip and self.top_width not in (None, self.width):
+            raise ModelError("Skip connections need layers of one width, and 'top_width' is another.")
+        if len(self.filter_widths) != len(self.filter_counts):
+            raise ModelError(
+                f"'filter_widths' names {len(self.filter_widths)} kinds of filter and 'filter_counts' "
+                f"{len(self.filter_counts)}."
+            )
+        if self.filter_widths and max(self.filter_widths) > self.max_characters:
+            raise ModelError(
+                f"A filter spans {max(self.filter_widths)} characters, and a piece has only {self.max_characters}."
+            )
+        if self.filter_activation not in ACTIVATIONS:
+            known = nearest(str(self.filter_activation), ACTIVATIONS)
+            raise ModelError(f"There is no activation {self.filter_activation!r}. {known}")
+
+    def _check_sizes(self) -> None:
+        least = {"n_layers": 0, "n_highways": 0}
+        for name in ("n_pieces", "token_width", "width", "n_layers", "inner_width", "top_width", "character_width",
+                     "max_characters", "n_highways"):  # fmt: skip
+            value = getattr(self, name)
+            if value is None and name in ("inner_width", "top_width"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least.get(name, 1):
+                raise ModelError(
+                    f"The '{name}' of a recurrent encoder must be a whole number from {least.get(name, 1)} on. "
+                    f"Got {value!r} instead."
+                )
+        for name in ("filter_widths", "filter_counts"):
+            for value in getattr(self, name):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise ModelError(f"'{name}' must be whole numbers from 1 on. Got {value!r} among them.")
+        for name in ("cell_clip", "projection_clip"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise ModelError(f"The '{name}' must be a number above 0, or none. Got {value!r} instead.")
+        for name in ("dropout_rate", "embedding_dropout_rate"):
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 <= value < 1):
+                raise ModelError(f"The '{name}' must be a number from 0 to below 1. Got {value!r} instead.")
+        for name in ("forget_bias", "initial_spread"):
+            if not _is_number(getattr(self, name)):
+                raise ModelError(f"The '{name}' must be a number. Got {getattr(self, name)!r} instead.")
+
+    @property
+    def spelled(self) -> bool:
+        """Whether pieces come as characters, [R, T, C]."""
+        return bool(self.filter_widths)
+
+    @property
+    def state_widths(self) -> tuple[int, ...]:
+        """The width of each layer's states in one direction, the first layer's first."""
+        top = self.width if self.top_width is None else self.top_width
+        return (*(self.width,) * (self.n_layers - 1), top)[: self.n_layers]
+
+    def _weights_above(self, ways: int, joined: bool) -> int:
+        """Weights that a piece meets above the token layer, read in so many ways, joined after each layer or not."""
+        total, below = 0, self.token_width
+        for width in self.state_widths:
+            cells = width if self.inner_width is None else self.inner_width
+            projection = 0 if self.inner_width is None else cells * width
+            total += ways * (N_GATES[self.cells] * cells * (below + width) + projection)
+            below = ways * width if joined else width
+        return total
+
+    @property
+    def _weights_of_tokens(self) -> int:
+        if not self.spelled:
+            return 0
+        n_filters = sum(self.filter_counts)
+        spans = zip(self.filter_widths, self.filter_counts, strict=True)
+        filters = sum((self.max_characters - span + 1) * span * self.character_width * count for span, count in spans)
+        return filters + 2 * self.n_highways * n_filters * n_filters + n_filters * self.token_width
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(StackConfig):
+    """A stack read in one direction, or in both, joined after every layer."""
+
+    kind: ClassVar[str] = "recurrent"
+
+    reads: Reads = "forwards"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reads not in ("forwards", "backwards", "both"):
+            raise ModelError(
+                f"A recurrent encoder reads forwards, backwards or both. Got {self.reads!r} for 'reads' instead."
+            )
+        if self.memory not in (("none",) if self.reads == "both" else ("state", "none")):
+            raise ModelError(
+                f"A recurrent encoder that reads {self.reads} cannot have memory {self.memory!r}. Read one way, it "
+                "hands on its 'state'; read both ways, it has 'none', since neither end of a row is the last."
+            )
+
+    @property
+    def n_ways(self) -> int:
+        return 2 if self.reads == "both" else 1
+
+    @property
+    def direction(self) -> Direction:
+        """In the order of reading, which in a backward half is from the end."""
+        if self.n_layers == 0:
+            return "none"
+        return "both" if self.reads == "both" else "causal"
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.token_width, *(self.n_ways * width for width in self.state_widths))
+
+    @property
+    def matrix_weights(self) -> int:
+        return self._weights_of_tokens + self._weights_above(self.n_ways, joined=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoWayConfig(StackConfig):
+    """A forward and a backward stack side by side over one token layer (ELMo)."""
+
+    kind: ClassVar[str] = "two-way"
+
+    @property
+    def direction(self) -> Direction:
+        return "two-way"
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(2 * width for width in (self.token_width, *self.state_widths))
+
+    @property
+    def matrix_weights(self) -> int:
+        return self._weights_of_tokens + self._weights_above(2, joined=False)
+
+    def half(self, reads: Reads) -> RecurrentConfig:
+        """The config of the forward or the backward half."""
+        shared: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return RecurrentConfig(**shared, reads=reads)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

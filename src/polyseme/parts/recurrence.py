@@ -1,0 +1,211 @@
+"""Recurrence: one direction of one layer, the plain tanh network and the LSTM, and the state that it carries on.
+
+    tanh    h_t = tanh(W_x x_t + W_h h_{t-1} + b)
+    LSTM    i, f, g, o = W_x x_t + W_h h_{t-1} + b
+            c_t = σ(f + forget bias) · c_{t-1} + σ(i) · tanh(g)       held within ± the cell clip
+            h_t = W_p (σ(o) · tanh(c_t))                              held within ± the projection clip
+
+Where nothing is clipped torch's own kernels run over all times at once (cuDNN's on a GPU); the loop that is written out
+is the specification, and runs where those cannot: with clips, with a projection on a CPU, or where the state must stop
+at each row's own length.
+
+Shapes: R rows, T pieces, D width of what is read, H cells, P width of the states (H where there is no projection).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyseme.parts.memory import Memory
+
+CellKind = Literal["tanh", "lstm"]
+N_GATES = {"tanh": 1, "lstm": 4}
+FEW_ROWS, MANY_TIMES = 4, 32
+
+
+@dataclass
+class State(Memory):
+    """What a stack of recurrent layers read in one direction ended with."""
+
+    outputs: tuple[Tensor, ...]
+    """One [R, P] a layer: its last state, before what a skip connection adds."""
+    cells: tuple[Tensor, ...]
+    """One [R, H] a layer; none where cells are tanh."""
+
+
+class Reader(nn.Module):
+    """One layer that reads its rows in one direction. Gates are stacked as torch stacks them: i, f, g, o."""
+
+    def __init__(
+        self,
+        below: int,
+        width: int,
+        *,
+        inner_width: int | None = None,
+        kind: CellKind = "lstm",
+        backwards: bool = False,
+        cell_clip: float | None = None,
+        projection_clip: float | None = None,
+        forget_bias: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.n_cells = width if inner_width is None else inner_width
+        n_rows = N_GATES[kind] * self.n_cells
+        self.kind = kind
+        self.width = width
+        self.backwards = backwards
+        self.cell_clip = cell_clip
+        self.projection_clip = projection_clip
+        self.forget_bias = forget_bias
+        self.input = nn.Parameter(torch.empty(n_rows, below))
+        self.recurrent = nn.Parameter(torch.empty(n_rows, width))
+        self.bias = nn.Parameter(torch.empty(n_rows))
+        self.projection = None if inner_width is None else nn.Parameter(torch.empty(width, inner_width))
+        self.written_out = False
+        """Whether the loop runs even where a kernel could."""
+        self._second_bias: Tensor | None = None
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Draw weights as torch does, from ± 1 / √cells, but for the bias, which begins at zero."""
+        bound = 1 / math.sqrt(self.n_cells)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+        nn.init.zeros_(self.bias)
+
+    def start(self, n_rows: int) -> tuple[Tensor, Tensor]:
+        """The state and cells of rows of which nothing has been read."""
+        return self.bias.new_zeros(n_rows, self.width), self.bias.new_zeros(n_rows, self.n_cells)
+
+    def forward(
+        self, x: Tensor, lengths: Tensor | None, state: tuple[Tensor, Tensor] | None, *, carried: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """[R, T, D] → states [R, T, P], and the last state and cells of each row, which count only if `carried`.
+
+        Rows are read from `state`, each up to its length; a backward reader begins at a row's last real piece. Real
+        states do not depend on padding; what stands at padding means nothing.
+        """
+        h, c = self.start(x.shape[0]) if state is None else state
+        if self.backwards:
+            x = mirrored(x, lengths)
+        stops = lengths if carried else None
+        if stops is None and self._has_kernel(x):
+            out, h, c = self._by_kernel(x, h, c)
+        else:
+            out, h, c = self._step_by_step(x, stops, h, c)
+        return (mirrored(out, lengths) if self.backwards else out), h, c
+
+    def _has_kernel(self, x: Tensor) -> bool:
+        """Whether torch's kernels compute the same; those of a CPU have no projection, and none reads nothing."""
+        clipped = self.cell_clip is not None or self.projection_clip is not None
+        return not (self.written_out or clipped) and (self.projection is None or x.is_cuda) and x.shape[1] > 0
+
+    # --- the specification --------------------------------------------------------------------------------------------
+
+    def _step_by_step(self, x: Tensor, stops: Tensor | None, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        read = F.linear(x.transpose(0, 1), self.input, self.bias)  # [T, R, gates · H]
+        recurrent, projection = self._laid_out(*x.shape[:2])
+        out = []
+        for time, now in enumerate(read.unbind(0)):
+            new_h, new_c = self._step(torch.addmm(now, h, recurrent), c, projection)
+            if stops is None:
+                h, c = new_h, new_c
+            else:
+                going = (time < stops)[:, None]
+                h, c = torch.where(going, new_h, h), torch.where(going, new_c, c)
+            out.append(h)
+        states = torch.stack(out, dim=1) if out else x.new_zeros(x.shape[0], 0, self.width)
+        return states, h, c
+
+    def _laid_out(self, n_rows: int, n_times: int) -> tuple[Tensor, Tensor | None]:
+        """The weights that each step multiplies with, [P, gates · H] and [H, P].
+
+        For many steps of few rows they are laid out anew, in inference: so the products take half the time on a CPU.
+        """
+        recurrent = self.recurrent.t()
+        projection = None if self.projection is None else self.projection.t()
+        few = n_rows <= FEW_ROWS and n_times >= MANY_TIMES and self.bias.device.type == "cpu"
+        if not few or torch.is_grad_enabled():
+            return recurrent, projection
+        return recurrent.contiguous(), None if projection is None else projection.contiguous()
+
+    def _step(self, gates: Tensor, c: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:
+        if self.kind == "tanh":
+            return torch.tanh(gates), c
+        i, f, g, o = gates.chunk(4, dim=-1)
+        if self.forget_bias:
+            f = f + self.forget_bias
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        if self.cell_clip is not None:
+            c = c.clamp(-self.cell_clip, self.cell_clip)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        if projection is not None:
+            h = torch.mm(h, projection)
+            if self.projection_clip is not None:
+                h = h.clamp(-self.projection_clip, self.projection_clip)
+        return h, c
+
+    # --- torch's kernels ----------------------------------------------------------------------------------------------
+
+    def _by_kernel(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # True for training keeps what gradients need
+        settings = (True, 1, 0.0, self.training or torch.is_grad_enabled(), False, True)
+        weights = self._weights(x)
+        if self.kind == "tanh":
+            out, last = torch.rnn_tanh(x, h[None], weights, *settings)
+            return out, last[0], c
+        out, last, cells = torch.lstm(x, (h[None], c[None]), weights, *settings)
+        return out, last[0], cells[0]
+
+    def _weights(self, x: Tensor) -> list[Tensor]:
+        """What the kernels read."""
+        weights = [self.input, self.recurrent, self.bias, self._kept_second_bias()]
+        if self.projection is not None:
+            weights.append(self.projection)
+        if x.is_cuda and not torch.compiler.is_compiling():
+            _lay_together(weights, x.shape[-1], self.n_cells, 0 if self.projection is None else self.width, self.kind)
+        return weights
+
+    def _kept_second_bias(self) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self._made_second_bias()
+        kept = self._second_bias
+        if kept is None or kept.dtype != self.bias.dtype or kept.device != self.bias.device:
+            with torch.inference_mode(False):  # what is made in inference cannot be trained with
+                kept = self._second_bias = self._made_second_bias()
+        return kept
+
+    def _made_second_bias(self) -> Tensor:
+        """A kernel has a second bias, which here is the constant that is added to the forget gates."""
+        second = torch.zeros_like(self.bias, requires_grad=False)
+        if self.kind == "lstm":
+            second[self.n_cells : 2 * self.n_cells] = self.forget_bias
+        return second
+
+
+def mirrored(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """[R, T, …] with the real pieces of each row in the opposite order; padding stays where it is."""
+    if lengths is None:
+        return x.flip(1)
+    here = torch.arange(x.shape[1], device=x.device)[None]
+    across = lengths[:, None] - 1 - here
+    order = torch.where(across >= 0, across, here)
+    return x.gather(1, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
+
+
+def _lay_together(weights: list[Tensor], below: int, n_cells: int, projected: int, kind: CellKind) -> None:
+    """Give the weights one stretch of memory, as cuDNN wants them, in place; otherwise it copies them at every call."""
+    first = weights[0].untyped_storage().data_ptr()
+    if all(each.untyped_storage().data_ptr() == first for each in weights):
+        return
+    if not torch.backends.cudnn.is_acceptable(weights[0]) or torch.is_autocast_enabled("cuda"):
+        return
+    mode = {"tanh": 1, "lstm": 2}[kind]
+    with torch.inference_mode(False), torch.no_grad():
+        torch._cudnn_rnn_flatten_weight(weights, len(weights), below, mode, n_cells, projected, 1, True, False)

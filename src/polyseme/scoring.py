@@ -1,0 +1,360 @@
+"""What users call to have texts scored: `score` and `evaluate`.
+
+`EVALUATIONS` is the one list of what can be evaluated: a row is a reader, a scorer and a metric. A new benchmark is a
+row; what it needs of a model, if anything, it asks for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyseme.api import AnyPath, Dtype, load
+from polyseme.cost import Cost, peak_memory
+from polyseme.decode.score import Scorer
+from polyseme.decode.score_files import By, check_by, check_scores_output, scores_writer
+from polyseme.decode.score_items import score_last_words, score_pairs
+from polyseme.decode.score_masked import Hide, check_hide
+from polyseme.decode.score_rows import OnBatch
+from polyseme.decode.score_texts import Scored, Totals, totals
+from polyseme.errors import InputError, OptionError, OutputError, nearest
+from polyseme.files import read_rows
+from polyseme.files.asked import Quotes, Split, Words
+from polyseme.files.found import Sources
+from polyseme.files.read import ENDINGS
+from polyseme.files.source import suffixes
+from polyseme.tasks import accuracy, agreement, blimp, lambada
+from polyseme.tasks.found import find_data
+from polyseme.tasks.pairs import PairSet, read_pairs
+from polyseme.tasks.report import Figures, Report
+from polyseme.tasks.report_files import check_report_output, write_report
+from polyseme.types import Progress
+from polyseme.vectors.job import document_of, some_rows
+
+# --- score ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What scoring some files found."""
+
+    how: str
+    """In words, how the model was asked."""
+    totals: Totals
+    texts: list[Scored]
+    """Each with its scores, where they did not go to a file."""
+    notes: Sequence[str]
+    cost: Cost
+
+
+def score(
+    sources: Sources,
+    *,
+    output: AnyPath | None = None,
+    model: AnyPath | None = None,
+    by: By = "word",
+    hide: Hide = "word",
+    stride: int | None = None,
+    field: str | None = None,
+    id_field: str | None = None,
+    fields: str | Sequence[str] = (),
+    format: str | None = None,
+    words: Words = "syntactic",
+    split: Split = "line",
+    quotes: Quotes = "double",
+    delimiter: str | None = None,
+    check_text: bool = True,
+    device: str = "auto",
+    dtype: Dtype = "fp32",
+    batch_pieces: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Scores:
+    """Score every text of some files (folders, patterns, `-`): how likely a model finds its words, pieces or bytes.
+
+    Args:
+        sources: a path, folder, pattern or `-` for standard input, or several of them.
+        output: where the scores go: .tsv, .jsonl, .parquet, or .html with the text shaded; None: they are returned.
+        model: a model folder, or `hub:owner/name`, with a causal or a masked output.
+        by: what has a row of its own in the output: word, piece or byte.
+        hide: as for `Model.score`.
+        stride: as for `Model.score`.
+        field: the field, column or key with the text, or with the list of its words.
+        id_field: the field with the id of a text; None: its number, counted from 1.
+        fields: names of other fields to keep beside the scores, as strings, or "all".
+        format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
+        words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
+        split: in plain text, whether a text is a line, a paragraph or the whole document.
+        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
+        delimiter: in CSV and TSV, what separates the fields.
+        check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
+        device: as for `load`.
+        dtype: what is computed in, as for `load`.
+        batch_pieces: how many pieces run together.
+        force: replace an output that is there.
+        progress: told how many bytes of the input are done, and of how many.
+    """
+    started = time.perf_counter()
+    check_by(by)
+    check_hide(hide)
+    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
+    if output is not None:
+        check_scores_output(output, force=force)
+        if any(Path(one).exists() and Path(output).exists() and Path(one).samefile(output) for one in listed):
+            raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
+    loaded = load(model, device=device, dtype=dtype)
+    scorer = Scorer(loaded.bundle, hide=hide, stride=stride, batch_pieces=batch_pieces, precision=loaded.precision)
+    found: list[Scored] = []
+    summed = Totals()
+    with read_rows(
+        listed,
+        field=field,
+        id_field=id_field,
+        fields=fields,
+        format=format,
+        words=words,
+        split=split,
+        quotes=quotes,
+        delimiter=delimiter,
+        check_text=check_text,
+    ) as rows:
+
+        def chunks() -> Iterator[list[Scored]]:
+            before = 0
+            for some in some_rows(rows):
+                yield scorer([document_of(row) for row in some], _of_chunk(progress, before, rows.done, rows.total))
+                before = rows.done
+
+        if output is None:
+            for scored in chunks():
+                found += scored
+                summed += totals(scored)
+        else:
+            with scores_writer(output, by=by, how=scorer.how, force=force) as sink:
+                for scored in chunks():
+                    sink.write(scored)
+                    summed += totals(scored)
+                _refuse_nothing(scorer, rows.name)
+        _refuse_nothing(scorer, rows.name)
+    notes = scorer.notes()
+    if scorer.tally.wordless:
+        notes.append(
+            f"{scorer.tally.wordless:,} of {scorer.tally.documents:,} texts have no word in them, and no score."
+        )
+    cost = _cost(scorer, time.perf_counter() - started)
+    return Scores(how=scorer.how, totals=summed, texts=found, notes=notes, cost=cost)
+
+
+def _of_chunk(progress: Progress | None, before: int, until: int, total: int | None) -> OnBatch | None:
+    """For the batches of a chunk: its bytes are as far as its pieces are."""
+    if progress is None:
+        return None
+    return lambda done, of: progress(before + (until - before) * done // max(of, 1), total)
+
+
+def _refuse_nothing(scorer: Scorer, name: str) -> None:
+    if scorer.tally.wordless == scorer.tally.documents:
+        raise InputError(f"{name} has no word in any text: there is nothing to score.")
+
+
+# --- evaluate ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What an evaluation is run with."""
+
+    model: AnyPath | None
+    hide: Hide
+    stride: int | None
+    device: str
+    dtype: Dtype
+    batch_pieces: int | None
+    on_batch: OnBatch | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Answers(NamedTuple):
+    """What a model, or whatever was asked, had to say of a benchmark's items, and what that took."""
+
+    values: Any
+    """Between a scorer and its metric."""
+    model: str
+    how: str
+    notes: Sequence[str] = ()
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A row of the table: a reader, a scorer and a metric."""
+
+    about: str
+    files: Sequence[str]
+    """Patterns of its files below the folder that a user names."""
+    read: Callable[[Sequence[Path]], Any]
+    """From files to items."""
+    score: Callable[[Any, Asked], Answers]
+    """From items to answers; loads what it needs, if anything."""
+    measure: Callable[[Any, Any], Figures]
+    """From items and the values of answers to figures."""
+
+
+def evaluate(
+    name: str,
+    *,
+    model: AnyPath | None = None,
+    data: AnyPath | None = None,
+    output: AnyPath | None = None,
+    hide: Hide = "word",
+    stride: int | None = None,
+    device: str = "auto",
+    dtype: Dtype = "fp32",
+    batch_pieces: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Evaluate a model on a benchmark, or on a file of minimal pairs of one's own.
+
+    Args:
+        name: one of `EVALUATIONS` (blimp, lambada, agreement, pairs), or a file of pairs: a table with the columns
+            good and bad, and group where there are several kinds.
+        model: a model folder, or `hub:owner/name`, with a causal or a masked output.
+        data: the benchmark's file, or the folder that it lies in.
+        output: where the report goes: .json, .tsv, .html, .png or .svg; .jsonl has a line an item.
+        hide: as for `Model.score`.
+        stride: as for `Model.score`.
+        device: as for `load`.
+        dtype: what is computed in, as for `load`.
+        batch_pieces: how many pieces run together.
+        force: replace an output that is there.
+        progress: told how many pieces are done, and of how many.
+    """
+    asked = Asked(
+        model=model,
+        hide=hide,
+        stride=stride,
+        device=device,
+        dtype=dtype,
+        batch_pieces=batch_pieces,
+        on_batch=progress,
+    )
+    check_hide(hide)
+    if output is not None:
+        check_report_output(output, force=force)
+    chosen, files = _chosen(name, data)
+    evaluation = EVALUATIONS[chosen]
+    items = evaluation.read(files)
+    answers = evaluation.score(items, asked)
+    figures = evaluation.measure(items, answers.values)
+    report = Report(
+        **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
+        evaluation=chosen if chosen == name else Path(name).name,
+        model=answers.model,
+        how=answers.how,
+        notes=answers.notes,
+        cost=answers.cost,
+    )
+    if output is not None:
+        write_report(report, output, force=force)
+    return report
+
+
+def _chosen(name: str, data: AnyPath | None) -> tuple[str, list[Path]]:
+    """The row of the table, and its files. A name that is none is a file of pairs."""
+    if name in EVALUATIONS:
+        return name, find_data(data, name, EVALUATIONS[name].files)
+    if Path(name).is_file() or Path(name).suffix:
+        if data is not None:
+            raise OptionError(f"{name} is a file by itself; leave out the option 'data' ({data}).")
+        if suffixes(name)[0] not in ENDINGS and Path(name).is_file():
+            known = ", ".join(ENDINGS)
+            raise InputError(f"{name} ends in none of the endings of a table of pairs ({known}), plain or compressed.")
+        return "pairs", find_data(name, "pairs", ())
+    raise OptionError(
+        f"There is no evaluation {name!r}, and no file of that name. {nearest(name, EVALUATIONS)} Or name a file of "
+        "minimal pairs, with the columns good and bad."
+    )
+
+
+def _score_pairs(sets: Sequence[PairSet], asked: Asked) -> Answers:
+    """Minimal pairs: how likely each side is."""
+    if not any(each.pairs for each in sets):
+        raise InputError("There is no pair in the data.")
+    path, scorer = _scorer(asked)
+    values = score_pairs(scorer, sets, asked.on_batch)
+    notes = [*(note for each in sets for note in each.notes), *scorer.notes()]
+    return Answers(values, path, scorer.how, notes, _cost(scorer, time.perf_counter() - asked.started))
+
+
+def _score_last_words(items: Sequence[lambada.LastWord], asked: Asked) -> Answers:
+    """Last words: how likely each is, and whether it would have been guessed, piece by piece."""
+    path, scorer = _scorer(asked)
+    values = score_last_words(scorer, items, asked.on_batch)
+    notes = scorer.notes()
+    if scorer.from_both_sides:
+        notes.append("A masked model is told how many pieces the last word has, which a causal one is not.")
+    return Answers(values, path, scorer.how, notes, _cost(scorer, time.perf_counter() - asked.started))
+
+
+EVALUATIONS: Mapping[str, Evaluation] = {
+    "blimp": Evaluation(
+        about="67 paradigms of minimal pairs (Warstadt et al. 2020)",
+        files=blimp.FILES,
+        read=blimp.read_blimp,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+    ),
+    "lambada": Evaluation(
+        about="the last words of passages (Paperno et al. 2016)",
+        files=lambada.FILES,
+        read=lambada.read_lambada,
+        score=_score_last_words,
+        measure=accuracy.last_word_figures,
+    ),
+    "agreement": Evaluation(
+        about="subject-verb agreement (Linzen et al. 2016, Gulordava et al. 2018, Marvin and Linzen 2018)",
+        files=agreement.FILES,
+        read=agreement.read_agreement,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+    ),
+    "pairs": Evaluation(
+        about="minimal pairs of one's own: columns good and bad, and group where there are several kinds",
+        files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"),
+        read=read_pairs,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+    ),
+}
+"""What can be evaluated, by name."""
+
+
+def _scorer(asked: Asked) -> tuple[str, Scorer]:
+    loaded = load(asked.model, device=asked.device, dtype=asked.dtype)
+    scorer = Scorer(
+        loaded.bundle,
+        hide=asked.hide,
+        stride=asked.stride,
+        batch_pieces=asked.batch_pieces,
+        precision=loaded.precision,
+    )
+    return loaded.path, scorer
+
+
+def _cost(scorer: Scorer, seconds: float) -> Cost:
+    return Cost(
+        pieces=scorer.tally.pieces,
+        words=scorer.tally.words,
+        documents=scorer.tally.documents,
+        seconds=seconds,
+        flops=scorer.tally.flops,
+        peak_memory=peak_memory(),
+        device=str(scorer.device),
+    )

@@ -1,0 +1,154 @@
+"""ELMo's tokenizer: each word is one piece, spelled in the bytes of its UTF-8.
+
+A word is a row of 50 ids: begin of word, its bytes, end of word, and padding. Every id is one more than the character's
+row in the published tables, so that 0 stands for no word at all. Of a word of more than 48 bytes the first 48 are read,
+as published; that is said once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.types import Document, Framed, Pieces, Unit
+
+Ints = NDArray[np.int64]
+
+N_IDS = 262
+"""256 bytes, begin and end of sentence, begin and end of word, padding, and 0."""
+SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = range(257, 262)
+MARKERS: Mapping[str, int] = {"<S>": SENTENCE_BEGIN, "</S>": SENTENCE_END}
+"""The markers around a sentence, as words; given as such, they are the markers themselves."""
+UNKNOWN = "<UNK>"
+
+
+class CharacterTokenizer:
+    """Words to rows of characters (`types.Tokenizer`); nothing is unknown to it."""
+
+    def __init__(self, max_characters: int = 50) -> None:
+        if max_characters < 3:
+            raise ModelError(f"A word needs room for at least 3 characters, with its marks. Got {max_characters}.")
+        self.max_characters = max_characters
+        self.specials: Mapping[str, int] = {"start": SENTENCE_BEGIN, "end": SENTENCE_END, "pad": 0}
+        self._said = False
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"characters in UTF-8, {self.max_characters} a word".encode()).hexdigest()
+
+    @property
+    def unit(self) -> Unit:
+        return "character"
+
+    @property
+    def n_pieces(self) -> int:
+        return N_IDS
+
+    @property
+    def n_specials(self) -> int:
+        return 2
+
+    # --- text to pieces ----------------------------------------------------------------------------------------------
+
+    def encode(self, document: Document) -> Pieces:
+        """A row of characters for every word, without the markers."""
+        number: dict[str, int] = {}
+        for word in document.words:
+            number.setdefault(str(word), len(number))
+        types = self.spell(list(number))
+        which = np.fromiter((number[str(word)] for word in document.words), np.int64, len(document.words))
+        offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64).reshape(-1, 2)
+        here = np.arange(len(which), dtype=np.int64)
+        return Pieces(types[which], offsets, np.stack([here, here], axis=1))
+
+    def encode_many(self, documents: Sequence[Document]) -> list[Pieces]:
+        return [self.encode(document) for document in documents]
+
+    def encode_with_masks(self, text: str) -> Pieces:
+        raise ModelError("This model has no mask piece, so there is nothing that it could fill in.")
+
+    def spell(self, words: Sequence[str]) -> Ints:
+        """[n, C]: the characters of some words."""
+        rows = np.full((len(words), self.max_characters), PADDING, dtype=np.int64)
+        rows[:, 0] = WORD_BEGIN
+        room = self.max_characters - 2
+        for row, word in zip(rows, words, strict=True):
+            marker = MARKERS.get(word)
+            if marker is not None:
+                row[1:3] = marker, WORD_END
+                continue
+            content = word.encode("utf-8")
+            if len(content) > room:
+                self._say_cut(word)
+                content = content[:room]
+            row[1 : 1 + len(content)] = np.frombuffer(content, np.uint8)
+            row[1 : 1 + len(content)] += 1
+            row[1 + len(content)] = WORD_END
+        return rows
+
+    def _say_cut(self, word: str) -> None:
+        if self._said:
+            return
+        self._said = True
+        warnings.warn(
+            f"Of words longer than {self.max_characters - 2} bytes in UTF-8 the model reads so many, as published. "
+            f"The first such word begins with {word[:20]!r}. This is said once.",
+            PolysemeWarning,
+            stacklevel=4,
+        )
+
+    def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:
+        """A stretch of words with the markers around it."""
+        if pair is not None:
+            raise ModelError("This model reads one text at a time; it has no way to read a pair.")
+        begin, end = self.spell(list(MARKERS))
+        row = np.concatenate([begin[None], ids.reshape(-1, self.max_characters), end[None]])
+        return Framed(row, np.zeros(len(row), dtype=np.int64), 1)
+
+    # --- and back ----------------------------------------------------------------------------------------------------
+
+    def pieces(self, ids: Sequence[Any]) -> list[str]:
+        """The words that rows of characters spell; the empty string where there is none."""
+        return [self._word([int(id) for id in row]) for row in ids]
+
+    def decode(self, ids: Sequence[Any]) -> str:
+        """The words, without markers, with blanks between them."""
+        return " ".join(word for word in self.pieces(ids) if word and word not in MARKERS)
+
+    def _word(self, row: list[int]) -> str:
+        for word, marker in MARKERS.items():
+            if row[1:3] == [marker, WORD_END]:
+                return word
+        content = bytes(id - 1 for id in row if 1 <= id <= 256)
+        return content.decode("utf-8", errors="replace")
+
+    def save(self, folder: str) -> None:
+        """Nothing is written: the options beside the weights say all there is to know."""
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The words of a vocabulary file of ELMo's, one a line, most frequent first: what its softmax chooses from.
+
+    It must hold the markers and the unknown word, without which no sentence can begin or end.
+    """
+    try:
+        words = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"The vocabulary {path} cannot be read ({error}).") from None
+    missing = [marker for marker in (*MARKERS, UNKNOWN) if marker not in words]
+    if missing:
+        raise ModelError(
+            f"The vocabulary {path} lacks {' and '.join(missing)}. ELMo's vocabularies have one word a line, and among "
+            "them the markers <S> and </S> and the unknown word <UNK>; put them at its top."
+        )
+    if len(set(words)) < len(words):
+        twice = next(word for number, word in enumerate(words) if word in words[:number])
+        raise ModelError(f"The vocabulary {path} has {twice!r} more than once. Each word stands in it once.")
+    return words

@@ -1,0 +1,46 @@
+"""Small corpora of made-up text, built once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus.texts import made_up
+from polyseme.corpus.build import build_corpus
+from polyseme.corpus.corpus import Corpus
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of 120 documents, some 100,000 bytes."""
+    path = tmp_path_factory.mktemp("text") / "made.txt"
+    path.write_text("\n\n".join(made_up(120, seed=1)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """WordPiece, framed as BERT's."""
+    return build_corpus(text, output=tmp_path_factory.mktemp("corpus") / "c", vocab=300, held_out=0.1)
+
+
+@pytest.fixture(scope="session")
+def unframed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """GPT's tokenizer: no frame, no separators."""
+    return build_corpus(text, output=tmp_path_factory.mktemp("corpus") / "c", tokenizer="bpe", vocab=300, held_out=0.1)
+
+
+@pytest.fixture(scope="session")
+def weighted(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Two sources, of the weights 2.5 and 0.5."""
+    folder = tmp_path_factory.mktemp("weighted")
+    for name, seed in (("much", 2), ("little", 3)):
+        (folder / f"{name}.txt").write_text("\n\n".join(made_up(60, seed=seed)), encoding="utf-8")
+    sources = {"much": (folder / "much.txt", 2.5), "little": (folder / "little.txt", 0.5)}
+    return build_corpus(sources, output=folder / "c", vocab=300, held_out=0.1)  # type: ignore[arg-type]
+
+
+def stream(corpus: Corpus, source: int = 0, split: str = "train") -> np.ndarray:
+    return np.asarray(corpus.shards(split)[source].pieces).astype(np.int64)
