@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polyseme.corpus.build import build_corpus
     from polyseme.files import read_vectors
     from polyseme.runs import list_recipes, pretrain
+    from polyseme.scoring import evaluate, score
     from polyseme.types import Document, Embedded, Word
     from polyseme.uses import senses, similar
     from polyseme.vectors.view import view
@@ -31,12 +32,14 @@ _HOMES = {
     "build_corpus": "corpus.build",
     "convert_model": "verbs",
     "embed": "verbs",
+    "evaluate": "scoring",
     "fill": "verbs",
     "list_recipes": "runs",
     "load": "api",
     "next": "verbs",
     "pieces": "verbs",
     "pretrain": "runs",
+    "score": "scoring",
     "senses": "uses",
     "show": "verbs",
     "similar": "uses",
@@ -59,6 +62,7 @@ __all__ = [
     "build_corpus",
     "convert_model",
     "embed",
+    "evaluate",
     "fill",
     "list_recipes",
     "load",
@@ -66,6 +70,7 @@ __all__ = [
     "pieces",
     "pretrain",
     "read_vectors",
+    "score",
     "senses",
     "show",
     "similar",

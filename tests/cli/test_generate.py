@@ -14,6 +14,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
+from cli.test_terminal import Terminal, plain
 from polyseme.decode import generate_files
 from polyseme.decode.texts import TextGenerator
 from polyseme.errors import InputError, PolysemeWarning
@@ -85,6 +86,18 @@ def test_a_prompt_is_printed_with_what_follows(run: Run, gpt2: Path) -> None:
     assert "1 text, " in ended.err
 
 
+def test_on_a_terminal_text_is_shown_as_it_comes(gpt2: Path) -> None:
+    """The prompt first, then pieces; nothing is shown twice, and no bar is drawn over them."""
+    terminal = Terminal()
+    code = "from polyseme.cli import main; main(prog_name='polyseme')"
+    line = [sys.executable, "-c", code, "generate", PROMPT, "-m", str(gpt2), "--max-new", "6", "--device", "cpu"]
+    ended = subprocess.run(line, stdout=terminal.side, stderr=subprocess.PIPE, check=False)
+    [expected] = polyseme.load(gpt2, device="cpu").generate([PROMPT], max_new=6)
+    assert ended.returncode == 0
+    assert plain(terminal.shown()).replace("\r\n", "\n") == f"{PROMPT}{expected}\n"
+    assert ended.stderr.startswith(b"1 text, ")
+
+
 def test_several_prompts_and_texts(run: Run, gpt2: Path) -> None:
     options = ["-m", gpt2, "--n", 2, "--top-k", 20, "--max-new", 4]
     ended = run("generate", "The vase", "Dawn", *options)
@@ -136,10 +149,8 @@ def test_a_plain_line_a_text(run: Run, gpt2: Path, tmp_path: Path) -> None:
     source.write_text("The vase\nDawn\n", encoding="utf-8")
     assert run("generate", "--in", source, "-m", gpt2, "-o", output, "--max-new", 5).code == 0
     expected = polyseme.load(gpt2).generate(["The vase", "Dawn"], max_new=5)
-    assert output.read_text(encoding="utf-8").split("\n") == [
-        *(" ".join(str(text).splitlines()) for text in expected),
-        "",
-    ]
+    lines = [" ".join(str(text).splitlines()) for text in expected]
+    assert output.read_text(encoding="utf-8").split("\n") == [*lines, ""]
 
 
 def test_line_breaks_in_a_plain_line_are_said() -> None:
@@ -171,8 +182,8 @@ def test_killed_and_gone_on_with(run: Run, gpt2: Path, source: Path, tmp_path: P
             process.kill()
             assert process.wait() == -signal.SIGKILL
         assert not output.exists()
-        assert (now := len(list(unfinished(output).glob("[0-9]*.json")))) > kept
-        kept = now
+        before, kept = kept, len(list(unfinished(output).glob("[0-9]*.json")))
+        assert kept > before
     ended = run(*line(source, gpt2, output))
     assert ended.code == 0
     assert f"Gone on with what an earlier run had done: {kept * CHUNK} prompts." in ended.err

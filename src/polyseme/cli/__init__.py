@@ -21,6 +21,8 @@ VERBS: Mapping[str, str] = {
     "embed": "Embed every word of a text file: one vector a word.",
     "similar": "Find the nearest uses of a word that is marked with brackets.",
     "senses": "Group the uses of a word by sense, with examples and a map.",
+    "score": "Say how likely a text is: log-probabilities by word, piece or byte.",
+    "evaluate": "Evaluate a language model: BLiMP, agreement, LAMBADA, pairs of one's own.",
     "pretrain": "Pretrain a model on raw text, in one command.",
     "recipes": "List what can be pretrained, with size, paper and cost.",
     "corpus": "Make raw text into a corpus of pieces, ready for pretraining.",

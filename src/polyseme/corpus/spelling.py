@@ -53,6 +53,8 @@ _BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
 _MARKS_AND_BLANKS = "\0 \t\n\r"
 _PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
 _METASPACE = "\u2581"
+_TURNS_BLANK = "\u037a"
+"""The one letter that normalising may turn into a blank, so that a blank beside it is one of several."""
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
@@ -96,7 +98,9 @@ class Speller:
     def spell_whole(self, document: bytes) -> Spelled:
         """The pieces of one document, read as a whole; what `spell` equals."""
         text = document.decode()
-        parts, begins = self._reader.parts(Document(text=text, words=()))
+        parts, begins = [text], [0]
+        if _TURNS_BLANK not in text:
+            parts, begins = self._reader.parts(Document(text=text, words=()))
         ids, spans, counts = self._reader.read(parts)
         spans = spans + np.repeat(np.array(begins, np.int64), counts)[:, None]
         ends = [end for _, end in split_sentences(text)][:-1]

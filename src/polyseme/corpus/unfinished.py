@@ -161,18 +161,19 @@ def _settle(folder: Path, settings: Mapping[str, Any], *, force: bool) -> None:
         before = None
     for workshop in folder.rglob(".*.part"):
         shutil.rmtree(workshop, ignore_errors=True)
-    if before == settings and (folder / GROWING).is_dir():
+    if before == settings:
+        (folder / GROWING).mkdir(exist_ok=True)
         return
     foreign = before is None and {each.name for each in folder.iterdir()} - {LOCK}
-    if not force and ((before is not None and before != settings) or foreign):
+    if not force and (before is not None or foreign):
         raise OutputError(_refusal(folder, before, settings))
     for each in folder.iterdir():
         if each.name != LOCK:
             shutil.rmtree(each) if each.is_dir() else each.unlink()
-    with explained(folder):
-        (folder / GROWING).mkdir()
     with whole_file(path, force=True) as made:
         made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with explained(folder):
+        (folder / GROWING).mkdir()
 
 
 def _remove(folder: Path) -> None:

@@ -11,7 +11,7 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Scorer:
         if batch_pieces is not None and batch_pieces < 1:
             raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
         check_hide(hide)
-        output, direction = _output(bundle)
+        output, name = _output(bundle)
         self.tokenizer: Tokenizer = bundle.tokenizer
         self.config = bundle.config
         self.device = bundle.device
@@ -84,7 +84,7 @@ class Scorer:
         )
         self._output_weights = sum(parameter.numel() for parameter in output.parameters())
         self.way: LeftToRight | Pseudo
-        if direction == "causal":
+        if name == "causal":
             if hide != "word":
                 raise OptionError(
                     f"Hiding pieces ({hide!r}) is for masked models; this one guesses from left to right. Leave the "
@@ -187,18 +187,22 @@ class Scorer:
 
 def can_score(bundle: Bundle) -> bool:
     """Whether a bundle has what scoring takes."""
+    return _fitting(bundle) is not None
+
+
+def _fitting(bundle: Bundle) -> str | None:
+    """The name of the output that guesses pieces."""
+    if "causal" in bundle.outputs and bundle.config.direction == "causal":
+        return "causal"
     has_mask = bundle.tokenizer is not None and "mask" in bundle.tokenizer.specials
-    causal = "causal" in bundle.outputs and bundle.config.direction == "causal"
-    return causal or ("masked" in bundle.outputs and has_mask)
+    return "masked" if "masked" in bundle.outputs and has_mask else None
 
 
 def _output(bundle: Bundle) -> tuple[Output, str]:
-    """The output that guesses pieces, and from which side."""
-    for name in ("causal", "masked"):
-        if name in bundle.outputs and can_score(bundle):
-            output = bundle.outputs[name]
-            assert isinstance(output, Output)
-            return output, name
+    """The output that guesses pieces, and its name, which says from which side."""
+    name = _fitting(bundle)
+    if name is not None:
+        return cast(Output, bundle.outputs[name]), name
     has = ", ".join(bundle.outputs) or "none"
     raise ModelError(
         "The model cannot score texts: it has neither a 'causal' output over an encoder that reads from left to right, "

@@ -11,6 +11,7 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.errors import OptionError, nearest
 from polyseme.objectives.base import Vocabulary
 from polyseme.objectives.named import objective_from
 from polyseme.parts.unfilled import unfilled
@@ -52,6 +53,10 @@ class Recipe:
     def config(self, n_pieces: int, shape: Mapping[str, Any] | None = None) -> EncoderConfig:
         """The encoder for a vocabulary of so many pieces; `shape` differs from the recipe's."""
         own: TransformerConfig = FAMILIES[self.family].tiny()  # type: ignore[assignment]
+        names = [each.name for each in dataclasses.fields(own)]
+        for given in shape or {}:
+            if given not in names:
+                raise OptionError(f"The encoder has no setting {given!r}. {nearest(given, names)}")
         rows = -(-n_pieces // ROUND_TO) * ROUND_TO
         config: EncoderConfig = own.replace(**{"n_pieces": rows, **self.shape, **(shape or {})})
         return config

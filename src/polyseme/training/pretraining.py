@@ -340,7 +340,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
         bundle = new_bundle(FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer)
     check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
     for phase in job.training.phases:
-        _check_phase(phase, bundle.config, corpus, devices)
+        _check_phase(phase, bundle.config, devices)
     for phase, layout in zip(job.training.phases, layouts_of(job, corpus), strict=True):
         _check_rows(phase, layout, corpus)
 
@@ -379,12 +379,7 @@ def rows_of_a_pass(phase: Phase, width: int, wanted: int | None, devices: Device
     return rows // n_passes
 
 
-def _check_phase(phase: Phase, config: EncoderConfig, corpus: Corpus, devices: Devices) -> None:
-    if corpus.tokenizer.n_pieces > config.n_pieces:
-        raise OptionError(
-            f"The corpus has a vocabulary of {corpus.tokenizer.n_pieces:,} pieces and the model's table only "
-            f"{config.n_pieces:,} rows. Take a corpus with a smaller vocabulary (--vocab), or a larger table."
-        )
+def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
     if config.window is not None and phase.length > config.window:
         raise OptionError(
             f"Rows of {phase.length:,} pieces are longer than the {config.window:,} positions of the model. "

@@ -1,0 +1,301 @@
+"""Pretraining by one call: every recipe, stopped and gone on with, refused where it must be."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyseme
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.recipes.table import RECIPES
+from polyseme.training.effects.log import read_log
+
+SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
+SMALL: dict[str, Any] = {
+    "recipe": "bert-tiny",
+    "budget": "6steps",
+    "vocab": 300,
+    "rows": 8,
+    "length": 16,
+    "shape": SHAPE,
+    "device": "cpu",
+    "log_every": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents enough for a small corpus."""
+    words = "the dawn broke a vase and news of it came to every house where people sat at bread and beer".split()
+    draw = random.Random(3)
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(" ".join(draw.choices(words, k=60)) + "." for _ in range(400)) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a corpus."""
+    place = tmp_path_factory.mktemp("corpus") / "corpus"
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.build_corpus(text, output=place, vocab=300)
+    return place
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is done."""
+    place = tmp_path_factory.mktemp("runs") / "run"
+    polyseme.pretrain(corpus, output=place, **SMALL)
+    return place
+
+
+def losses(run: Path) -> list[float]:
+    return [line["loss"] for line in read_log(run)]
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_holds_what_it_should(finished: Path) -> None:
+    run = json.loads((finished / "run.json").read_text())
+    assert run["finished"]
+    assert run["n_steps"] == 6
+    assert run["settings"]["training"]["phases"] == [{"share": 1.0, "length": 16, "rows": 8}]
+    assert {"polyseme", "torch", "python"} <= run["versions"].keys()
+    ledger = json.loads((finished / "ledger.json").read_text())
+    assert (ledger["pieces"], ledger["steps"], ledger["measured"]) == (6 * 8 * 16, 6, False)
+    assert ledger["flops"] > 0
+    assert [line["step"] for line in read_log(finished)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_model_is_taken_by_run_and_by_folder_and_by_transformers(finished: Path) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    by_run, by_folder = (polyseme.load(path, device="cpu") for path in (finished, finished / "model"))
+    one, other = (model.embed(["the dawn broke"])[0].vectors for model in (by_run, by_folder))
+    assert np.array_equal(one, other)
+    assert len(by_run.fill("the [MASK] broke")[0].pieces) == 5
+    theirs = AutoModelForMaskedLM.from_pretrained(finished / "model")
+    ids = torch.from_numpy(by_run.pieces("the dawn broke").ids)[None]
+    with torch.no_grad():
+        expected = theirs(ids, output_hidden_states=True).hidden_states[-1][0]
+    assert np.allclose(by_run.pieces("the dawn broke").states[-1], expected.numpy(), atol=1e-5)
+
+
+def test_electra_keeps_its_generator_beside_the_model(corpus: Path, tmp_path: Path) -> None:
+    polyseme.pretrain(
+        corpus, output=tmp_path / "run", **{**SMALL, "recipe": "electra-small", "shape": {**SHAPE, "embedding_width": 8}}
+    )
+    assert polyseme.load(tmp_path / "run", device="cpu").show().outputs == ("replaced",)
+    assert polyseme.load(tmp_path / "run" / "generator", device="cpu").fill("the [MASK] broke")
+
+
+def test_text_and_its_corpus_train_alike(text: Path, finished: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=tmp_path / "run", tokenizer=str(finished / "model"), **SMALL)
+    assert (tmp_path / "run" / "corpus" / "corpus.json").is_file()
+    assert losses(tmp_path / "run")[0] == pytest.approx(losses(finished)[0], rel=0.05)
+
+
+def test_a_model_is_trained_further(finished: Path, corpus: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "shape": None}
+    polyseme.pretrain(corpus, output=tmp_path / "more", model=finished, **settings)
+    # warm-up takes the first step of six: the model begins where it ended, not at the level of chance
+    assert losses(tmp_path / "more")[0] == pytest.approx(losses(finished)[-1], rel=0.1)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Path) -> None:
+    recipe = RECIPES[name]
+    shrunk = {**SHAPE, "embedding_width": 8} if recipe.shape.get("embedding_width") else SHAPE
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        told = polyseme.pretrain(
+            text, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk, device="cpu", dry_run=True
+        )
+    assert len(told.seconds_a_step) == len(recipe.training.phases)
+    assert told.n_steps == 100
+    assert told.seconds > 0
+    assert told.memory > 0
+    assert told.checkpoint_bytes > 4 * told.parameters
+    assert any("100 steps" in line for line in told.lines())
+
+
+def test_recipes_have_the_published_shapes() -> None:
+    cards = {card.name: card for card in polyseme.list_recipes()}
+    assert (cards["bert-large"].layers, cards["bert-large"].width) == (24, 1024)
+    # BERT's own figure: 1M steps of 256 rows, nine tenths of them of 128 pieces
+    assert cards["bert-base"].published_pieces == pytest.approx(1e6 * 256 * (0.9 * 128 + 0.1 * 512))
+    # The paper's table 1 gives ELECTRA-Small 1.4e18 FLOPs, counted a little otherwise
+    assert cards["electra-small"].published_flops == pytest.approx(1.4e18, rel=0.3)
+    assert cards["bert-tiny"].published_flops is None
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def test_budgets_of_pieces_and_of_operations_become_steps(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    bill = json.loads((finished / "ledger.json").read_text())
+    for budget in (f"{4 * 8 * 16}pieces", f"{bill['flops'] / 6 * 4:.6e}flops"):
+        polyseme.pretrain(corpus, output=tmp_path / budget, **{**SMALL, "budget": budget})
+        assert json.loads((tmp_path / budget / "run.json").read_text())["n_steps"] == 4
+
+
+def test_a_budget_of_time_is_measured_once_and_leaves_the_weights_alone(corpus: Path, tmp_path: Path) -> None:
+    polyseme.pretrain(corpus, output=tmp_path / "timed", **{**SMALL, "budget": "6s"})
+    n_steps = json.loads((tmp_path / "timed" / "run.json").read_text())["n_steps"]
+    polyseme.pretrain(corpus, output=tmp_path / "counted", **{**SMALL, "budget": f"{n_steps}steps"})
+    assert losses(tmp_path / "timed") == losses(tmp_path / "counted")
+
+
+# --- stopped and gone on with -----------------------------------------------------------------------------------------
+
+
+def on_processes(n: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line under torchrun."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
+    return subprocess.run(
+        [*command, "-m", "polyseme", "pretrain", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_killed_on_two_processes_and_gone_on_with_on_one(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shape = [f"--set={name}={value}" for name, value in SHAPE.items()]
+    begun = on_processes(
+        2, str(corpus), "-o", str(run), "--budget=6steps", "--rows=8", "--length=16", "--device=cpu", "--log-every=1",
+        "--checkpoint-every=2", *shape,
+    )  # fmt: skip
+    assert begun.returncode == 0, begun.stderr[-3000:]
+    # as if it had been killed after its second checkpoint
+    for path in sorted((run / "checkpoints").iterdir())[1:]:
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "finished": False}))
+    polyseme.pretrain(resume=run, device="cpu")
+    assert losses(run) == pytest.approx(losses(finished), rel=1e-4)
+
+
+def test_the_same_call_goes_on_and_a_finished_run_is_refused(finished: Path, corpus: Path) -> None:
+    with pytest.raises(OutputError, match="finished"):
+        polyseme.pretrain(corpus, output=finished, **SMALL)
+    with pytest.raises(OptionError, match="is finished"):
+        polyseme.pretrain(resume=finished)
+
+
+def test_a_spoilt_checkpoint_is_left_out_and_said(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    polyseme.pretrain(corpus, output=run, **{**SMALL, "checkpoint_every": 2})
+    last = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
+    content = bytearray(last.read_bytes())
+    content[len(content) // 2] ^= 1
+    last.write_bytes(content)
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "finished": False}))
+    with pytest.warns(PolysemeWarning, match="left out"):
+        polyseme.pretrain(resume=run, device="cpu")
+    assert losses(run) == losses(finished)
+
+
+def test_a_loss_that_is_no_number_stops_with_a_checkpoint_and_a_reason(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolysemeError, match="lower rate"):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "rate": 1e30, "budget": "50steps"})
+    assert "lower rate" in json.loads((tmp_path / "run" / "run.json").read_text())["stopped"]
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
+    assert not (tmp_path / "run" / "model").exists()
+
+
+# --- refused ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget": "soon"}, "20min"),
+        ({"recipe": "bert-tinny"}, "bert-tiny"),
+        ({"rows": 100_000}, "smaller than a batch"),
+        ({"shape": {**SHAPE, "n_pieces": 64}}, "has room for 64"),
+        ({"shape": {**SHAPE, "wideness": 3}}, "wideness"),
+        ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
+        ({"objective": {"ratee": 0.2}}, "ratee"),
+        ({"optimiser": "adan"}, "adan"),
+        ({"schedule": "cosin"}, "cosine"),
+        ({"dtype": "fp17"}, "fp17"),
+        ({"device": "cuda:9"}, "cuda:9"),
+        ({"rows": 0}, "at least 1 row"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_what_cannot_be_is_refused_and_nothing_is_left(
+    changes: dict[str, Any], message: str, corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PolysemeError, match=message):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, **changes})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sources_and_output_must_be_named(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="nothing to train on"):
+        polyseme.pretrain(output=tmp_path / "run")
+    with pytest.raises(OptionError, match="no place"):
+        polyseme.pretrain(corpus)
+    with pytest.raises(InputError, match="nowhere"):
+        polyseme.pretrain(tmp_path / "nowhere", output=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_resumed_run_takes_no_other_settings(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="rate"):
+        polyseme.pretrain(resume=finished, rate=1.0)
+    with pytest.raises(InputError, match="is no run"):
+        polyseme.pretrain(resume=tmp_path)
+
+
+def test_other_settings_are_named(finished: Path, corpus: Path) -> None:
+    with pytest.raises(OutputError, match=r"training\.seed is 0 there and 5 here"):
+        polyseme.pretrain(corpus, output=finished, **SMALL, seed=5)
+
+
+def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=tmp_path / "run", **SMALL)
+        polyseme.build_corpus(text, output=tmp_path / "run" / "corpus", vocab=300, held_out=0.3, force=True)
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "finished": False}))
+    with pytest.raises(InputError, match="not the one"):
+        polyseme.pretrain(resume=tmp_path / "run", device="cpu")
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["gpt-tiny", "bert-tiny"])
+def test_two_minutes_beat_the_unigram_entropy(recipe: str, data: Path, tmp_path: Path) -> None:
+    from polyseme.corpus.corpus import Corpus
+
+    source = data / "corpus" / "books-00.txt.xz"
+    polyseme.pretrain(
+        source, output=tmp_path / "run", recipe=recipe, budget="2min", vocab=2048, rows=16, length=64, device="cpu"
+    )
+    entropy = Corpus.open(tmp_path / "run" / "corpus").unigram_entropy("held")
+    held = [line["held_out"]["loss"] for line in read_log(tmp_path / "run") if "held_out" in line][-1]
+    assert math.isfinite(held)
+    assert held < entropy - 0.3
