@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 import subprocess
 import sys
 import warnings
@@ -20,6 +19,7 @@ import polyseme
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.recipes.table import RECIPES
 from polyseme.training.effects.log import read_log
+from training.kills import write_text
 
 SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
 SMALL: dict[str, Any] = {
@@ -37,10 +37,8 @@ SMALL: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents enough for a small corpus."""
-    words = "the dawn broke a vase and news of it came to every house where people sat at bread and beer".split()
-    draw = random.Random(3)
     path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("\n\n".join(" ".join(draw.choices(words, k=60)) + "." for _ in range(400)) + "\n")
+    write_text(path)
     return path
 
 
@@ -95,9 +93,8 @@ def test_the_model_is_taken_by_run_and_by_folder_and_by_transformers(finished: P
 
 
 def test_electra_keeps_its_generator_beside_the_model(corpus: Path, tmp_path: Path) -> None:
-    polyseme.pretrain(
-        corpus, output=tmp_path / "run", **{**SMALL, "recipe": "electra-small", "shape": {**SHAPE, "embedding_width": 8}}
-    )
+    changes = {"recipe": "electra-small", "shape": {**SHAPE, "embedding_width": 8}}
+    polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, **changes})
     assert polyseme.load(tmp_path / "run", device="cpu").show().outputs == ("replaced",)
     assert polyseme.load(tmp_path / "run" / "generator", device="cpu").fill("the [MASK] broke")
 

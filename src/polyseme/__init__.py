@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyseme.api import Model, load
-    from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.corpus.build import build_corpus
+    from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
     from polyseme.runs import list_recipes, pretrain
     from polyseme.scoring import evaluate, score

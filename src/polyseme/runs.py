@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.encoders.kinds import config_to_json
-from polyseme.errors import InputError, OptionError, PolysemeError
+from polyseme.errors import InputError, OptionError, PolysemeError, nearest
 from polyseme.files.atomic import check_output
 from polyseme.files.found import Sources
 from polyseme.objectives.named import objective_from
@@ -81,7 +82,7 @@ def pretrain(
     shard_size: int | None = None,
     tensorboard: bool = False,
     workers: int = 1,
-    rates: Rates | None = None,
+    rates: Mapping[str, Any] | None = None,
     dry_run: bool = False,
     force: bool = False,
     on_report: OnReport | None = None,
@@ -127,15 +128,16 @@ def pretrain(
         shard_size: bytes of a file of weights at most.
         tensorboard: whether events for TensorBoard are written too.
         workers: threads that make rows ahead of the steps.
-        rates: what energy costs.
+        rates: what energy costs, where it is not as `training.ledger.Rates` says: {"kg_per_kwh": 0.05}.
         dry_run: take two steps of every stage, say what the whole would take, and leave nothing behind.
         force: replace what is there under the name `output`.
         on_report: told how training goes.
         progress: told how much of the text has become a corpus.
     """
     given = {name: value for name, value in locals().items() if name not in _NOT_OF_THE_RUN}
+    costs = _rates(rates)
     if resume is not None:
-        return _resumed(resume, given, sources, device, workers, rates, on_report)
+        return _resumed(resume, given, sources, device, workers, costs, on_report)
     if sources is None:
         raise OptionError("There is nothing to train on. Name files, folders or a corpus, or a run to --resume.")
     if output is None and not dry_run:
@@ -172,7 +174,7 @@ def pretrain(
     with devices_for(find_device(device)) as devices:
         run, corpus = _begun(devices, sources, Path(str(output)), wishes, building, force)
         job = Job.from_json(run.settings)
-        return run_job(run, job, corpus, devices, workers=workers, rates=rates, on_report=on_report)
+        return run_job(run, job, corpus, devices, workers=workers, rates=costs, on_report=on_report)
 
 
 _NOT_OF_THE_RUN = frozenset(
@@ -253,6 +255,14 @@ def _training(settings: TrainingSettings, given: Mapping[str, Any], device: str)
     return made
 
 
+def _rates(changes: Mapping[str, Any] | None) -> Rates:
+    names = [each.name for each in dataclasses.fields(Rates)]
+    for given in changes or {}:
+        if given not in names:
+            raise OptionError(f"There is no rate {given!r}. {nearest(given, names)}")
+    return Rates(**(changes or {}))
+
+
 def _objective_settings(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:
     objective = objective_from(recipe.objective, {**recipe.objective_settings, **(changes or {})})
     return {"name": recipe.objective, **objective.to_json()}
@@ -301,7 +311,7 @@ def _resumed(
     sources: Sources | None,
     device: str,
     workers: int,
-    rates: Rates | None,
+    rates: Rates,
     on_report: OnReport | None,
 ) -> Ledger:
     """Go on with a run as it was set."""

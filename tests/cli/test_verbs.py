@@ -17,9 +17,13 @@ import polyseme
 from polyseme import cli
 from polyseme.cli import VERBS, main
 
-FUNCTIONS = {verb: verb for verb in VERBS} | {"convert": "convert_model"}
-"""Verb → the public function it calls; `convert` is the name of a room."""
-ONLY_IN_PYTHON = {"progress"}
+FUNCTIONS = {verb: verb for verb in VERBS} | {
+    "convert": "convert_model",
+    "corpus": "build_corpus",
+    "recipes": "list_recipes",
+}
+"""Verb → the public function it calls; some verbs are the names of rooms."""
+ONLY_IN_PYTHON = {"progress", "on_report"}
 """Told how far the work has come: the command line draws it."""
 ONLY_IN_COMMANDS = {"as_json"}
 """Prints what the function returns in another way."""
@@ -55,6 +59,43 @@ SOME_VALUE = {
     "store": "fp16",
     "shard_rows": 8,
     "shard_format": "npz",
+    "by": "byte",
+    "hide": "piece",
+    "stride": 6,
+    "data": "tasks",
+    "resume": "run",
+    "recipe": "bert-mini",
+    "budget": "3steps",
+    "tokenizer": "unigram",
+    "vocab": 400,
+    "documents": "line",
+    "held_out": 0.2,
+    "rows": 12,
+    "length": 32,
+    "rate": 0.5,
+    "optimiser": "sgd",
+    "schedule": "noam",
+    "warm_up": 0.3,
+    "pass_rows": 2,
+    "apart": True,
+    "reset": True,
+    "shape": {"n_layers": 4},
+    "objective": {"unit": "word"},
+    "compile": True,
+    "parallel": "fsdp",
+    "log_every": 2,
+    "evaluate_every": 5,
+    "checkpoint_every": 11,
+    "keep": 6,
+    "tensorboard": True,
+    "workers": 13,
+    "dry_run": True,
+    "frame": "roberta",
+    "lowercase": True,
+    "sample": 1000,
+    "limit": 2000,
+    "again": True,
+    "rates": {"kg_per_kwh": 0.05},
 }
 """For every option of a function, something that is not its default."""
 
@@ -125,7 +166,8 @@ def test_a_verb_has_the_parameters_of_its_function(verb: str) -> None:
 @every_verb
 def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = {name for name, each in parameters_of(verb).items() if each.default is each.empty}
-    expected = {name: name if name in needed else each.default for name, each in parameters_of(verb).items()}
+    named = needed | set(arguments_of(verb))
+    expected = {name: name if name in named else each.default for name, each in parameters_of(verb).items()}
     options = {name: option.opts[-1] for name, option in options_of(verb).items() if name in needed}
     given = call(monkeypatch, verb, *(part for name, flag in options.items() for part in (flag, name)))
     assert {name: _plain(name, value) for name, value in given.items()} == {
@@ -142,6 +184,9 @@ def _plain(name: str, value: Any) -> Any:
 
 def _typed(value: Any) -> str:
     """A value as it is written on a command line."""
+    if isinstance(value, dict):
+        [(name, each)] = value.items()
+        return f"{name}={each}"
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 

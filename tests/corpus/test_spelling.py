@@ -105,7 +105,7 @@ def test_pieces_are_those_of_the_whole(
 
 @pytest.mark.parametrize("name", [*TRAINED, *OWN])
 @settings(max_examples=40)
-@example(texts=["\u037a a", "a \u037a", "x \u00b4 y"])
+@example(texts=["\u037a a", "a \u037a", "x \u00b4 y", "\ufe70 a \ufc5e b"])
 @given(texts=documents)
 def test_the_whole_is_what_the_library_says(
     name: str, speller_of: Callable[[str], tuple[Speller, PieceTokenizer]], texts: list[str]

@@ -39,11 +39,15 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+TOUCHES = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")
+"""What Python calls the ways to touch a file."""
+
+
 def write_text(path: Path) -> None:
     """Documents enough for a small corpus."""
-    words = "the dawn broke a vase and news of it came to every house where people sat at bread and beer".split()
+    text = "the dawn broke a vase and news of it came to every house where people sat at bread and beer"
     draw = random.Random(3)
-    documents = [" ".join(draw.choices(words, k=60)) + "." for _ in range(400)]
+    documents = [" ".join(draw.choices(text.split(), k=60)) + "." for _ in range(400)]
     path.write_text("\n\n".join(documents) + "\n")
 
 
@@ -84,8 +88,7 @@ def die_at_a_file(part: str, most: int) -> Callable[[random.Random], None]:
         left = [draw.randrange(most)]
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")
-            if touches and arguments and part in str(arguments[0]):
+            if event in TOUCHES and arguments and part in str(arguments[0]):
                 left[0] -= 1
                 if left[0] < 0:
                     die()
@@ -149,7 +152,7 @@ def main() -> None:
             same = again == 0 and losses(run) == losses(whole[compiled]) and weights(run) == weights(whole[compiled])
             if not same or ended not in (0, -signal.SIGKILL):
                 wrong.append([kind, seed, ended, again])
-    print(json.dumps({"killed": n_killed, "wrong": wrong, "steps": len(losses(whole[False]))}))
+    sys.stdout.write(json.dumps({"killed": n_killed, "wrong": wrong, "steps": len(losses(whole[False]))}) + "\n")
 
 
 if __name__ == "__main__":

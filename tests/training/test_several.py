@@ -63,7 +63,5 @@ def test_a_checkpoint_of_two_processes_is_gone_on_with_by_one(tmp_path: Path) ->
     alone.put(both["tensors"])
     whole = small.trainer_for("masked", training)
     small.losses_of(whole, Plan(training, 20), 0, 20)
-    for mine, theirs in zip(
-        small.losses_of(alone, plan, 20, 25), small.losses_of(whole, plan, 20, 25), strict=True
-    ):
+    for mine, theirs in zip(small.losses_of(alone, plan, 20, 25), small.losses_of(whole, plan, 20, 25), strict=True):
         assert mine == pytest.approx(theirs, rel=1e-9)

@@ -80,9 +80,7 @@ def test_gradients_are_clipped_together() -> None:
     before = {name: each.detach().clone() for name, each in trainer.inner.named_parameters()}
     small.losses_of(trainer, Plan(training, 2), 0, 1)
     decay = training.optimiser.lr * training.optimiser.weight_decay
-    moved = sum(
-        float((each.detach() - before[name]).square().sum()) for name, each in trainer.inner.named_parameters()
-    )
+    moved = sum(float((each.detach() - before[name]).square().sum()) for name, each in trainer.inner.named_parameters())
     assert 0 < moved**0.5 <= training.optimiser.lr * 1e-6 * 1.01 + decay * 50
 
 

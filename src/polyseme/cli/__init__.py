@@ -21,8 +21,8 @@ VERBS: Mapping[str, str] = {
     "embed": "Embed every word of a text file: one vector a word.",
     "similar": "Find the nearest uses of a word that is marked with brackets.",
     "senses": "Group the uses of a word by sense, with examples and a map.",
-    "score": "Say how likely a text is: log-probabilities by word, piece or byte.",
-    "evaluate": "Evaluate a language model: BLiMP, agreement, LAMBADA, pairs of one's own.",
+    "score": "Say how likely a text is, word by word or piece by piece.",
+    "evaluate": "Test a language model: BLiMP, agreement, LAMBADA, your own pairs.",
     "pretrain": "Pretrain a model on raw text, in one command.",
     "recipes": "List what can be pretrained, with size, paper and cost.",
     "corpus": "Make raw text into a corpus of pieces, ready for pretraining.",
@@ -88,6 +88,7 @@ def main(context: click.Context) -> None:
     Examples:
       polyseme embed reviews.txt -o vectors.parquet
       polyseme embed reviews.txt --layer concat:-4:-1 --pool first -m path/to/bert -o vectors.npz
+      polyseme pretrain texts/ --recipe electra-small --budget 20min -o models/mine
       polyseme show -m path/to/bert
       polyseme embed --help
     """

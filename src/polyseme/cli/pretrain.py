@@ -54,10 +54,13 @@ from polyseme.errors import OptionError
 @click.option("--shard-size", type=int, metavar="BYTES", help="The largest file of weights.")
 @click.option("--tensorboard", is_flag=True, help="Write events for TensorBoard too.")
 @click.option("--workers", default=1, show_default=True, metavar="N", help="Threads that make rows ahead of steps.")
+@click.option(
+    "--rates", multiple=True, metavar="NAME=VALUE", help="What energy costs: kg_per_kwh=0.05, price_per_device_hour=2."
+)
 @click.option("--dry-run", is_flag=True, help="Two steps of every stage; says what the whole would take.")
 @click.option("--force", is_flag=True, help="Replace what is there under the name of the output.")
-def command(sources: tuple[str, ...], shape: tuple[str, ...], objective: tuple[str, ...], **settings: Any) -> None:
-    """Pretrain a model on TEXTS...: files, folders or patterns, or a folder that `polyseme corpus` built.
+def command(sources: tuple[str, ...], **settings: Any) -> None:
+    """Pretrain a model on [TEXTS]...: files, folders or patterns, or a folder that `polyseme corpus` built.
 
     Everything is done on the way: a tokenizer is trained, the text becomes a corpus (both kept in the run's folder),
     the model is trained, with checkpoints, and saved as a folder that -m takes, and other libraries load. Stopped? The
@@ -71,12 +74,12 @@ def command(sources: tuple[str, ...], shape: tuple[str, ...], objective: tuple[s
       polyseme pretrain --resume models/mine
       torchrun --nproc-per-node 8 -m polyseme pretrain corpus/ --recipe roberta-base --budget 1e18flops -o models/big
     """
+    for name, option in (("shape", "--set"), ("objective", "--objective"), ("rates", "--rates")):
+        settings[name] = _pairs(settings[name], option)
     with TrainingLine() as line:
         result = polyseme.pretrain(
             sources or None,
             **settings,
-            shape=_pairs(shape, "--set"),
-            objective=_pairs(objective, "--objective"),
             on_report=line.report,
             progress=line.progress,
         )

@@ -23,7 +23,7 @@ def command(as_json: bool) -> None:
     \b
     Examples:
       polyseme recipes
-      polyseme pretrain texts/ --recipe electra-small --budget 20min -o models/mine
+      polyseme recipes --json
     """
     cards = polyseme.list_recipes()
     if as_json:

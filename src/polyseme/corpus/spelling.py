@@ -13,6 +13,7 @@ a word to before the next that does. Blanks and line ends before a sentence go w
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -53,8 +54,8 @@ _BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
 _MARKS_AND_BLANKS = "\0 \t\n\r"
 _PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
 _METASPACE = "\u2581"
-_TURNS_BLANK = "\u037a"
-"""The one letter that normalising may turn into a blank, so that a blank beside it is one of several."""
+_TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
+"""The letters that normalising may turn into a blank, so that a blank beside them is one of several."""
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
@@ -99,7 +100,7 @@ class Speller:
         """The pieces of one document, read as a whole; what `spell` equals."""
         text = document.decode()
         parts, begins = [text], [0]
-        if _TURNS_BLANK not in text:
+        if text.isascii() or not _TURNS_BLANK.search(text):
             parts, begins = self._reader.parts(Document(text=text, words=()))
         ids, spans, counts = self._reader.read(parts)
         spans = spans + np.repeat(np.array(begins, np.int64), counts)[:, None]

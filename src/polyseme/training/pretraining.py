@@ -257,12 +257,11 @@ def run_job(
     devices: Devices,
     *,
     workers: int = 1,
-    rates: Rates | None = None,
+    rates: Rates,
     on_report: OnReport | None = None,
 ) -> Ledger:
     """Train a run to its end, from where it stands, and write its model; what it cost is returned."""
     started = time.perf_counter()
-    rates = rates or Rates()
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers)
     trainer = pretraining.trainer
     meter = Meter(devices.device, rates=rates)
