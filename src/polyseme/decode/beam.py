@@ -82,10 +82,9 @@ class _Growing:
 
     def __call__(self, beam: _Beam, shaped: Tensor, n_new: int) -> list[tuple[int, int]]:
         """The texts' rows of log-probabilities, [B, V], to those of them that go on, each with its next piece."""
-        decoding, width = self.decoding, self.decoding.beam
+        width = self.decoding.beam
         before = torch.tensor([text.log_probability for text in beam.going], dtype=shaped.dtype, device=shaped.device)
         likeliest = (before[:, None] + shaped).flatten().topk(2 * width)
-        full = len(beam.ended) >= width and decoding.early_stopping is True
         going: list[tuple[int, Written]] = []
         for rank, (score, place) in enumerate(zip(likeliest.values.tolist(), likeliest.indices.tolist(), strict=True)):
             if score == NEVER:
@@ -94,7 +93,7 @@ class _Growing:
             text = self._grown(beam, beam.going[row], piece, score, n_new)
             if text.ending is None:
                 going.append((row, text))
-            elif rank < width and not full:
+            elif rank < width:
                 beam.ended.append(text)
         beam.ended = sorted(beam.ended, key=lambda text: -text.score)[:width]
         if not (going or beam.ended):  # nothing may follow any more

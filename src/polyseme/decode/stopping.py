@@ -29,5 +29,5 @@ def settled(text: str, stops: Sequence[str]) -> int:
     for stop in stops:
         sizes = range(min(len(stop) - 1, whole), 0, -1)
         held = next((size for size in sizes if text.endswith(stop[:size], 0, whole)), 0)
-        kept = whole
+        kept = min(kept, whole - held)
     return kept
