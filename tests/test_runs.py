@@ -19,6 +19,9 @@ import polyseme
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.recipes.table import RECIPES
 from polyseme.training.effects.log import read_log
+from polyseme.training.loader import StepRows
+from polyseme.training.settings import Plan
+from polyseme.training.trainer import Trainer
 from training.kills import write_text
 
 SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
@@ -278,6 +281,48 @@ def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_pa
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "finished": False}))
     with pytest.raises(InputError, match="not the one"):
         polyseme.pretrain(resume=tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("budget", ["6steps", "3s"])
+@pytest.mark.parametrize(("most", "message"), [(3, "--pass-rows 2"), (0, "Not even one fits")], ids=["two", "none"])
+def test_too_little_memory_names_what_fits(
+    budget: str, most: int, message: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer.step
+
+    def short_of_memory(self: Trainer, rows: StepRows, plan: Plan) -> Any:
+        self.at = rows.step
+        if any(len(batch["pieces"]) > most for batch in rows.passes):
+            raise torch.OutOfMemoryError("as a GPU would")
+        return step(self, rows, plan)
+
+    monkeypatch.setattr(Trainer, "step", short_of_memory)
+    with pytest.raises(OptionError, match=message):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": budget})
+
+
+def test_a_full_disk_ends_with_a_paragraph_and_whole_checkpoints(corpus: Path, tmp_path: Path) -> None:
+    shape = [f"--set={name}={value}" for name, value in {**SHAPE, "width": 64}.items()]
+    options = ["--budget=6steps", "--rows=8", "--length=16", "--device=cpu", *shape]
+    code = (
+        "import resource; from polyseme.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, 90_000)); "
+        f"main({['pretrain', str(corpus), '-o', str(tmp_path / 'run'), *options]!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "grown past the largest file" in done.stderr
+    assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
+
+
+def test_a_vanished_shard_is_named(corpus: Path, text: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        place = polyseme.build_corpus(text, output=tmp_path / "corpus", vocab=300).folder
+    gone = next(place.rglob("*train.pieces"))
+    gone.unlink()
+    with pytest.raises(InputError, match=gone.name.replace(".", r"\.")):
+        polyseme.pretrain(place, output=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------

@@ -163,10 +163,17 @@ class Pretraining:
         """Time steps of each phase, and an evaluation; the networks are then put back as they were."""
         before = {name: each.detach().cpu().clone() for name, each in self.trainer.tensors().items()}
         plan = Plan(self.job.training, 1000)
+        try:
+            timing = self._timed(plan, seconds, least)
+        except torch.OutOfMemoryError:
+            raise self.too_large(plan) from None
+        self.trainer.put(before)
+        return timing
+
+    def _timed(self, plan: Plan, seconds: float, least: int) -> Timing:
         loader = self.loader(plan)
         steps = []
-        for number, start in enumerate(plan.starts):
-            self._step_or_say_what_fits(loader, plan, start, number)
+        for start in plan.starts:
             for warm_up in range(2):
                 self.trainer.step(loader.on_device(loader.make(start + warm_up)), plan)
             self._finish()
@@ -181,46 +188,42 @@ class Pretraining:
             steps.append((time.perf_counter() - began) / n_done)
         began = time.perf_counter()
         self.trainer.evaluate(self.held_rows())
-        evaluation = time.perf_counter() - began
-        self.trainer.put(before)
-        return Timing(steps, evaluation)
+        return Timing(steps, time.perf_counter() - began)
 
     def _finish(self) -> None:
         if self.devices.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def _step_or_say_what_fits(self, loader: Loader, plan: Plan, step: int, number: int) -> None:
-        """Take a step; where it does not fit into the device's memory, find one that does and name it."""
-        rows = self.pass_rows[number]
-        try:
-            self.trainer.step(loader.on_device(loader.make(step)), plan)
-            return
-        except torch.OutOfMemoryError:
-            pass
-        fitting = self._fitting_rows(loader, plan, step, number)
-        length = self.job.training.phases[number].length
+    def too_large(self, plan: Plan) -> OptionError:
+        """What to say when the step that was begun last did not fit into the device's memory: one that does.
+
+        The networks are of no use afterwards.
+        """
+        number = plan.at(self.trainer.at)[0]
+        rows, length = self.pass_rows[number], self.job.training.phases[number].length
+        fitting = self._fitting_rows(plan, self.trainer.at, number)
         advice = (
-            f"{fitting:,} rows fit: use --pass-rows {fitting}; the step stays the same, in more passes."
+            f"{fitting:,} fit: use --pass-rows {fitting}; the step stays the same, in more passes."
             if fitting
-            else "Not even one row fits: take a smaller recipe, shorter rows (--length), or a larger device."
+            else "Not even one fits: take a smaller recipe, shorter rows (--length), or a larger device."
         )
-        raise OptionError(
+        return OptionError(
             f"{self.devices.device} has too little memory for {rows:,} rows of {length:,} pieces at once. {advice}"
         )
 
-    def _fitting_rows(self, loader: Loader, plan: Plan, step: int, number: int) -> int:
-        rows = self.pass_rows[number] // 2
-        while rows:
-            torch.cuda.empty_cache()
-            smaller = list(self.pass_rows)
-            smaller[number] = rows
-            trial = Loader(self.layouts, self.objective, plan, self.devices, smaller)
+    def _fitting_rows(self, plan: Plan, step: int, number: int) -> int:
+        fewer = list(self.pass_rows)
+        while fewer[number] > 1:
+            fewer[number] //= 2
+            self.trainer.optimiser.zero_grad(set_to_none=True)
+            if self.devices.device.type == "cuda":
+                torch.cuda.empty_cache()
+            loader = Loader(self.layouts, self.objective, plan, self.devices, fewer)
             try:
-                self.trainer.step(trial.on_device(trial.make(step)), plan)
-                return rows
+                self.trainer.step(loader.on_device(loader.make(step)), plan)
+                return fewer[number]
             except torch.OutOfMemoryError:
-                self.trainer.optimiser.zero_grad(set_to_none=True)
-                rows //= 2
+                continue
         return 0
 
     # --- what comes out -----------------------------------------------------------------------------------------------
@@ -316,6 +319,8 @@ def run_job(
     effects += [Watch(job.log_every), keep]
     try:
         seconds = train(trainer, pretraining.loader(plan), plan, effects, first=first, seconds=before, workers=workers)
+    except torch.OutOfMemoryError:
+        raise pretraining.too_large(plan) from None
     except TrainingStoppedError as error:
         run.stopped = str(error)
         if devices.leads:

@@ -37,10 +37,13 @@ class Trainer:
         """The networks themselves."""
         self.nets = devices.wrap(self.inner, settings.parallel, compiled=settings.compile)
         """The networks as all processes run them together."""
+        self.at = 0
+        """The step that was begun last."""
         self.optimiser = build_optimiser(self.inner, settings.optimiser, device=devices.device)
 
     def step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
         """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
+        self.at = rows.step
         torch.manual_seed(_step_seed(self.settings.seed, rows.step, self.devices.rank))
         set_rate(self.optimiser, self.settings.schedule.factor(rows.step, plan.n_steps))
         self.nets.train()
