@@ -273,6 +273,22 @@ def test_other_settings_are_named(finished: Path, corpus: Path) -> None:
         polyseme.pretrain(corpus, output=finished, **SMALL, seed=5)
 
 
+def test_other_text_in_a_run_is_refused_and_replaced_when_forced(text: Path, corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = {**SMALL, "budget": "2steps"}
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=run, **settings)
+        with pytest.raises(OutputError, match=r"other text.*--resume"):
+            polyseme.pretrain(text, output=run, held_out=0.3, **settings)
+        polyseme.pretrain(text, output=run, held_out=0.3, force=True, **settings)
+        polyseme.pretrain(corpus, output=run, force=True, **settings)
+        assert not (run / "corpus").exists()
+        polyseme.pretrain(text, output=run, force=True, **settings)
+    with pytest.raises(OutputError, match="would go with"):
+        polyseme.pretrain(run / "corpus", output=run, force=True, **settings)
+    assert (run / "corpus" / "corpus.json").is_file()
+
+
 def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         polyseme.pretrain(text, output=tmp_path / "run", **SMALL)

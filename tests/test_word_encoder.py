@@ -30,23 +30,7 @@ TEXTS = [
     [],
     ["crane"],
 ]
-LONG = [
-    "The",
-    "burglar",
-    "broke",
-    "into",
-    "the",
-    "house",
-    "and",
-    "the",
-    "newscaster",
-    "broke",
-    "into",
-    "the",
-    "movie",
-    "broadcast",
-    ".",
-] * 6
+LONG = ["The", "burglar", "broke", "into", "the", "house", "and", "the", "newscaster", "broke", "in", "."] * 7
 
 
 def assert_equal_to_embed(encoder: WordEncoder, model: Model, texts: Sequence[Sequence[str]], **how: Any) -> None:
@@ -383,8 +367,8 @@ def test_words_over_the_length_and_words_that_vanish_are_said() -> None:
     encoder = WordEncoder(tiny_model("elmo"))
     with pytest.warns(PolysemeWarning, match="Of words longer than 48 bytes") as said:
         encoder([["x" * 60, "y" * 70], ["z" * 80]])
-        encoder([["x" * 60]])
     assert len(said) == 1
+    encoder([["x" * 60]])
     with pytest.warns(PolysemeWarning, match="makes nothing of 1 word"):
         WordEncoder(tiny_model("bert"))([["Dawn", "\u200b"]])
 

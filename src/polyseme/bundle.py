@@ -68,8 +68,10 @@ class Bundle(nn.Module):
         return next(self.encoder.parameters()).device
 
     def tie(self) -> None:
-        """Let outputs share the encoder's table of pieces where they do."""
+        """Let the decoder, and outputs where they do, share the encoder's table of pieces."""
         table = self.encoder.piece_table()
+        if self.decoder is not None and table is not None:
+            self.decoder.tie(table)
         for output in self.outputs.values():
             if isinstance(output, Output) and table is not None:
                 output.tie(table)
@@ -89,6 +91,7 @@ def new_bundle(
 ) -> Bundle:
     """A bundle with freshly drawn weights. Under `parts.unfilled` nothing is allocated."""
     encoder = build_encoder(config)
+    decoder = None if config.decoder is None else build_encoder(config.decoder)
     built = {name: family.outputs[name](config, tied) for name in outputs}
     spread = getattr(config, "initial_spread", 0.02)
     for output in built.values():
@@ -97,7 +100,7 @@ def new_bundle(
                 nn.init.normal_(parameter, std=spread)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-    return Bundle(family=family, encoder=encoder, outputs=built, tokenizer=tokenizer, tied=tied)
+    return Bundle(family=family, encoder=encoder, decoder=decoder, outputs=built, tokenizer=tokenizer, tied=tied)
 
 
 def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
@@ -108,9 +111,10 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     where = str(settings)
     theirs = read_json(settings)
     config = _read_config(family, theirs, where)
-    tied = bool(theirs.get("tie_word_embeddings", True))
     with one_core():
-        found = read(family.table(config, tied), family.folder.read_weights(folder), str(folder))
+        weights = family.folder.read_weights(folder)
+        tied = family.tied(theirs, weights)
+        found = read(family.table(config, tied), weights, str(folder))
     if found.left_out:
         warnings.warn(
             f"{folder} also holds a task layer of another library ({', '.join(found.left_out)}), which is left out.",
@@ -157,14 +161,18 @@ def save_bundle(
 
 
 def named_tensors(bundle: Bundle) -> dict[str, Tensor]:
-    """Every parameter by our name, what is tied only once."""
-    return {name: parameter.detach() for name, parameter in bundle.named_parameters()}
+    """Every parameter, and every tensor kept beside them, by our name; what is tied only once."""
+    return {name: tensor.detach() for name, tensor in _expected(bundle).items()}
 
 
 def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str]) -> int:
     """How many parameters a model has, counted without allocating any."""
     with unfilled():
         return new_bundle(FAMILIES[family], config, outputs).n_parameters()
+
+
+def _expected(bundle: Bundle) -> dict[str, Tensor]:
+    return {**dict(bundle.named_parameters()), **dict(bundle.named_buffers())}
 
 
 def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> EncoderConfig:
@@ -186,8 +194,8 @@ def _model_folder(path: Path) -> Path:
 
 
 def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str) -> None:
-    """Fill a bundle built without memory; every parameter exactly once, every shape as the config says."""
-    expected = dict(bundle.named_parameters())
+    """Fill a bundle built without memory; every tensor exactly once, every shape as the config says."""
+    expected = _expected(bundle)
     wrong = [
         f"{name} is {tuple(tensors[name].shape)} and should be {tuple(expected[name].shape)}"
         for name in expected
@@ -204,7 +212,9 @@ def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dty
         raise ModelError(f"The conversion table and the model disagree about {', '.join(unfilled[:6])}.")
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
-        setattr(bundle.get_submodule(owner), leaf, nn.Parameter(tensor.to(device=device, dtype=dtype)))
+        placed = tensor.to(device=device, dtype=dtype)
+        trained = isinstance(expected[name], nn.Parameter)
+        setattr(bundle.get_submodule(owner), leaf, nn.Parameter(placed) if trained else placed)
     bundle.tie()
 
 

@@ -76,6 +76,11 @@ class EncoderConfig(Config, ABC):
         return len(self.widths) - 1
 
     @property
+    def decoder(self) -> EncoderConfig | None:
+        """The second stack of a model that has two, which reads this one's states; None: there is none."""
+        return None
+
+    @property
     def window(self) -> int | None:
         """The longest row worth giving the encoder at once; windows are cut to it."""
         return self.max_positions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.encoders.kinds import config_to_json
-from polyseme.errors import InputError, OptionError, PolysemeError, nearest
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, nearest
 from polyseme.files.atomic import check_output
 from polyseme.files.found import Sources
 from polyseme.objectives.named import objective_from
@@ -34,7 +35,7 @@ from polyseme.training.effects.tell import OnReport
 from polyseme.training.ledger import Ledger, Rates
 from polyseme.training.optimisers import OptimiserSettings
 from polyseme.training.pretraining import Job, check_job, run_job
-from polyseme.training.run import Run
+from polyseme.training.run import RUN, Run, is_beginning
 from polyseme.training.settings import Phase, TrainingSettings
 from polyseme.types import Progress
 
@@ -274,19 +275,29 @@ def _begun(
     """The run, begun or found, and its corpus; the leading process makes both."""
 
     def begin() -> str:
-        if not (output / "run.json").is_file() and not force and not _only_corpus(output):
-            check_output(output, kind="folder")
         given = _corpus_folder(sources)
+        _make_room(output, given, force=force)
         path = OWN_CORPUS if given is None else str(given.resolve())
         with _room_for(output):
-            corpus = _corpus(sources, output / OWN_CORPUS, building, force=force)
+            corpus = _corpus_of_run(sources, output, building)
             job = wishes.job(corpus, path)
             check_job(job, corpus, devices)
-            Run.create(output, json.loads(json.dumps(job.to_json())), force=force)
+            Run.create(output, json.loads(json.dumps(job.to_json())))
         return str(corpus.folder)
 
     folder = _lead_first(devices, begin)
     return Run.open(output), Corpus.open(folder)
+
+
+def _make_room(output: Path, corpus: Path | None, *, force: bool) -> None:
+    """See to it that a run can be there: what is in its place is refused, or goes with `force`."""
+    if corpus is not None and corpus.resolve().is_relative_to(output.resolve()) and force:
+        raise OutputError(f"{corpus} would go with {output}, which is to be replaced. Choose another name for the run.")
+    begun = (output / RUN).is_file() or is_beginning(output)
+    if force or not begun:
+        check_output(output, force=force, kind="folder")
+    if force and output.exists():
+        shutil.rmtree(output)
 
 
 @contextlib.contextmanager
@@ -301,8 +312,17 @@ def _room_for(output: Path) -> Iterator[None]:
         raise
 
 
-def _only_corpus(output: Path) -> bool:
-    return output.is_dir() and all(each.name.lstrip(".").startswith("corpus") for each in output.iterdir())
+def _corpus_of_run(sources: Sources, output: Path, building: Mapping[str, Any]) -> Corpus:
+    """The corpus of a run that may have been begun before."""
+    try:
+        return _corpus(sources, output / OWN_CORPUS, building, force=False)
+    except OutputError:
+        if not (output / RUN).is_file():
+            raise
+        raise OutputError(
+            f"{output} holds a run on other text, or with another tokenizer. Go on with it as it is by "
+            f"`polyseme pretrain --resume {output}`, choose another name, or replace it with --force."
+        ) from None
 
 
 def _resumed(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from polyseme.api import AnyPath, Dtype, load
 from polyseme.cost import Cost, peak_memory
+from polyseme.decode.neural_cache import NeuralCache
 from polyseme.decode.score import Scorer
 from polyseme.decode.score_files import By, check_by, check_scores_output, scores_writer
 from polyseme.decode.score_items import score_last_words, score_pairs
@@ -61,6 +62,10 @@ def score(
     by: By = "word",
     hide: Hide = "word",
     stride: int | None = None,
+    neural_cache: bool = False,
+    cache_size: int = 2000,
+    cache_share: float = 0.1,
+    cache_sharpness: float = 0.3,
     field: str | None = None,
     id_field: str | None = None,
     fields: str | Sequence[str] = (),
@@ -85,6 +90,11 @@ def score(
         by: what has a row of its own in the output: word, piece or byte.
         hide: as for `Model.score`.
         stride: as for `Model.score`.
+        neural_cache: whether a causal model's guesses are mixed with those of a cache of the text's own last pieces
+            (Grave et al. 2017, `decode.neural_cache`).
+        cache_size: how many pieces it keeps.
+        cache_share: how much of the probability is the cache's (the paper's λ).
+        cache_sharpness: how much the likeness of states decides (the paper's θ).
         field: the field, column or key with the text, or with the list of its words.
         id_field: the field with the id of a text; None: its number, counted from 1.
         fields: names of other fields to keep beside the scores, as strings, or "all".
@@ -103,13 +113,21 @@ def score(
     started = time.perf_counter()
     check_by(by)
     check_hide(hide)
+    cache = _neural_cache(neural_cache, cache_size, cache_share, cache_sharpness)
     listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
     if output is not None:
         check_scores_output(output, force=force)
         if any(Path(one).exists() and Path(output).exists() and Path(one).samefile(output) for one in listed):
             raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
     loaded = load(model, device=device, dtype=dtype)
-    scorer = Scorer(loaded.bundle, hide=hide, stride=stride, batch_pieces=batch_pieces, precision=loaded.precision)
+    scorer = Scorer(
+        loaded.bundle,
+        hide=hide,
+        stride=stride,
+        neural_cache=cache,
+        batch_pieces=batch_pieces,
+        precision=loaded.precision,
+    )
     found: list[Scored] = []
     summed = Totals()
     with read_rows(
@@ -149,6 +167,14 @@ def score(
         )
     cost = _cost(scorer, time.perf_counter() - started)
     return Scores(how=scorer.how, totals=summed, texts=found, notes=notes, cost=cost)
+
+
+def _neural_cache(asked: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
+    """The cache that was asked for; settings of one that was not are refused."""
+    chosen = NeuralCache(size=size, share=share, sharpness=sharpness)
+    if not asked and chosen != NeuralCache():
+        raise OptionError("The settings of a cache were given, and no cache asked for. Ask for the neural cache, too.")
+    return chosen if asked else None
 
 
 def _of_chunk(progress: Progress | None, before: int, until: int, total: int | None) -> OnBatch | None:

@@ -102,8 +102,8 @@ class WordEncoder(nn.Module):
         like = next(bundle.encoder.parameters())
         self.mixes.to(like.device, like.dtype).requires_grad_(trainable is not False)
         bundle.encoder.requires_grad_(trainable is True)
-        self.register_state_dict_post_hook(_leave_out)
-        self.register_load_state_dict_pre_hook(_fill_in)
+        self.register_state_dict_post_hook(_leave_out)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_fill_in)  # type: ignore[no-untyped-call]
         self.train()
 
     @staticmethod

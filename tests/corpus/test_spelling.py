@@ -38,7 +38,24 @@ TEXTS = [*made_up(20, seed=4), *NASTY, "Don't “quote” (this), naïve Zoë �
 parts = st.one_of(
     st.sampled_from((" ", " ", " ", "\n", "  ", "\n\n", "\t", " \n", "\u3000", "\u00a0")),
     st.sampled_from(
-        ("a", "The", "kalomi", "ren,", "(tas)", "shi.", "'s", "don't", "3.5", "“nor”", "Zoë", "É", "日本。語")
+        (
+            "a",
+            "The",
+            "kalomi",
+            "ren,",
+            "(tas)",
+            "shi.",
+            "'s",
+            "lo's,",
+            "mi-po--",
+            "9's",
+            "don't",
+            "3.5",
+            "“nor”",
+            "Zoë",
+            "É",
+            "日本。語",
+        )
     ),
     st.sampled_from(NASTY).filter(lambda one: "\0" not in one),
     st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=3),

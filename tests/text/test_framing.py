@@ -48,7 +48,7 @@ def test_frames(name: str, single: str, segments: list[int], pair: str, pair_seg
 
 
 def test_every_frame_is_tested() -> None:
-    assert set(FRAMES) == {"bert", "albert", "roberta", "bart", "xlnet", "t5", "gpt", "gpt2", "none"}
+    assert set(FRAMES) == {"bert", "albert", "roberta", "bart", "xlnet", "t5", "gpt", "gpt2", "lm", "elmo", "none"}
 
 
 @pytest.mark.parametrize("name", FRAMES)

@@ -26,13 +26,12 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
         Run.create(tmp_path / "run", {**SETTINGS, "training": {"seed": 3, "phases": [{"rows": 8}]}})
 
 
-def test_a_finished_run_is_not_done_again_unless_forced(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_done_again(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", SETTINGS)
     run.finished = True
     run.write()
     with pytest.raises(OutputError, match="finished"):
         Run.create(tmp_path / "run", SETTINGS)
-    assert not Run.create(tmp_path / "run", SETTINGS, force=True).finished
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -27,6 +27,26 @@ from polyseme.cli.table import print_table
 )
 @scoring.hide
 @scoring.stride
+@click.option(
+    "--neural-cache", is_flag=True, help="Mix a causal model's guesses with those of a cache of the text's last pieces."
+)
+@click.option(
+    "--cache-size", default=2000, show_default=True, metavar="N", help="Pieces of a text that the neural cache keeps."
+)
+@click.option(
+    "--cache-share",
+    default=0.1,
+    show_default=True,
+    metavar="SHARE",
+    help="How much of the probability is the neural cache's.",
+)
+@click.option(
+    "--cache-sharpness",
+    default=0.3,
+    show_default=True,
+    metavar="NUMBER",
+    help="How much the likeness of states decides in the neural cache; at 0 it only counts pieces.",
+)
 @options.reading
 @options.device
 @options.dtype
@@ -44,6 +64,7 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
       polyseme score essay.txt -m path/to/gpt2
       polyseme score essay.txt --split document -m path/to/gpt2 -o essay.html
       polyseme score long.txt --split document --stride 256 -m path/to/gpt2 -o scores.parquet
+      polyseme score long.txt --split document --neural-cache -m path/to/lstm
       polyseme score reviews.csv --field review --by byte -m path/to/bert -o scores.tsv
     """
     typed = "-" in sources and sys.stdin.isatty()

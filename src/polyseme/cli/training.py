@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -45,33 +46,26 @@ class TrainingLine:
             self._held = f"  held-out {report.held_out['loss']:.3f}"
         if not sys.stderr.isatty():
             if report.held_out:
-                click.echo(f"step {report.done:,} of {report.n_steps:,}  {self._figures(report)}", err=True)
+                click.echo(self._line(report), err=True)
             return
         if self._shown is None:
             self.bar.__exit__(None, None, None)
-            self._shown = self._begin(report.n_steps)
+            self._shown = self._begin()
         progress, task = self._shown
-        progress.update(task, completed=report.done, description=self._figures(report))
+        progress.update(task, description=self._line(report))
 
-    def _figures(self, report: Report) -> str:
+    def _line(self, report: Report) -> str:
         perplexity = "" if report.perplexity is None else f"  perplexity {report.perplexity:,.1f}"
+        left = str(timedelta(seconds=round(report.seconds_left)))
         return (
-            f"loss {report.loss:.3f}{perplexity}{self._held}  {report.pieces_a_second:,.0f} pieces/s  "
-            f"waiting {report.wait_share:.1%}"
+            f"step {report.done:,}/{report.n_steps:,} ({left} left)  loss {report.loss:.3f}{perplexity}{self._held}  "
+            f"{report.pieces_a_second:,.0f} pieces/s  wait {report.wait_share:.1%}"
         )
 
-    def _begin(self, n_steps: int) -> tuple[Progress, TaskID]:
+    def _begin(self) -> tuple[Progress, TaskID]:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress, TextColumn
 
-        progress = Progress(
-            TextColumn("step"),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=20),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        progress = Progress(TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
         progress.start()
-        return progress, progress.add_task("", total=n_steps)
+        return progress, progress.add_task("", total=None)

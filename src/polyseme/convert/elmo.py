@@ -1,7 +1,9 @@
 """ELMo (Peters et al. 2018): `options.json` and `weights.hdf5`, as published and as `bilm-tf` wrote them.
 
-The files hold the two language models without their softmax. Which of a word's characters is which, and how the
-markers are put around a sentence, is the same in all (`text.characters`); there are no files of a tokenizer.
+The published files hold the two language models without their softmax; a model that was trained here keeps it, as
+`softmax/…` among the weights, with the number of its words in the options (`n_tokens_vocab`, as the original counted
+them in training) and the words themselves in `vocabulary.txt`. Which of a word's characters is which, and how the
+markers are put around a sentence, is the same in all (`text.characters`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
 from polyseme.convert.changes import Same, Transpose
@@ -24,7 +26,9 @@ from polyseme.convert.table import Rule, Table
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
 from polyseme.extras import optional
-from polyseme.text.characters import N_IDS, CharacterTokenizer
+from polyseme.outputs.softmaxes import AdaptiveOutput, SoftmaxOutput, TwoWayOutput
+from polyseme.parts.unfilled import unfilled
+from polyseme.text.characters import N_IDS, VOCABULARY, CharacterTokenizer, read_vocabulary
 from polyseme.types import Tokenizer
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
@@ -53,6 +57,10 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TwoWayConfig:
         raise ModelError(f"In {where}, 'use_skip_connections' must be true or false. Got {skip!r} instead.")
     filters = _filters(characters.get("filters"), where)
     width = whole(lstm.get("projection_dim"), "projection_dim", where)
+    dropout = theirs.get("dropout", 0.0)
+    n_words, cutoffs = theirs.get("n_tokens_vocab"), theirs.get("softmax_cutoffs", [])
+    if not isinstance(cutoffs, list):
+        raise ModelError(f"In {where}, 'softmax_cutoffs' must be a list of numbers. Got {cutoffs!r} instead.")
     return TwoWayConfig(
         n_pieces=N_IDS,
         token_width=width,
@@ -69,11 +77,22 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TwoWayConfig:
         n_highways=whole(characters.get("n_highway", 0), "n_highway", where, least=0),
         max_characters=whole(characters.get("max_characters_per_token", 50), "max_characters_per_token", where),
         filter_activation=activation,
+        n_outputs=None if n_words is None else whole(n_words, "n_tokens_vocab", where),
+        output_cutoffs=tuple(cutoffs),
+        dropout_rate=dropout,
+        embedding_dropout_rate=dropout,
     )
 
 
 def write_config(config: TwoWayConfig) -> dict[str, Any]:
+    """What only training needs is written where it is set: the published options have none of it."""
+    trained = {
+        "n_tokens_vocab": config.n_outputs,
+        "softmax_cutoffs": list(config.output_cutoffs),
+        "dropout": config.dropout_rate,
+    }
     return {
+        **{name: value for name, value in trained.items() if value},
         "lstm": {
             "use_skip_connections": config.skip,
             "projection_dim": config.width,
@@ -185,7 +204,24 @@ def table(config: TwoWayConfig, tied: bool) -> Table:
             rules.append(Rule((f"{cell}/W_0",), (f"{ours}.input", f"{ours}.recurrent"), Gates(below)))
             rules.append(Rule((f"{cell}/B",), (f"{ours}.bias",), GateBias()))
             rules.append(Rule((f"{cell}/W_P_0",), (f"{ours}.projection",), Transpose()))
-    return Table(prefix="", n_sets=0, body=rules, outputs={})
+    outputs: dict[str, list[Rule]] = {}
+    if config.n_outputs is not None:
+        with unfilled():
+            named = [name for name, _ in two_way_output(config, tied).named_parameters()]
+        names = {"softmax.table": "softmax/W", "softmax.bias": "softmax/b"}
+        outputs["two-way"] = [
+            Rule((names.get(name, name.replace(".", "/")),), (f"outputs.two-way.{name}",)) for name in named
+        ]
+    return Table(prefix="", n_sets=0, body=rules, outputs=outputs)
+
+
+def two_way_output(config: TwoWayConfig, tied: bool) -> nn.Module:
+    """The softmax of both halves; there is no table of words that it could share."""
+    if config.n_outputs is None:
+        raise ModelError("The softmax of a two-way model needs to know how many words it chooses from ('n_outputs').")
+    if config.output_cutoffs:
+        return TwoWayOutput(AdaptiveOutput(config.state_widths[-1], config.n_outputs, config.output_cutoffs))
+    return TwoWayOutput(SoftmaxOutput(config.state_widths[-1], config.n_outputs))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -252,7 +288,16 @@ def _write_weights(folder: Path, tensors: Mapping[str, Tensor], shard_size: int 
 
 
 def _tokenizer(folder: Path, frame: str, config: EncoderConfig) -> Tokenizer:
-    return CharacterTokenizer(config.max_characters if isinstance(config, TwoWayConfig) else 50)
+    path = folder / VOCABULARY
+    words = read_vocabulary(path) if path.is_file() else None
+    if not isinstance(config, TwoWayConfig):
+        return CharacterTokenizer(50, words)
+    if words is not None and config.n_outputs is not None and len(words) != config.n_outputs:
+        raise ModelError(
+            f"The vocabulary {path} has {len(words):,} words, and the softmax of the model {config.n_outputs:,}. The "
+            "two do not belong together."
+        )
+    return CharacterTokenizer(config.max_characters, words)
 
 
 FOLDER = Folder(
@@ -299,8 +344,8 @@ FAMILY = Family(
     read_config=read_config,
     write_config=write_config,
     table=table,
-    outputs={},
-    architectures=[("Elmo", frozenset())],
+    outputs={"two-way": two_way_output},
+    architectures=[("ElmoLanguageModel", frozenset({"two-way"})), ("Elmo", frozenset())],
     frame="none",
     tiny=lambda: TwoWayConfig(
         n_pieces=N_IDS,
@@ -316,6 +361,7 @@ FAMILY = Family(
         filter_widths=(1, 2, 3),
         filter_counts=(4, 5, 6),
         n_highways=2,
+        n_outputs=30,
     ),
     reference=None,
     folder=FOLDER,

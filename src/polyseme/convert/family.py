@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
 from polyseme.convert.folder import HUGGING_FACE, Folder
 from polyseme.convert.table import Table
+
+
+def tied_as_said(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
+    """What config.json says of the output; it shares the table of pieces unless that is denied."""
+    return bool(theirs.get("tie_word_embeddings", True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,8 @@ class Family:
     """The module of `transformers` that holds the reference, or None."""
     folder: Folder = HUGGING_FACE
     """Which files of a model folder hold what."""
+    tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said
+    """config.json and their tensors by name → whether the output shares the table of pieces."""
 
     def architecture(self, outputs: Sequence[str]) -> str:
         """The reference's class that takes the most of these outputs and asks for no other."""

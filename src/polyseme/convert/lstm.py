@@ -18,6 +18,7 @@ from polyseme.encoders.kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
+from polyseme.outputs.softmaxes import AdaptiveOutput
 from polyseme.parts.unfilled import unfilled
 
 
@@ -40,13 +41,19 @@ def table(config: RecurrentConfig, tied: bool) -> Table:
         names = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
     outputs: dict[str, list[Rule]] = {}
     if config.direction == "causal" and not config.spelled:
-        outputs["causal"] = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
+        with unfilled():
+            output = causal_output(config, tied and not config.output_cutoffs)
+        own = [f"outputs.causal.{name}" for name, _ in output.named_parameters()]
+        shared = tied and not config.output_cutoffs
+        outputs["causal"] = [] if shared else [Rule((name,), (name,)) for name in own]
     return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs=outputs)
 
 
 def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:
     if config.direction != "causal" or config.spelled:
         raise ModelError("Only a recurrent encoder that reads one way, over a table of pieces, predicts the next one.")
+    if config.output_cutoffs:
+        return AdaptiveOutput(config.widths[-1], config.n_pieces, config.output_cutoffs)
     if tied and config.widths[-1] != config.token_width:
         raise ModelError(
             f"The output cannot share the table of pieces: it is {config.token_width} wide and the top layer "

@@ -27,6 +27,8 @@ class Rule:
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
     change: Change = Same()
+    absent: tuple[int, ...] | None = None
+    """The shape of the zeros that stand in for a tensor that not every checkpoint has; None: it must be there."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Table:
     """How one family's checkpoint is named.
 
     `body` is always there; which outputs are, the keys tell. An output without rules has no tensors of its own (GPT's,
-    where it shares the table of pieces), and is always there too.
+    where it shares the table of pieces), and is always there too; so is one whose tensors may all be absent (BART's).
     """
 
     prefix: str
@@ -110,11 +112,11 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     outputs = [
         name
         for name, rules in table.outputs.items()
-        if not rules or any(key in keys for key in _their_names(rules, prefix, table))
+        if never_missing(rules) or any(key in keys for key in _their_names(rules, prefix, table))
     ]
     rules = table.rules(outputs, prefix)
     needed = [key for rule in rules for key in rule.theirs]
-    missing = [key for key in needed if key not in keys]
+    missing = [key for rule in rules if rule.absent is None for key in rule.theirs if key not in keys]
     unknown, left_out = _sort_out(table, set(keys) - set(needed), prefix)
     if missing or unknown:
         raise ModelError(_both_sides(where, missing, unknown))
@@ -123,7 +125,7 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     ours: dict[str, Tensor] = {}
     for rule in rules:
         try:
-            changed = rule.change.forward([tensors[keys[key]] for key in rule.theirs])
+            changed = rule.change.forward([_their_tensor(rule, tensors, keys.get(key)) for key in rule.theirs])
         except RuntimeError:
             shapes = ", ".join(f"{key} {tuple(tensors[keys[key]].shape)}" for key in rule.theirs)
             raise ModelError(f"In {where}, the shapes of these weights do not go together: {shapes}.") from None
@@ -132,6 +134,11 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
                 raise ModelError(f"Two rules of the conversion table fill {name!r}.")
             ours[name] = tensor
     return Found(ours, outputs, left_out)
+
+
+def never_missing(rules: Sequence[Rule]) -> bool:
+    """Whether every checkpoint has an output with these rules."""
+    return all(rule.absent is not None for rule in rules)
 
 
 def write(table: Table, ours: Mapping[str, Tensor], outputs: Iterable[str], *, prefix: bool) -> dict[str, Tensor]:
@@ -160,9 +167,16 @@ def _filled(rule: Rule, prefix: str, n_sets: int) -> list[Rule]:
             tuple(_name(name, prefix, i) for name in rule.theirs),
             tuple(_name(name, prefix, i) for name in rule.ours),
             rule.change,
+            rule.absent,
         )
         for i in numbers
     ]
+
+
+def _their_tensor(rule: Rule, tensors: Mapping[str, Tensor], key: str | None) -> Tensor:
+    if key is None and rule.absent is not None:
+        return torch.zeros(rule.absent)
+    return tensors[str(key)]
 
 
 def _name(pattern: str, prefix: str, number: int = 0) -> str:

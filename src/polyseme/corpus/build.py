@@ -69,8 +69,8 @@ def build_corpus(
         sources: files, folders and patterns of text, JSON Lines, CSV, TSV or Parquet, packed or not. Several sources
             with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among the others.
         output: the folder of the corpus.
-        tokenizer: wordpiece, bpe, byte-bpe or unigram, which is trained on the text; or a folder with a tokenizer,
-            which is used as it is.
+        tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks (what stands between them) or characters, which is
+            trained on the text; or a folder with a tokenizer, which is used as it is.
         vocab: how many pieces a tokenizer that is trained has at most; None: 30,522.
         frame: which specials it has, by the family that has them (bert, roberta, gpt2, albert, xlnet, t5 …); None: what
             is usual for its kind.
@@ -174,11 +174,17 @@ class _Choice:
         if self.given is not None:
             return self.given, []
         wanted = self.settings
-        sample = sample_of(texts, wanted["sample"], limit)
+        sample = None
+        if not kind_named(str(self.kind)).reads_all:
+            sample = sample_of(texts, wanted["sample"], limit)
         trained = train_tokenizer(
-            str(self.kind), sample.texts, vocab=wanted["vocab"], frame=wanted["frame"], lowercase=wanted["lowercase"]
+            str(self.kind),
+            _all_of(texts, limit) if sample is None else sample.texts,
+            vocab=wanted["vocab"],
+            frame=wanted["frame"],
+            lowercase=wanted["lowercase"],
         )
-        notes = [f"The tokenizer was trained on {sample.told}."]
+        notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.told}."]
         if trained.n_pieces < wanted["vocab"]:
             notes.append(
                 f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the {wanted['vocab']:,} asked "
@@ -425,6 +431,14 @@ class _Writers:
         for _, its in self._pairs():
             for writer in its.values():
                 act(writer)
+
+
+def _all_of(sources: Sequence[TextSource], limit: int | None) -> Iterator[str]:
+    """Every document, one after another."""
+    for source in sources:
+        for stretch in _limited(source.stretches(), limit):
+            for text in stretch.texts:
+                yield text.decode()
 
 
 def _limited(stretches: Iterator[Stretched], limit: int | None) -> Iterator[Stretched]:

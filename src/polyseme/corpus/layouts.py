@@ -188,12 +188,38 @@ class Streams:
     """A split as `n` streams that are read side by side, each in order: row step · n + k goes on where the one of
     the step before ended in stream k. For encoders that carry a memory from row to row.
 
-    Rows have no frame, only the separators between documents; a row's length is that of its stretch. The split, all
-    sources one after another, is cut into `n` parts of equal length; in each epoch it begins at another place, as a
-    ring. Weights have no meaning here, and other than 1 are refused.
+    Rows have no frame, only the separators between documents. The split, all sources one after another, is a ring; the
+    streams begin at places equally far apart in it and read on and on, so that in the next epoch each goes through
+    what another has read before it, and what a memory holds is always what stands before the row. Weights have no
+    meaning here, and other than 1 are refused.
+
+    Args:
+        corpus: where the pieces are.
+        n: streams.
+        split: "train" or "held"; of the latter a row is the same one in every epoch.
+        length: pieces by which a stream goes on in a step.
+        seed: what the place of the first stream is drawn from, and the lengths where they vary.
+        ahead: pieces of the next row that a row shows too, as targets: its length is then `length + ahead`.
+        back: whether a row is followed by one of the same stream read from its end: step after step these go towards
+            the beginning, for a backward encoder. They too are in the order of the text; what they show of the next
+            row, `ahead` pieces of it, stands at their beginning.
+        varied: whether lengths change from step to step, in eight steps half of `length` once, three quarters,
+            five quarters and one and a half times it, and `length` four times, in an order drawn anew for every eight.
+            So texts are not cut at the same places in every epoch, and there are only five shapes.
     """
 
-    def __init__(self, corpus: Corpus, n: int, split: str = "train", length: int = 128, seed: int = 0) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        n: int,
+        split: str = "train",
+        length: int = 128,
+        seed: int = 0,
+        *,
+        ahead: int = 0,
+        back: bool = False,
+        varied: bool = False,
+    ) -> None:
         if n < 1 or length < 1:
             raise OptionError(f"Streams need at least 1 stream and rows of at least 1 piece. Got {n} and {length}.")
         for source in corpus.sources:
@@ -207,6 +233,9 @@ class Streams:
         self.length = length
         self.seed = seed
         self.n = n
+        self.ahead = ahead
+        self.back = back
+        self.varied = varied and split == "train"
         self._shards = corpus.shards(split)
         self._ends = np.cumsum([len(shard) for shard in self._shards])
 
@@ -217,10 +246,10 @@ class Streams:
 
     @property
     def _steps(self) -> int:
-        return int(self._ends[-1]) // self.n // self.length
+        return max(int(self._ends[-1]) // self.n - self.ahead, 0) // self.length
 
     def rows(self, indices: Ints) -> Rows:
-        """Some rows, in the order asked for."""
+        """Some rows, in the order asked for; where lengths vary, they must be of one step."""
         indices = np.asarray(indices, np.int64)
         if not self.n_rows:
             raise OptionError(
@@ -229,14 +258,16 @@ class Streams:
             )
         if self.split != "train":
             indices = indices % self.n_rows
-        epochs, places = np.divmod(indices, self.n_rows)
-        steps, streams = np.divmod(places, self.n)
+        steps, streams = np.divmod(indices, self.n)
+        done, length = self._done(steps)
         total = int(self._ends[-1])
-        begins = streams * (total // self.n) + steps * self.length
-        if self.split == "train":
-            phases = uniform(row_keys(self.seed, epochs, 0), "phase", 1)[:, 0]
-            begins += (phases * total).astype(np.int64)
-        at = _ring(begins % total, self.length, total)
+        first = int(uniform(row_keys(self.seed, 0, 0), "phase", 1)[0, 0] * total) if self.split == "train" else 0
+        begins = first + streams * (total // self.n)
+        shown = length + self.ahead
+        at = _ring((begins + done) % total, shown, total)
+        if self.back:
+            ends = begins + total // self.n - done
+            at = np.concatenate([at, _ring((ends - shown) % total, shown, total)], axis=1)
         pieces = np.empty(at.shape, np.int64)
         starts = np.empty(at.shape, np.bool_)
         shards = np.searchsorted(self._ends, at, side="right")
@@ -247,7 +278,24 @@ class Streams:
             pieces[these] = shard.pieces[within]
             starts[these] = shard.starts_at(within)
         special = np.zeros(at.shape, np.bool_) if self.corpus.separator is None else pieces == self.corpus.separator
+        epochs, places = np.divmod(indices, self.n_rows)
         return Rows(pieces=pieces, starts=starts, special=special, keys=row_keys(self.seed, epochs, places))
+
+    def _done(self, steps: Ints) -> tuple[Ints, int]:
+        """How far each stream has come before these steps, and the length of their rows."""
+        if not self.varied:
+            return steps * self.length, self.length
+        if len(steps) and (steps != steps[0]).any():
+            raise ValueError("Rows of several steps differ in length, so they cannot be had at once.")
+        cycle, place = divmod(int(steps[0]) if len(steps) else 0, len(_VARIED))
+        order = permutation_at(len(_VARIED), _key(self.seed, cycle, 0), np.arange(len(_VARIED)))
+        lengths = self.length + (self.length // 4) * np.array(_VARIED)[order]
+        done = cycle * len(_VARIED) * self.length + int(lengths[:place].sum())
+        return np.full(len(steps), done, np.int64), int(lengths[place])
+
+
+_VARIED = (-2, -1, 0, 0, 0, 0, 1, 2)
+"""By how many quarters the rows of eight steps are longer than their mean."""
 
 
 def _key(seed: int, epoch: int, *parts: int) -> int:

@@ -2,9 +2,10 @@
 
 A text has far fewer different stretches between blanks than stretches. For tokenizers of which it can be shown that a
 text may be cut before each blank (`text.cutting`), the pieces of every *type* of stretch are made once, kept in flat
-tables, and put together by index arithmetic; for many also before each line's end. The result is that of reading the
-whole text at once, piece by piece. Documents that cannot be cut at each of their blanks (several in a row, marks that
-hold on to one), and all documents where the tokenizer cannot be shown to allow it, are read as a whole.
+tables, and put together by index arithmetic; for many also before each line's end. Where marks are pieces of their own,
+a word with marks around it is put together from word and marks. The result is that of reading the whole text at once,
+piece by piece. Documents that cannot be cut at each of their blanks (several in a row, marks that hold on to one), and
+all documents where the tokenizer cannot be shown to allow it, are read as a whole.
 
 A piece begins a word if it is the first of a word as `text.words` has it, or is of no word (a line's end that is a
 piece by itself); a blank that is a piece goes with what follows. So the pieces of a word are those from one that begins
@@ -51,7 +52,12 @@ AT_ONCE = 1 << 20
 """Bytes of text that are put together at once."""
 
 _BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
-_MARKS_AND_BLANKS = "\0 \t\n\r"
+_INSIDE, _GOING_ON = b"\1", b"\2"
+"""What goes before a type that is only found inside others; the second before one that goes on with a word."""
+_EDGES = b'.,;:!?()[]"-'
+"""Marks that are no part of the word they stand before or after."""
+_OWNED = b"'s"
+_MARKS_AND_BLANKS = "\0\1\2 \t\n\r"
 _PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
 _METASPACE = "\u2581"
 _TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
@@ -82,6 +88,7 @@ class Speller:
         self._cuts = can_be_cut(backend) and not getattr(backend.model, "dropout", None)
         self._cuts_lines = self._cuts and _can_be_cut_at_lines(backend)
         self._blanks_are_nothing = self._cuts and _drops_blanks(backend)
+        self._parts_marks = self._blanks_are_nothing and _parts_marks(backend)
         self._forget()
         added = backend.get_added_tokens_decoder()
         special = {id for id, token in added.items() if token.special} | set(tokenizer.specials.values())
@@ -111,7 +118,7 @@ class Speller:
     # --- by types ----------------------------------------------------------------------------------------------------
 
     def _spell(self, documents: Sequence[bytes]) -> Spelled:
-        if not self._cuts or any(_DOCUMENT in document for document in documents):
+        if not self._cuts or any(mark in one for one in documents for mark in (_DOCUMENT, _INSIDE, _GOING_ON)):
             return self._one_by_one(documents)
         types = self._types_in(documents)
         tables = self._tables
@@ -138,7 +145,7 @@ class Speller:
         types = np.fromiter(map(known.__getitem__, stretches), np.int32, len(stretches))
         if known.new:
             self._learn(known.new)
-            known.new = []
+            known.new.clear()
         return types
 
     def _put_together(self, types: NDArray[np.int32], begins: Ints) -> Spelled:
@@ -172,20 +179,33 @@ class Speller:
 
     # --- new types ---------------------------------------------------------------------------------------------------
 
-    def _learn(self, new: Sequence[bytes]) -> None:
-        """Spell types that were not met before."""
+    def _learn(self, new: list[bytes]) -> None:
+        """Spell types that were not met before; the list grows where the parts of one have not been met either."""
+        words: list[int] = []
+        others: list[int] = []
+        made_of: dict[int, list[int]] = {}
+        first = len(self._types) - len(new)
+        for number, raw in enumerate(new):
+            if raw.isalnum():  # of ASCII: half of all types, and the simplest
+                words.append(number)
+            elif self._parts_marks and (parts := self._parts_of(raw)):
+                made_of[number] = parts
+            else:
+                others.append(number)
         about = {
             **{name: np.zeros(len(new), np.bool_) for name in ("is_odd", "begins_document", "begins_line")},
             **{name: np.zeros(len(new), np.uint8) for name in ("endings", "beginnings")},
         }
-        words: list[int] = []
-        others: list[int] = []
-        for number, raw in enumerate(new):
-            (words if raw.isalnum() else others).append(number)  # of ASCII: half of all types, and the simplest
         keys: dict[int, str] = {number: f" {new[number].decode()}" for number in words}
         for number in words:
             if not new[number][:1].islower():
                 about["beginnings"][number] = beginning(keys[number][1:])
+        for number in made_of:
+            text = new[number].decode()
+            about["begins_document"][number] = text[0] == "\0"
+            about["begins_line"][number] = text[0] in ("\0", "\n")
+            text = text.lstrip("\0\n")
+            about["endings"][number], about["beginnings"][number] = ending(text), beginning(text)
         together, alone = self._look_at(new, others, keys, about)
         spelled = [
             self._learn_together(few, [keys[number] for number in few], plain=plain)
@@ -196,8 +216,34 @@ class Speller:
         columns = [np.concatenate(column) for column in zip(_NOTHING, *spelled, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         pieces, starts, sentences = (column[order] for column in columns[1:])
+        starts[np.isin(columns[0][order], [number for number in others if new[number][:1] == _GOING_ON])] = False
         counts = np.bincount(columns[0], minlength=len(new)).astype(np.int64)
         self._tables.add(pieces=pieces, starts=starts, sentences=sentences, counts=counts, **about)
+        self._tables.put_together({first + number: parts for number, parts in made_of.items()})
+
+    def _parts_of(self, raw: bytes) -> list[int] | None:
+        """The types that words with marks around them are made of; None if it is something else.
+
+        So *(well-known)* is made of five, and *Lee's,* of three; points and apostrophes elsewhere have rules of their
+        own.
+        """
+        whole = raw[1:] if raw[:1] in (_LINE, _DOCUMENT) else raw
+        after = whole.lstrip(_EDGES)
+        core = after.rstrip(_EDGES)
+        owned = core.endswith(_OWNED) and core[-3:-2].isalpha()
+        words = core[: -len(_OWNED)].split(b"-") if owned else core.split(b"-")
+        if not all(map(bytes.isalnum, words)):
+            return None
+        known = self._types
+        parts = [known[_INSIDE + whole[: len(whole) - len(after)]]] if len(after) < len(whole) else []
+        for word in words:
+            parts += [known[word], known[_INSIDE + b"-"]]
+        parts.pop()
+        if owned:
+            parts.append(known[_GOING_ON + _OWNED])
+        if len(core) < len(after):
+            parts.append(known[_INSIDE + after[len(core) :]])
+        return parts
 
     def _look_at(
         self, new: Sequence[bytes], numbers: Sequence[int], keys: dict[int, str], about: dict[str, NDArray[Any]]
@@ -227,7 +273,7 @@ class Speller:
         Empty where there is nothing to read, None where the type is odd.
         """
         mark = text[:1]
-        if mark == "\0" or (mark == "\n" and self._cuts_lines):
+        if mark in ("\0", "\1", "\2") or (mark == "\n" and self._cuts_lines):
             core = text[1:]
         else:
             core, mark = text, " "
@@ -307,13 +353,32 @@ class _Tables:
         columns["firsts"] = np.cumsum(columns["counts"]) - columns["counts"] + self._n_pieces
         for name, column in columns.items():
             n = self._n_pieces if name in _OF_PIECES else self._n_types
-            grown = self._columns.setdefault(name, np.zeros(1024, column.dtype))
-            if n + len(column) > len(grown):
-                more = np.zeros(n // 2 + max(len(grown), len(column)), grown.dtype)
-                grown = self._columns[name] = np.concatenate([grown[:n], more])
-            grown[n : n + len(column)] = column
+            self._grow(name, column, n)
         self._n_types += len(columns["counts"])
         self._n_pieces += len(columns["pieces"])
+
+    def put_together(self, made_of: Mapping[int, Sequence[int]]) -> None:
+        """Give types that are made of others their pieces."""
+        if not made_of:
+            return
+        n_parts = np.fromiter(map(len, made_of.values()), np.int64, len(made_of))
+        parts = np.fromiter(chain.from_iterable(made_of.values()), np.int64, int(n_parts.sum()))
+        places, counts = self.gathered(parts)
+        sums = np.add.reduceat(counts, np.cumsum(n_parts) - n_parts)
+        numbers = np.fromiter(made_of, np.int64, len(made_of))
+        self.counts[numbers] = sums
+        self.firsts[numbers] = np.cumsum(sums) - sums + self._n_pieces
+        for name in _OF_PIECES:
+            self._grow(name, self._columns[name][places], self._n_pieces)
+        self._n_pieces += len(places)
+
+    def _grow(self, name: str, column: NDArray[Any], n: int) -> None:
+        """Write values after the first `n` of a column."""
+        grown = self._columns.setdefault(name, np.zeros(1024, column.dtype))
+        if n + len(column) > len(grown):
+            more = np.zeros(n // 2 + max(len(grown), len(column)), grown.dtype)
+            grown = self._columns[name] = np.concatenate([grown[:n], more])
+        grown[n : n + len(column)] = column
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         if name.startswith("_") or name not in self._columns:
@@ -400,6 +465,17 @@ def _drops_blanks(backend: Any) -> bool:
     """Whether blanks part what is around them and are nothing else, however many there are."""
     first = steps(backend.pre_tokenizer)[0]
     return first["type"] in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
+
+
+def _parts_marks(backend: Any) -> bool:
+    """Whether words and the marks of ASCII around them are read as if each stood alone."""
+    if any(not token.special for token in backend.get_added_tokens_decoder().values()):
+        return False
+    simple = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents")
+    kinds = [step["type"] for step in steps(backend.pre_tokenizer)]
+    return kinds in (["BertPreTokenizer"], ["Whitespace"]) and all(
+        step["type"] in simple for step in steps(backend.normalizer)
+    )
 
 
 def _can_be_cut_at_lines(backend: Any) -> bool:

@@ -6,6 +6,9 @@
 | bpe | likewise, then pairs of letters that are joined, `</w>` at the end of a word (GPT) | gpt |
 | byte-bpe | as GPT-2 does: words with the blank before them, over bytes, so that nothing is unknown | roberta |
 | unigram | words with the blank before them, the likeliest pieces (SentencePiece) | albert |
+| words | words and marks, whole (`corpus.words`) | lm |
+| blanks | what stands between blanks, whole: for text that was split before | lm |
+| characters | single characters | lm |
 
 Training gives the same vocabulary each time for all kinds but one. The library goes through words in an order that is
 another one in every process, so the pieces whose numbers would depend on it, those of single characters, are numbered
@@ -23,6 +26,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from polyseme.corpus import words
 from polyseme.errors import OptionError, nearest
 from polyseme.text.cutting import EXTRA_BLANKS
 from polyseme.text.framing import FRAMES, Frame
@@ -54,6 +58,8 @@ class Kind:
     has_alphabet: bool = True
     has_unknown: bool = True
     masks_take_blanks: bool = True
+    reads_all: bool = False
+    """Whether it is trained on all of the text, of which it keeps only counts, and not on a sample."""
 
 
 def train_tokenizer(
@@ -69,9 +75,9 @@ def train_tokenizer(
         raise OptionError(f"A vocabulary of {kind} has at least {least} pieces. Got {vocab} instead.")
     lowers = chosen.lowercase(name) if lowercase is None else lowercase
     backend = chosen.build(its_frame, lowers)
-    kept = list(texts)
-    alphabet = _alphabet(kept, backend, min(_ALPHABET, vocab // _SHARE)) if chosen.has_alphabet else []
-    backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab, specials, alphabet), length=len(kept))
+    kept = texts if chosen.reads_all else list(texts)
+    alphabet = _alphabet(list(kept), backend, min(_ALPHABET, vocab // _SHARE)) if chosen.has_alphabet else []
+    backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab, specials, alphabet))
     if chosen.has_alphabet:
         backend = _without_added(backend)
     mark_specials(backend, its_frame.specials, masks_take_blanks=chosen.masks_take_blanks)
@@ -209,6 +215,18 @@ KINDS: Mapping[str, Kind] = {
         n_least=1,
         has_alphabet=False,
     ),
+    **{
+        name: Kind(
+            frame="lm",
+            lowercase=lambda frame: False,
+            build=build,
+            trainer=words.by_frequency,
+            n_least=1,
+            has_alphabet=False,
+            reads_all=True,
+        )
+        for name, build in (("words", words.words), ("blanks", words.blanks), ("characters", words.characters))
+    },
 }
 """The kinds of tokenizer that can be learnt from text."""
 

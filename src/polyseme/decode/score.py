@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
+from polyseme.decode.neural_cache import NeuralCache
 from polyseme.decode.score_causal import LeftToRight
 from polyseme.decode.score_masked import Hide, Pseudo, check_hide
 from polyseme.decode.score_rows import Guesser, OnBatch
@@ -62,6 +63,7 @@ class Scorer:
         *,
         hide: Hide = "word",
         stride: int | None = None,
+        neural_cache: NeuralCache | None = None,
         batch_pieces: int | None = None,
         precision: Precision = "own",
         frozen: Frozen | None = None,
@@ -71,6 +73,7 @@ class Scorer:
         if batch_pieces is not None and batch_pieces < 1:
             raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
         check_hide(hide)
+        self.neural_cache = neural_cache
         output, name = _output(bundle)
         self.tokenizer: Tokenizer = bundle.tokenizer
         self.config = bundle.config
@@ -90,10 +93,15 @@ class Scorer:
                     f"Hiding pieces ({hide!r}) is for masked models; this one guesses from left to right. Leave the "
                     "option out."
                 )
-            self.way = LeftToRight(bundle, self.tokenizer, guesser, stride=stride)
+            self.way = LeftToRight(bundle, self.tokenizer, guesser, stride=stride, neural_cache=neural_cache)
         else:
             if stride is not None:
                 raise OptionError("A stride is for causal models; this one guesses from both sides. Leave it out.")
+            if neural_cache is not None:
+                raise OptionError(
+                    "A neural cache recalls what came before, and is for causal models; this one guesses from both "
+                    "sides. Leave it out."
+                )
             self.way = Pseudo(bundle, self.tokenizer, guesser, hide=hide)
         self.tally = Tally()
 
@@ -139,6 +147,8 @@ class Scorer:
         on_batch: OnBatch | None = None,
     ) -> list[PieceScores]:
         """Scores of documents that are in pieces already; `only` asks for a run `[start, end)` of each one's pieces."""
+        if (only is not None or best) and self.neural_cache is not None:
+            raise OptionError("With a neural cache whole texts are scored, by their probabilities alone.")
         numbers: dict[tuple[bytes, tuple[int, int] | None], int] = {}
         asked = [None] * len(encoded) if only is None else list(only)
         which = [
@@ -159,6 +169,9 @@ class Scorer:
         self.tally.documents += len(encoded)
         self.tally.pieces += sum(lengths)
         self.tally.flops += forward_flops(self.config, lengths)
+        if isinstance(self.way, LeftToRight):
+            self.tally.flops += self.way.cache_flops
+            self.way.cache_flops = 0.0
         self.tally.flops += 2.0 * self._output_weights * float(np.count_nonzero(~np.isnan(guessed.log_probs)))
         self.tally.unscored += 0 if self.way.first_is_scored else sum(1 for each in encoded if len(each))
         return [found[distinct] for distinct in which]

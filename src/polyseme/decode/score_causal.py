@@ -4,6 +4,8 @@ The first piece is guessed after the start piece, or where there is none the pie
 `<|endoftext|>`), as in training; a tokenizer that has neither leaves it without a score. A text longer than the
 encoder's positions is read in windows (`score_windows`). An encoder that carries memory from stretch to stretch reads
 any text with it: each piece then has all that the memory holds before it.
+
+With a cache (`neural_cache`) each text is read in order, window after window.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from polyseme.bundle import Bundle
-from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, flat
+from polyseme.decode.neural_cache import Caches, NeuralCache
+from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, batches, flat
 from polyseme.decode.score_windows import check_stride, strides
 from polyseme.errors import OptionError
 from polyseme.types import Batch, Pieces, Tokenizer
@@ -40,7 +45,18 @@ class _Window(NamedTuple):
 class LeftToRight:
     """Scores of a causal encoder."""
 
-    def __init__(self, bundle: Bundle, tokenizer: Tokenizer, guesser: Guesser, *, stride: int | None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        tokenizer: Tokenizer,
+        guesser: Guesser,
+        *,
+        stride: int | None,
+        neural_cache: NeuralCache | None = None,
+    ) -> None:
+        self.neural_cache = neural_cache
+        self.cache_flops = 0.0
+        """What the cache has cost so far."""
         self.bundle = bundle
         self.guesser = guesser
         self.lead = tokenizer.specials.get("start", tokenizer.specials.get("end"))
@@ -56,7 +72,7 @@ class LeftToRight:
     @property
     def how(self) -> str:
         """In words, how texts are scored."""
-        return "left to right"
+        return "left to right" if self.neural_cache is None else f"left to right, {self.neural_cache}"
 
     @property
     def first_is_scored(self) -> bool:
@@ -79,6 +95,9 @@ class LeftToRight:
         if self.carries:
             return self._with_memory(pieces, ends, best=best, on_batch=on_batch)
         guesses = self._guesses(encoded, ends, only)
+        if self.neural_cache is not None:
+            found = self._with_cache(guesses, pieces, ends, on_batch)
+            return found, guesses.lengths[guesses.stretch].tolist()
         found = self.guesser(guesses, pieces, best=best, on_batch=on_batch)
         return found, guesses.lengths[guesses.stretch].tolist()
 
@@ -136,6 +155,47 @@ class LeftToRight:
             raise OptionError("The model reads texts of any length at once, and has no use for a stride.")
         check_stride(stride, self.room - (self.lead is not None and self.lead_always))
 
+    # --- with a cache -------------------------------------------------------------------------------------------------
+
+    def _with_cache(self, guesses: Guesses, pieces: Ints, ends: Ints, on_batch: OnBatch | None) -> Guessed:
+        """The windows of each document in order, since what one guesses the next may recall."""
+        found = Guessed(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        document = np.searchsorted(ends, guesses.first, side="right") - 1  # [rows]
+        lengths = guesses.lengths[guesses.stretch]
+        order = np.lexsort((np.arange(len(document)), document, np.diff(ends)[document]))
+        caches = self._caches()
+        done, total = 0, int(lengths.sum())
+        for rows in batches(order, lengths, self.guesser.batch_pieces):
+            states, targets, n_read = self.guesser.states(guesses, rows)
+            whose = np.repeat(document[rows], guesses.count[rows])
+            found.log_probs[targets] = self._recalled(caches, states, pieces, targets, whose, ends)
+            done += n_read
+            if on_batch is not None:
+                on_batch(done, total)
+        return found
+
+    def _caches(self) -> Caches | None:
+        return None if self.neural_cache is None else Caches(self.neural_cache)
+
+    @torch.inference_mode()
+    def _recalled(
+        self, caches: Caches | None, states: Tensor, pieces: Ints, targets: Ints, whose: Ints, ends: Ints
+    ) -> NDArray[np.float64]:
+        """What is said of the targets [M] of several documents, each one's together and in order."""
+        theirs = torch.from_numpy(pieces[targets]).to(self.guesser.device)
+        log_probs, _ = self.guesser.guess(states, theirs)
+        if caches is not None:
+            before = caches.flops
+            starts = np.flatnonzero(np.diff(whose, prepend=-1))
+            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(whose)], strict=True):
+                number = int(whose[start])
+                some = slice(start, end)
+                log_probs[some] = caches(number, states[some], theirs[some], log_probs[some])
+                if int(targets[end - 1]) == int(ends[number + 1]) - 1:
+                    caches.forget(number)
+            self.cache_flops += caches.flops - before
+        return log_probs.double().cpu().numpy()
+
     # --- with memory --------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()
@@ -149,9 +209,10 @@ class LeftToRight:
         order = [number for number in np.argsort(lengths, kind="stable").tolist() if lengths[number] > 0]
         width = min(self.room or AT_A_TIME, self.guesser.batch_pieces)
         run: list[int] = []
+        caches = self._caches()
         done, total = 0, int(lengths[order].sum()) if order else 0
         while order:
-            n_rows = max(self.guesser.batch_pieces // min(int(lengths[order[0]]), width), 1)
+            n_rows = _rows_that_fit(lengths[order], width, self.guesser.batch_pieces)
             some, order = np.array(order[:n_rows]), order[n_rows:]
             memory = self.bundle.encoder.new_memory(len(some))
             for at in range(0, int(lengths[some].max()), width):
@@ -174,16 +235,25 @@ class LeftToRight:
                 memory = states.memory
                 real = np.arange(rows.shape[1]) < counts[:, None]
                 flat_targets = np.concatenate(targets)
-                log_probs, is_best = self.guesser.guess(
-                    states[-1][torch.from_numpy(real).to(device)],
-                    torch.from_numpy(pieces[flat_targets]).to(device),
-                    best=best,
-                )
-                found.log_probs[flat_targets] = log_probs.double().cpu().numpy()
-                if is_best is not None:
-                    found.best[flat_targets] = is_best.cpu().numpy()
+                theirs = states[-1][torch.from_numpy(real).to(device)]
+                if caches is not None:
+                    whose = np.repeat(some, counts)
+                    found.log_probs[flat_targets] = self._recalled(caches, theirs, pieces, flat_targets, whose, ends)
+                else:
+                    log_probs, is_best = self.guesser.guess(
+                        theirs, torch.from_numpy(pieces[flat_targets]).to(device), best=best
+                    )
+                    found.log_probs[flat_targets] = log_probs.double().cpu().numpy()
+                    if is_best is not None:
+                        found.best[flat_targets] = is_best.cpu().numpy()
                 run += counts.tolist()
                 done += int(counts.sum())
                 if on_batch is not None:
                     on_batch(done, total)
         return found, run
+
+
+def _rows_that_fit(lengths: Ints, width: int, budget: int) -> int:
+    """How many of the rows of these lengths, shortest first, make a padded stretch within the budget; at least one."""
+    sizes = np.minimum(lengths, width) * np.arange(1, len(lengths) + 1)
+    return max(int(np.searchsorted(sizes, budget, side="right")), 1)

@@ -118,20 +118,15 @@ class Guesser:
             self.frozen.settle()
 
         def run(rows: Ints) -> tuple[Ints, Tensor, Tensor | None, int]:
-            flat, places, targets = _batch(guesses, rows, mask)
-            rows_of_batch = FlatRows(
-                torch.from_numpy(flat).to(self.device), None, guesses.lengths[guesses.stretch[rows]].tolist()
-            )
-            states = next(iter(self.frozen(rows_of_batch, [-1]).values()))
-            states = states[torch.from_numpy(places).to(self.device)]
+            states, targets, n_read = self.states(guesses, rows, mask)
             log_probs, is_best = self.guess(states, torch.from_numpy(pieces[targets]).to(self.device), best=best)
-            return targets, log_probs, is_best, len(flat)
+            return targets, log_probs, is_best, n_read
 
         done = 0
         waiting: list[tuple[Ints, Tensor, Tensor | None]] = []
         with _cores(self.device, total, self.threads) as run_all:
             for targets, log_probs, is_best, n_pieces in run_all(
-                run, _batches(order, lengths, even_share(total, self.batch_pieces) if total else 1)
+                run, batches(order, lengths, even_share(total, self.batch_pieces) if total else 1)
             ):
                 waiting.append((targets, log_probs, is_best))  # on a GPU the next batch is under way meanwhile
                 done += n_pieces
@@ -142,6 +137,13 @@ class Guesser:
             if is_best is not None:
                 found.best[targets] = is_best.cpu().numpy()
         return found
+
+    def states(self, guesses: Guesses, rows: Ints, mask: int = 0) -> tuple[Tensor, Ints, int]:
+        """The states from which some rows guess [M, D], the pieces that they guess [M], and how many were read."""
+        flat, places, targets = _batch(guesses, rows, mask)
+        lengths = guesses.lengths[guesses.stretch[rows]].tolist()
+        states = next(iter(self.frozen(FlatRows(torch.from_numpy(flat).to(self.device), None, lengths), [-1]).values()))
+        return states[torch.from_numpy(places).to(self.device)], targets, len(flat)
 
     @torch.inference_mode()
     def guess(self, states: Tensor, targets: Tensor, *, best: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -172,7 +174,7 @@ def in_full(output: Output) -> Output:
     return copy.deepcopy(output).float()
 
 
-def _batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:
+def batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:
     """Rows in this order, as many as fit the budget of pieces; a longer row is a batch by itself."""
     ends = np.cumsum(lengths[order])
     start = 0

@@ -44,6 +44,9 @@ class Encoder(nn.Module, ABC):
         """The table of pieces an output may share, [V, width of embeddings], where there is one."""
         return None
 
+    def tie(self, table: nn.Parameter) -> None:
+        """Share another stack's table of pieces, where there is one; called whenever weights are put in place."""
+
     @abstractmethod
     def layer_groups(self) -> list[list[nn.Parameter]]:
         """All parameters, each once, in groups from bottom to top; what is shared is in the lowest that uses it."""

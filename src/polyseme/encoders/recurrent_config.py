@@ -51,6 +51,9 @@ class StackConfig(EncoderConfig):
     n_highways: int = 0
     filter_activation: str = "relu"
 
+    output_cutoffs: tuple[int, ...] = ()
+    """Where the clusters of rare pieces begin in the softmax above, if that is an adaptive one; none: it is full."""
+
     dropout_rate: float = 0.0
     """Of the states of each layer."""
     embedding_dropout_rate: float = 0.0
@@ -93,7 +96,7 @@ class StackConfig(EncoderConfig):
                     f"The '{name}' of a recurrent encoder must be a whole number from {least.get(name, 1)} on. "
                     f"Got {value!r} instead."
                 )
-        for name in ("filter_widths", "filter_counts"):
+        for name in ("filter_widths", "filter_counts", "output_cutoffs"):
             for value in getattr(self, name):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise ModelError(f"'{name}' must be whole numbers from 1 on. Got {value!r} among them.")
@@ -186,6 +189,9 @@ class TwoWayConfig(StackConfig):
 
     kind: ClassVar[str] = "two-way"
 
+    n_outputs: int | None = None
+    """Words that the softmax above chooses from; None: there is none."""
+
     @property
     def direction(self) -> Direction:
         return "two-way"
@@ -200,7 +206,7 @@ class TwoWayConfig(StackConfig):
 
     def half(self, reads: Reads) -> RecurrentConfig:
         """The config of the forward or the backward half."""
-        shared: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        shared: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(StackConfig)}
         return RecurrentConfig(**shared, reads=reads)
 
 

@@ -20,6 +20,7 @@ from polyseme.encoders.base import Encoder, Layers, wanted_layers
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.encoders.transformer_layer import Reading, TransformerLayer
 from polyseme.errors import ModelError
+from polyseme.parts.attention import Attention
 from polyseme.parts.embeddings import Embeddings
 from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
 from polyseme.parts.memory import Cache, Memory, Segments, remember
@@ -88,6 +89,8 @@ class Transformer(Encoder):
                 nn.init.normal_(module.weight, std=self.config.initial_spread)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
+        if self.config.spread_by_width:
+            self._narrow_by_width()
         if self.config.spread_by_depth:
             spread = self.config.initial_spread / math.sqrt(2 * max(self.config.n_layers, 1))
             for layer in self.layers:
@@ -96,6 +99,18 @@ class Transformer(Encoder):
         for name, parameter in self.named_parameters():
             if name == "query" or ".relative." in name:
                 nn.init.normal_(parameter, std=self.config.initial_spread)
+
+    def _narrow_by_width(self) -> None:
+        """Each matrix by 1 / √(width it reads), and queries by 1 / √(head width) more, where scores are not scaled."""
+        narrow = self.config.initial_spread
+        if self.bias is not None:
+            nn.init.normal_(self.bias.table.weight, std=narrow / math.sqrt(self.config.width))
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=narrow / math.sqrt(module.in_features))
+            elif isinstance(module, Attention):
+                queries = module.project.weight[: module.inner_width]
+                nn.init.normal_(queries, std=narrow / math.sqrt(self.config.width * self.config.width_of_heads))
 
     # --- the forward pass ---------------------------------------------------------------------------------------------
 
@@ -324,6 +339,9 @@ class Transformer(Encoder):
 
     def piece_table(self) -> nn.Parameter:
         return cast(nn.Parameter, self.embeddings.pieces.weight)
+
+    def tie(self, table: nn.Parameter) -> None:
+        self.embeddings.pieces.weight = table
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
         below = list(self.embeddings.parameters())

@@ -72,6 +72,14 @@ class TransformerConfig(EncoderConfig):
     """Whether each layer also reads `batch.source`."""
     query_stream: bool = False
     """Whether there is a second stream that knows where it stands but not what stands there (XLNet)."""
+    decoder_layers: int | None = None
+    """Layers of a second stack, causal, which reads the states of this one (BART, T5); None: there is none."""
+    decoder_heads: int | None = None
+    """None: as many as in this one."""
+    decoder_inner_width: int | None = None
+    """None: as in this one."""
+    output_scale: float = 1.0
+    """What the top states are multiplied with before pieces are predicted (T5)."""
 
     dropout_rate: float = 0.1
     attention_dropout_rate: float = 0.1
@@ -80,6 +88,8 @@ class TransformerConfig(EncoderConfig):
     initial_spread: float = 0.02
     spread_by_depth: bool = False
     """Whether what is added to the residual stream is first drawn narrower, by 1 / √(2 · layers) (GPT-2)."""
+    spread_by_width: bool = False
+    """Whether each matrix is first drawn narrower, by 1 / √(width it reads) (T5)."""
 
     def __post_init__(self) -> None:
         for name in ("width", "n_heads", "inner_width", "n_pieces"):
@@ -105,6 +115,23 @@ class TransformerConfig(EncoderConfig):
             raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
         for mask in self.masks:
             mask_named(mask)
+
+    @property
+    def decoder(self) -> TransformerConfig | None:
+        if self.decoder_layers is None:
+            return None
+        second: TransformerConfig = self.replace(
+            n_layers=self.decoder_layers,
+            n_heads=self.n_heads if self.decoder_heads is None else self.decoder_heads,
+            inner_width=self.inner_width if self.decoder_inner_width is None else self.decoder_inner_width,
+            decoder_layers=None,
+            decoder_heads=None,
+            decoder_inner_width=None,
+            masks=("causal",),
+            cross=True,
+            memory="cache",
+        )
+        return second
 
     @property
     def weight_sets(self) -> tuple[int, ...]:

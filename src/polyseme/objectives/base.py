@@ -104,6 +104,15 @@ class BaseObjective(Config, ABC):
         """Whether rows must be cut alike in every epoch, since what becomes of one follows from its content."""
         return False
 
+    @property
+    def both_ways(self) -> bool:
+        """Whether rows of streams come in pairs, one read from the stream's beginning and one from its end."""
+        return False
+
+    def n_read(self, bundle: Bundle) -> int | None:
+        """How many different pieces a bundle can read; None where there is no bound."""
+        return bundle.config.n_pieces
+
     def refuse(self, bundle: Bundle) -> None:
         """Raise `OptionError` where a bundle that has what `needs` names still will not do."""
 

@@ -8,12 +8,14 @@ from typing import Any
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.base import BaseObjective
+from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.causal import Causal
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.replaced import Replaced
-from polyseme.types import Tokenizer
+from polyseme.objectives.streams import Streamed
+from polyseme.types import Needs, Tokenizer
 
-OBJECTIVES: Mapping[str, type[BaseObjective]] = {each.name: each for each in (Causal, Masked, Replaced)}
+OBJECTIVES: Mapping[str, type[BaseObjective]] = {each.name: each for each in (Causal, Masked, Replaced, Streamed, BiLM)}
 
 SIDES = {
     "both": "both sides of a piece",
@@ -39,11 +41,16 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
     direction = bundle.config.direction
     if direction not in needs.directions:
         wanted = " or ".join(SIDES[each] for each in needs.directions)
-        fitting = [each.name for each in OBJECTIVES.values() if direction in each().needs.directions]
+        fitting = [each.name for each in OBJECTIVES.values() if _fits(each().needs, bundle)]
         advice = f"For this encoder there is: {', '.join(fitting)}." if fitting else "No objective trains this encoder."
         raise OptionError(
             f"The objective {name!r} needs an encoder that sees {wanted}, and this one ({family.name}) sees "
             f"{SIDES[direction]}. {advice}"
+        )
+    if needs.layout == "streams" and bundle.config.memory != "state":
+        raise OptionError(
+            f"The objective {name!r} carries an encoder's state from row to row, and this one ({family.name}) has "
+            f"memory {bundle.config.memory!r}. Take a recurrent encoder that hands on its state."
         )
     missing = [each for each in needs.outputs if each not in bundle.outputs]
     if missing:
@@ -64,10 +71,11 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
             f"The objective {name!r} needs a mask piece, and the tokenizer has none. It has: "
             f"{', '.join(tokenizer.specials) or 'no special pieces'}. Take a tokenizer with one, as BERT's kinds have."
         )
-    if tokenizer.n_pieces > bundle.config.n_pieces:
+    room = objective.n_read(bundle)
+    if room is not None and tokenizer.n_pieces > room:
         raise OptionError(
             f"The tokenizer has {tokenizer.n_pieces:,} pieces, and the model's table has room for "
-            f"{bundle.config.n_pieces:,}. Make the model's vocabulary as large, or train a smaller tokenizer."
+            f"{room:,}. Make the model's vocabulary as large, or train a smaller tokenizer."
         )
     if family.read_config(family.write_config(bundle.config), "config.json") != bundle.config:
         raise OptionError(
@@ -75,3 +83,9 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
             "all of them. Settings that this family fixes must be left as they are."
         )
     objective.refuse(bundle)
+
+
+def _fits(needs: Needs, bundle: Bundle) -> bool:
+    """Whether an encoder sees what is needed, and carries what is."""
+    carries = needs.layout != "streams" or bundle.config.memory == "state"
+    return bundle.config.direction in needs.directions and carries

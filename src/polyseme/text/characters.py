@@ -27,21 +27,30 @@ SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = range(257, 262)
 MARKERS: Mapping[str, int] = {"<S>": SENTENCE_BEGIN, "</S>": SENTENCE_END}
 """The markers around a sentence, as words; given as such, they are the markers themselves."""
 UNKNOWN = "<UNK>"
+VOCABULARY = "vocabulary.txt"
+"""The file with the words of a softmax, where a model has one."""
 
 
 class CharacterTokenizer:
-    """Words to rows of characters (`types.Tokenizer`); nothing is unknown to it."""
+    """Words to rows of characters (`types.Tokenizer`); nothing is unknown to it.
 
-    def __init__(self, max_characters: int = 50) -> None:
+    `vocabulary` are the words that the model's softmax chooses from, where it has one.
+    """
+
+    def __init__(self, max_characters: int = 50, vocabulary: Sequence[str] | None = None) -> None:
         if max_characters < 3:
             raise ModelError(f"A word needs room for at least 3 characters, with its marks. Got {max_characters}.")
         self.max_characters = max_characters
+        self.vocabulary = None if vocabulary is None else tuple(vocabulary)
         self.specials: Mapping[str, int] = {"start": SENTENCE_BEGIN, "end": SENTENCE_END, "pad": 0}
         self._said = False
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"characters in UTF-8, {self.max_characters} a word".encode()).hexdigest()
+        digest = hashlib.sha256(f"characters in UTF-8, {self.max_characters} a word".encode())
+        if self.vocabulary is not None:
+            digest.update("\n".join(("", *self.vocabulary)).encode())
+        return digest.hexdigest()
 
     @property
     def unit(self) -> Unit:
@@ -130,7 +139,9 @@ class CharacterTokenizer:
         return content.decode("utf-8", errors="replace")
 
     def save(self, folder: str) -> None:
-        """Nothing is written: the options beside the weights say all there is to know."""
+        """The words of the softmax are written, where there are any; the options say all else there is to know."""
+        if self.vocabulary is not None:
+            Path(folder, VOCABULARY).write_text("\n".join((*self.vocabulary, "")), encoding="utf-8", newline="\n")
 
 
 def read_vocabulary(path: Path) -> list[str]:
@@ -139,7 +150,7 @@ def read_vocabulary(path: Path) -> list[str]:
     It must hold the markers and the unknown word, without which no sentence can begin or end.
     """
     try:
-        words = path.read_text(encoding="utf-8").splitlines()
+        words = path.read_bytes().decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"The vocabulary {path} cannot be read ({error}).") from None
     missing = [marker for marker in (*MARKERS, UNKNOWN) if marker not in words]

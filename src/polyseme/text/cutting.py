@@ -25,6 +25,8 @@ _CHARACTER_BY_CHARACTER = frozenset(
 _DROP_BLANKS = frozenset(["BertPreTokenizer", "Whitespace", "WhitespaceSplit"])
 """Pre-tokenizers that cut at every blank and drop it."""
 
+CHARACTER = r"(?m:.)"
+"""The pattern by which a pre-tokenizer makes a piece of every character, line feeds too."""
 EXTRA_BLANKS = " {2,}"
 OUTER_BLANKS = r"\A +| +\z"
 """Patterns with which blanks are tidied: several in a row, and those around a text."""

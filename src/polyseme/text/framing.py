@@ -92,6 +92,8 @@ FRAMES: Mapping[str, Frame] = {
     "t5": Frame(single="a end", pair="a end b end", specials={"end": "</s>", "pad": "<pad>", "unknown": "<unk>"}),
     "gpt": Frame(specials={"unknown": "<unk>"}),
     "gpt2": Frame(specials={"start": "<|endoftext|>", "end": "<|endoftext|>"}),
+    "lm": Frame(specials={"end": "</s>", "unknown": "<unk>"}),
+    "elmo": Frame(specials={"start": "<S>", "end": "</S>", "unknown": "<UNK>"}),
     "none": Frame(),
 }
 """The framings of the families, with the names their specials usually have."""

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from polyseme.errors import InputError, ModelError
 from polyseme.text import export
 from polyseme.text.align import align, put_in
+from polyseme.text.cutting import CHARACTER, steps
 from polyseme.text.framing import Frame
 from polyseme.text.reading import Reader
 from polyseme.types import Document, Framed, Pieces, Unit
@@ -68,7 +69,10 @@ class PieceTokenizer:
 
     @property
     def unit(self) -> Unit:
-        return "word" if type(self.backend.model).__name__ == "WordLevel" else "piece"
+        if type(self.backend.model).__name__ != "WordLevel":
+            return "piece"
+        first = steps(self.backend.pre_tokenizer)[:1]
+        return "character" if any(step.get("pattern") == {"Regex": CHARACTER} for step in first) else "word"
 
     @cached_property
     def n_pieces(self) -> int:

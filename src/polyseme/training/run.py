@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,13 +42,13 @@ class Run:
     """Why it stopped before its end, if it did by itself."""
 
     @classmethod
-    def create(cls, folder: AnyPath, settings: Mapping[str, Any], *, force: bool = False) -> Run:
-        """A new run; what is there under the name goes with `force`, unfinished work of equal settings is gone on with.
+    def create(cls, folder: AnyPath, settings: Mapping[str, Any]) -> Run:
+        """A new run, or the unfinished one of equal settings that is there.
 
         The settings must be what `json` gives back unchanged.
         """
         path = Path(folder)
-        if (path / RUN).is_file() and not force:
+        if (path / RUN).is_file():
             run = cls.open(path)
             run.refuse_others(settings)
             if run.finished:
@@ -58,9 +57,8 @@ class Run:
                     "--force (force=True)."
                 )
             return run
-        if path.exists() and not _is_beginning(path):
-            check_output(path, force=force, kind="folder")
-            shutil.rmtree(path)
+        if not is_beginning(path):
+            check_output(path, kind="folder")
         run = cls(path, dict(settings))
         run.write()
         return run
@@ -114,8 +112,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         made.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _is_beginning(path: Path) -> bool:
-    """Whether a folder holds nothing but a corpus that a run was building when it was stopped."""
+def is_beginning(path: Path) -> bool:
+    """Whether a folder holds nothing, or nothing but a corpus that a run was building when it was stopped."""
     return path.is_dir() and all(each.name.lstrip(".").startswith("corpus") for each in path.iterdir())
 
 

@@ -1,0 +1,128 @@
+"""The continuous cache (Grave, Joulin and Usunier 2017): what a text said lately is likelier to be said again.
+
+Beside each piece that has come the cache keeps the state h that had to guess it. The more the state of now is like one
+of those, the likelier the piece that came then:
+
+    p_cache(w) ∝ Σ_i 1[w = x_{i+1}] · exp(θ h_t · h_i)        over the last n pieces of the text, i < t
+    p(w) = (1 − λ) · p_model(w) + λ · p_cache(w)
+
+Nothing is trained, so it goes with any model that guesses from left to right. A text begins with an empty cache, and
+its first guess is the model's alone.
+
+Shapes: M guesses, C kept pieces, D width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyseme.errors import OptionError
+
+NUMBERS_AT_ONCE = defaultdict(lambda: 1 << 21, {"cuda": 1 << 25})
+"""How many products of states exist at once: guesses × kept pieces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralCache:
+    """How far back the cache goes, how much it counts, and how choosy it is.
+
+    The size is the paper's for WikiText-2. There λ and θ are fitted to each model on held-out text; these are values
+    that do well for LSTMs of the paper's kind. States of a Transformer are longer vectors, and want a smaller θ.
+    """
+
+    size: int = 2000
+    """n: the pieces that are kept, of those that came last in the same text."""
+    share: float = 0.1
+    """λ: how much of the probability is the cache's."""
+    sharpness: float = 0.3
+    """θ: at 0 all kept pieces count alike, and the cache is one of plain counts."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise OptionError(f"The size of the cache must be a whole number from 1 on. Got {self.size!r} instead.")
+        if not 0 <= self.share < 1:
+            raise OptionError(f"The share of the cache must be at least 0 and below 1. Got {self.share!r} instead.")
+        if not (math.isfinite(self.sharpness) and self.sharpness >= 0):
+            raise OptionError(f"The sharpness of the cache must be a number from 0 on. Got {self.sharpness!r} instead.")
+
+    def __str__(self) -> str:
+        return (
+            f"with a cache of the last {self.size:,} pieces of the text (share {self.share:g}, "
+            f"sharpness {self.sharpness:g})"
+        )
+
+
+@dataclass
+class _Kept:
+    states: Tensor
+    """[C, D], the latest last."""
+    pieces: Tensor
+    """[C]"""
+
+
+class Caches:
+    """A cache for each of the texts that are being read."""
+
+    def __init__(self, settings: NeuralCache) -> None:
+        self.settings = settings
+        self.flops = 0.0
+        self._kept: dict[int, _Kept] = {}
+
+    @property
+    def n_kept(self) -> int:
+        """Pieces that are kept, of all texts together."""
+        return sum(len(kept.pieces) for kept in self._kept.values())
+
+    def forget(self, text: int) -> None:
+        """A text has ended."""
+        self._kept.pop(text, None)
+
+    @torch.inference_mode()
+    def __call__(self, text: int, states: Tensor, pieces: Tensor, log_probs: Tensor) -> Tensor:
+        """The next guesses of a text, in order: their states [M, D], what came [M], and what the model alone said of
+        it [M] → log-probabilities [M] with the cache, in which these are kept from now on.
+        """
+        size = self.settings.size
+        states = states.to(log_probs.dtype)
+        kept = self._kept.get(text) or _Kept(states[:0], pieces[:0])
+        at_once = _guesses_at_once(size, NUMBERS_AT_ONCE[states.device.type])
+        found = [log_probs[:0]]
+        for start in range(0, len(pieces), at_once):
+            here = slice(start, start + at_once)
+            n_kept = len(kept.pieces)
+            kept = _Kept(torch.cat([kept.states, states[here]]), torch.cat([kept.pieces, pieces[here]]))
+            found.append(self._mixed(kept, n_kept, log_probs[here]))
+            kept = _Kept(kept.states[-size:].clone(), kept.pieces[-size:].clone())
+        self._kept[text] = kept
+        return torch.cat(found)
+
+    def _mixed(self, kept: _Kept, n_before: int, log_probs: Tensor) -> Tensor:
+        """With the cache: guess m stands at `n_before` + m of what is kept, and sees what stands before it."""
+        settings = self.settings
+        places = torch.arange(len(kept.pieces), device=log_probs.device)
+        own = places[n_before:, None]
+        seen = (places < own) & (places >= own - settings.size)  # [M, C]
+        alike = settings.sharpness * (kept.states[n_before:] @ kept.states.t())
+        alike = alike.masked_fill(~seen, -math.inf)
+        same = kept.pieces[n_before:, None] == kept.pieces
+        of_it = alike.masked_fill(~same, -math.inf).logsumexp(dim=1)
+        self.flops += 2.0 * alike.numel() * kept.states.shape[1]
+        if settings.share == 0:
+            return log_probs
+        recalled = math.log(settings.share) + of_it - alike.logsumexp(dim=1)
+        mixed = torch.logaddexp(math.log1p(-settings.share) + log_probs, recalled)
+        return torch.where(seen.any(dim=1), mixed, log_probs)
+
+
+def _guesses_at_once(size: int, most: int) -> int:
+    """M, such that M · (size + M) is at most `most`; at least 1.
+
+    >>> _guesses_at_once(2000, 1 << 21), _guesses_at_once(1, 10), _guesses_at_once(100, 10)
+    (759, 2, 1)
+    """
+    return max((math.isqrt(size * size + 4 * most) - size) // 2, 1)

@@ -1,0 +1,211 @@
+"""The bidirectional language model of ELMo (Peters et al. 2018): a forward and a backward one, trained together.
+
+Both halves of a two-way encoder read words by their characters, through one token layer, and guess words by one
+softmax: the forward half the next word, the backward half the one before. Neither sees what the other reads.
+
+Each half carries its own memory through its own reading of the streams. The forward half goes through a stream from
+its beginning, the backward half from its end, so that what each holds of earlier rows is the text that it has truly
+read before: for the backward half, what follows. (Were both to read the same rows, the backward half would begin each
+row with a memory of the row *before* it in the text, and would guess words with the help of what leads up to them:
+its perplexity would be too good to be true, and what it learnt would not be there when it is used. The original had
+no such choice to make: it read single sentences in random order, each direction its own, the backward one with the
+words of each sentence turned round.)
+
+Between documents the corpus has one separator. As in the original, whoever reads it reads the marker with which a text
+begins for him, `<S>` forwards and `</S>` backwards, and whoever guesses it guesses the one that ends it.
+
+The softmax has only the most frequent words, the first of the corpus's table; others are guessed as the unknown word,
+but read by their characters like all.
+
+Shapes: R rows, T words that a row reads, U different words of all rows, C characters, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle
+from polyseme.cost import forward_flops
+from polyseme.encoders.two_way import TwoWay, TwoWayState
+from polyseme.errors import OptionError
+from polyseme.objectives.base import BaseObjective, Vocabulary
+from polyseme.objectives.streams import Softmax, check_softmax, refuse_sampling, softmax_flops, with_samples
+from polyseme.outputs.softmaxes import SAMPLES, TwoWayOutput
+from polyseme.parts.memory import Memory
+from polyseme.text.characters import CharacterTokenizer
+from polyseme.types import Example, Needs, Rows, Tokenizer
+
+ROUND_TO = 512
+"""Words of a pass are filled up to a multiple of it, so that there are few shapes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spelling(Vocabulary):
+    """The words of a corpus, most frequent first after the specials, and how they are spelled."""
+
+    words: Sequence[str] = field(repr=False)
+    max_characters: int
+
+    @cached_property
+    def characters(self) -> NDArray[np.int16]:
+        """[V, C]: the characters of every word; the specials of a text's ends are the markers."""
+        return CharacterTokenizer(self.max_characters).spell(self.words).astype(np.int16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiLM(BaseObjective):
+    """The mean of the two losses, each over all words of its rows."""
+
+    name: ClassVar[str] = "bilm"
+
+    softmax: Softmax = "full"
+    """What a loss sums over in training: all words of the softmax (or what the model's own takes), or a sample."""
+    n_samples: int = SAMPLES
+    max_characters: int = 50
+    """Characters of a word, as the encoder reads it."""
+
+    def __post_init__(self) -> None:
+        check_softmax(self.softmax, self.n_samples)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(directions=("two-way",), outputs=("two-way",), layout="streams", units=("word",))
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {"forward": 0.5, "backward": 0.5}
+
+    @property
+    def both_ways(self) -> bool:
+        return True
+
+    def n_read(self, bundle: Bundle) -> int | None:
+        """Words are spelled: there may be any number."""
+        return None
+
+    def for_tokenizer(self, tokenizer: Tokenizer) -> BiLM:
+        """The same objective, told of the words that its rows are of."""
+        told: BiLM = self.replace(
+            known=Spelling(
+                n_pieces=tokenizer.n_pieces,
+                specials=dict(tokenizer.specials),
+                words=tokenizer.pieces(range(tokenizer.n_pieces)) if tokenizer.unit == "word" else (),
+                max_characters=self.max_characters,
+            )
+        )
+        return told
+
+    @property
+    def spelling(self) -> Spelling:
+        """The words it was told of."""
+        return cast(Spelling, self.vocabulary)
+
+    def refuse(self, bundle: Bundle) -> None:
+        config = cast(Any, bundle.config)
+        refuse_sampling(self.softmax, cast(TwoWayOutput, bundle.outputs["two-way"]).softmax)
+        if not config.spelled or config.max_characters != self.max_characters:
+            raise OptionError(
+                f"The objective 'bilm' spells words in {self.max_characters} characters, and the encoder reads "
+                f"{f'{config.max_characters} of them' if config.spelled else 'no characters'}. Set the same for both "
+                "('max_characters')."
+            )
+        missing = [role for role in ("start", "end", "unknown") if role not in self.vocabulary.specials]
+        if missing:
+            raise OptionError(
+                f"The objective 'bilm' needs markers where texts begin and end and an unknown word, and the corpus has "
+                f"none for: {', '.join(missing)}. Build it with the kind 'words' or 'blanks' and the frame 'elmo'."
+            )
+        if config.n_outputs > self.vocabulary.n_pieces:
+            raise OptionError(
+                f"The softmax chooses from {config.n_outputs:,} words, and the corpus has only "
+                f"{self.vocabulary.n_pieces:,}. Make it smaller ('n_outputs'), or give more text."
+            )
+
+    def corrupt(self, rows: Rows) -> Example:
+        """Each half's words as numbers into those of this pass, which are spelled once, and its targets."""
+        onward, back = np.split(rows.pieces, 2, axis=1)  # [R, T + 1] each
+        start, end = (self.vocabulary.specials[role] for role in ("start", "end"))
+        read = np.concatenate([_instead(onward[:, :-1], end, start), back[:, 1:]], axis=1)
+        targets = np.concatenate([onward[:, 1:], _instead(back[:, :-1], end, start)], axis=1)
+        words, numbers = np.unique(read, return_inverse=True)
+        spelled = self.spelling.characters[words]
+        room = np.zeros((-len(spelled) % ROUND_TO, spelled.shape[1]), np.int16)
+        arrays = {
+            "numbers": numbers.reshape(read.shape).astype(np.int32),
+            "targets": targets.astype(np.int32),
+            "characters": np.concatenate([spelled, room]),
+        }
+        n_targets = float(targets.size // 2)
+        return Example(arrays, {"forward": n_targets, "backward": n_targets})
+
+    def nets(self, bundle: Bundle) -> nn.Module:
+        unknown = 0 if self.known is None else self.known.specials.get("unknown", 0)
+        return BiLMNets(bundle, unknown, self.n_samples if self.softmax == "sampled" else None)
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        """As if every word were spelled where it stands, though each is only once in a pass."""
+        its = cast(BiLMNets, nets)
+        forward = forward_flops(its.encoder.config, [length] * n_rows)
+        return 3.0 * (forward + 2 * softmax_flops(its.output, n_rows * length))
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        """The model as others know it, with its softmax and the words of that."""
+        its = cast(BiLMNets, nets)
+        bundle = its.bundle
+        tokenizer = CharacterTokenizer(self.max_characters, self.spelling.words[: its.n_words])
+        outputs = {"two-way": bundle.outputs["two-way"]}
+        return {"model": Bundle(family=bundle.family, encoder=bundle.encoder, outputs=outputs, tokenizer=tokenizer)}
+
+
+class BiLMNets(nn.Module):
+    """A two-way encoder and the softmax of both its halves."""
+
+    def __init__(self, bundle: Bundle, unknown: int, n_samples: int | None) -> None:
+        super().__init__()
+        self.encoder = cast(TwoWay, bundle.encoder)
+        self.output = with_samples(cast(TwoWayOutput, bundle.outputs["two-way"]).softmax, n_samples)
+        self.n_words = int(cast(Any, bundle.config).n_outputs)
+        self.unknown = unknown
+        self._whole = (bundle,)  # not a part: what else it holds is not trained
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._whole[0]
+
+    def new_memory(self, n_rows: int) -> Memory:
+        """What streams begin with."""
+        return self.encoder.new_memory(n_rows)
+
+    def forward(
+        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
+    ) -> tuple[dict[str, Tensor], Memory | None]:
+        """`arrays`: numbers and targets [R, 2T], those of the forward half first; characters [U, C]."""
+        vectors = self.encoder.tokens(arrays["characters"].long())  # [U, D]
+        tokens = nn.functional.embedding(arrays["numbers"].long(), vectors)  # [R, 2T, D]
+        onward, back = tokens.chunk(2, dim=1)
+        held = memory if isinstance(memory, TwoWayState) else None
+        ahead = self.encoder.onward.over(onward, None, layers=[-1], memory=None if held is None else held.onward)
+        behind = self.encoder.back.over(back, None, layers=[-1], memory=None if held is None else held.back)
+        targets = arrays["targets"].long()
+        targets = torch.where(targets < self.n_words, targets, self.unknown)
+        parts = {
+            name: self.output.loss(states[-1].flatten(0, 1), theirs.flatten()).sum()
+            for name, states, theirs in zip(
+                ("forward", "backward"), (ahead, behind), targets.chunk(2, dim=1), strict=True
+            )
+        }
+        if held is None or ahead.memory is None or behind.memory is None:
+            return parts, None
+        return parts, TwoWayState(ahead.memory.lengths, cast(Any, ahead.memory), cast(Any, behind.memory))
+
+
+def _instead(words: NDArray[np.int64], one: int, other: int) -> NDArray[np.int64]:
+    return np.where(words == one, other, words)

@@ -1,0 +1,207 @@
+"""Softmaxes over large vocabularies, whose pieces are numbered by how frequent they are, the most frequent first.
+
+| | trained | asked for all log-probabilities |
+|---|---|---|
+| `SoftmaxOutput` | all pieces | all pieces |
+| `SampledOutput` around one that has a table | the target and a few thousand pieces drawn by chance | all pieces |
+| `AdaptiveOutput` (Grave et al. 2017) | the frequent pieces, and the cluster that the target is in | all pieces |
+
+Shapes: N positions, D width, V pieces, S samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyseme.errors import ModelError, OptionError
+from polyseme.outputs.base import Output
+from polyseme.outputs.pieces import CausalOutput, piece_losses
+
+SAMPLES = 8192
+"""Pieces that a sampled softmax draws, where nothing is said: as many as ELMo's did."""
+AT_ONCE = 2**27
+"""Numbers that a loss over all pieces holds at once, where no gradient is asked for."""
+
+
+class SoftmaxOutput(Output):
+    """A table of pieces of its own, and a bias (ELMo's)."""
+
+    def __init__(self, width: int, n_pieces: int) -> None:
+        super().__init__()
+        self.width = width
+        self.table = nn.Parameter(torch.empty(n_pieces, width))
+        self.bias = nn.Parameter(torch.zeros(n_pieces))
+        nn.init.normal_(self.table, std=1 / math.sqrt(width))
+
+    def logits(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.table, self.bias)
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return piece_losses(self.logits(states), targets)
+        few = max(AT_ONCE // len(self.table), 1)
+        parts = zip(states.split(few), targets.split(few), strict=True)
+        return torch.cat([piece_losses(self.logits(some), theirs) for some, theirs in parts])
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        return self.logits(states).log_softmax(dim=-1)
+
+
+# --- sampled ----------------------------------------------------------------------------------------------------------
+
+
+class Candidates(NamedTuple):
+    """Pieces drawn by chance, all of them different."""
+
+    pieces: Tensor
+    """[S]"""
+    threshold: Tensor
+    """[]: piece i was drawn if a time of its own, exponential with the rate p_i, was below this one."""
+
+
+def log_uniform(n_pieces: int, device: torch.device | str | None = None) -> Tensor:
+    """[V]: Zipf's law, p_i = log((i + 2) / (i + 1)) / log(V + 1), for pieces numbered by frequency."""
+    numbers = torch.arange(n_pieces, device=device, dtype=torch.float32)
+    return torch.log1p(1 / (numbers + 1)) / math.log(n_pieces + 1)
+
+
+def draw_candidates(probabilities: Tensor, n_samples: int) -> Candidates:
+    """Draw different pieces, one after another, each time by their probabilities among those that are left.
+
+    Every piece waits for an exponential time whose rate is its probability, and the first ones are taken: that is the
+    same as drawing again and again and passing over what was drawn before, without a loop whose length is chance. The
+    threshold is the time of the first that was not taken. Numbers are those of torch's generator, as dropout's are.
+    """
+    waits = -torch.log1p(-torch.rand_like(probabilities)) / probabilities
+    first = waits.topk(n_samples + 1, largest=False, sorted=True)
+    return Candidates(first.indices[:-1], first.values[-1])
+
+
+def log_expected(probabilities: Tensor, threshold: Tensor) -> Tensor:
+    """The logarithm of how likely each piece is to be among candidates with this threshold: 1 - exp(-p · threshold)."""
+    return torch.log(-torch.expm1(-probabilities * threshold))
+
+
+def sampled_losses(
+    table: Tensor, bias: Tensor | None, states: Tensor, targets: Tensor, candidates: Candidates, probabilities: Tensor
+) -> Tensor:
+    """[N]: cross-entropy of the target among the candidates, which are the same for all positions (Jean et al. 2015).
+
+    From every logit the logarithm of the piece's chance of being there is taken off, so that the sum over candidates
+    is right on average; a candidate that is the target itself does not count.
+    """
+    chosen = log_expected(probabilities[candidates.pieces], candidates.threshold)
+    own = log_expected(probabilities[targets], candidates.threshold)
+    others = F.linear(states, table[candidates.pieces], None if bias is None else bias[candidates.pieces])  # [N, S]
+    true = (states * table[targets]).sum(dim=-1)
+    if bias is not None:
+        true = true + bias[targets]
+    others, true = _full(others) - chosen, _full(true) - own
+    others = others.masked_fill(candidates.pieces[None] == targets[:, None], -torch.inf)
+    return torch.logsumexp(torch.cat([true[:, None], others], dim=1), dim=1) - true
+
+
+class SampledOutput(Output):
+    """An output that is trained on a sample of its pieces, and otherwise is what it is."""
+
+    def __init__(self, inner: SoftmaxOutput | CausalOutput, n_samples: int = SAMPLES) -> None:
+        super().__init__()
+        if n_samples < 1:
+            raise OptionError(f"A sampled softmax needs at least 1 sample. Got {n_samples} instead.")
+        self.inner = inner
+        self.n_samples = n_samples
+
+    @property
+    def n_pieces(self) -> int:
+        return len(self.inner.table)
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        if not self.training or self.n_samples + 1 >= self.n_pieces:
+            return self.inner.loss(states, targets)
+        probabilities = log_uniform(self.n_pieces, states.device)
+        bias = cast("Tensor | None", getattr(self.inner, "bias", None))
+        candidates = draw_candidates(probabilities, self.n_samples)
+        return sampled_losses(self.inner.table, bias, states, targets, candidates, probabilities)
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        return self.inner.log_probs(states)
+
+
+# --- adaptive ---------------------------------------------------------------------------------------------------------
+
+
+class AdaptiveOutput(Output):
+    """Frequent pieces and clusters of rare ones in one softmax, the pieces of each cluster in a narrower one below it.
+
+    The layers are torch's own. Its loss leaves out clusters without a target, whose parameters then have no gradient,
+    which several processes cannot do with; here every cluster is passed through.
+    """
+
+    def __init__(self, width: int, n_pieces: int, cutoffs: Sequence[int], *, narrower: float = 4.0) -> None:
+        super().__init__()
+        if not cutoffs or list(cutoffs) != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= n_pieces:
+            raise ModelError(
+                f"The cutoffs of an adaptive softmax must rise, from at least 1 to below its {n_pieces:,} pieces. Got "
+                f"{list(cutoffs)} instead."
+            )
+        if width < narrower ** len(cutoffs):
+            raise ModelError(
+                f"An adaptive softmax with {len(cutoffs)} clusters needs states at least "
+                f"{narrower ** len(cutoffs):g} wide, since each is {narrower:g} times narrower. Got {width} instead."
+            )
+        self.width = width
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, n_pieces, list(cutoffs), div_value=narrower)
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        its = self.softmax
+        first = its.cutoffs[0]
+        head = _full(its.head(states)).log_softmax(dim=-1)  # [N, first + clusters]
+        cluster = torch.zeros_like(targets)
+        for cutoff in its.cutoffs[:-1]:
+            cluster = cluster + (targets >= cutoff)
+        places = torch.where(cluster > 0, first + cluster - 1, targets)
+        losses = -head.gather(1, places[:, None])[:, 0]
+        for number, (low, tail) in enumerate(zip(its.cutoffs, its.tail, strict=False)):
+            rows = (cluster == number + 1).nonzero()[:, 0]
+            within = _full(tail(states[rows])).log_softmax(dim=-1)
+            losses = losses.index_add(0, rows, -within.gather(1, (targets[rows] - low)[:, None])[:, 0].to(losses.dtype))
+        return losses
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        return self.softmax.log_prob(states)
+
+
+# --- both ways --------------------------------------------------------------------------------------------------------
+
+
+class TwoWayOutput(Output):
+    """One softmax for both halves of a two-way encoder: the next word by the forward half, the last by the backward.
+
+    Reads the states of one half. Given both, [N, 2D], they are taken for those of the words before and after the one
+    that is guessed, which each half guesses by itself: the losses are averaged, and so are the log-probabilities.
+    """
+
+    def __init__(self, softmax: SoftmaxOutput | AdaptiveOutput) -> None:
+        super().__init__()
+        self.softmax = softmax
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        return torch.stack([self.softmax.loss(half, targets) for half in self._halves(states)]).mean(dim=0)
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        each = torch.stack([self.softmax.log_probs(half) for half in self._halves(states)])
+        return each[0] if len(each) == 1 else each.mean(dim=0).log_softmax(dim=-1)
+
+    def _halves(self, states: Tensor) -> tuple[Tensor, ...]:
+        halves: tuple[Tensor, ...] = states.split(self.softmax.width, dim=-1)
+        return halves
+
+
+def _full(numbers: Tensor) -> Tensor:
+    return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
