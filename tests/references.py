@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from transformers import XLNetModel
+from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from polyseme.bundle import Bundle, new_bundle, put_weights
 from polyseme.convert.family import Family
 from polyseme.convert.table import Found, read
-from polyseme.types import Batch
+from polyseme.types import Batch, States
 
 SPREAD = 0.3
 """At the usual 0.02 attention is so flat that a wrong mask hardly shows."""
@@ -44,11 +48,34 @@ def make_reference(
     model = chosen(settings).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=spread)
+    for name, buffer in model.named_buffers():
+        if name == "final_logits_bias":  # zeros would hide it
+            nn.init.normal_(buffer, std=spread)
     with torch.no_grad():
         for module in model.modules():
-            if isinstance(module, nn.LayerNorm):  # around 0 it would all but switch the layer off
+            if isinstance(module, (nn.LayerNorm, T5LayerNorm)):  # around 0 it would all but switch the layer off
                 module.weight += 1
+    in_its_own_precision(model)
     return model
+
+
+def in_its_own_precision(model: nn.Module) -> None:
+    """Where a reference computes states in float32 whatever it is in, which would hide everything below 1e-7."""
+    for module in model.modules():
+        if isinstance(module, T5LayerNorm):
+            module.forward = types.MethodType(_rms_norm, module)
+        if isinstance(module, XLNetModel):
+            module.relative_positional_encoding = types.MethodType(_cast_sinusoids, module)
+
+
+def _rms_norm(self: T5LayerNorm, x: Tensor) -> Tensor:
+    normed: Tensor = self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+    return normed
+
+
+def _cast_sinusoids(self: XLNetModel, *places: Any, **options: Any) -> Tensor:
+    made: Tensor = XLNetModel.relative_positional_encoding(self, *places, **options)
+    return made.to(self.word_embedding.weight.dtype)
 
 
 def make_pair(family: Family, architecture: str, config: Any = None, **options: Any) -> Pair:
@@ -83,6 +110,29 @@ def reference_inputs(batch: Batch) -> dict[str, Any]:
     if batch.segments is not None:
         inputs["token_type_ids"] = batch.segments
     return inputs
+
+
+def ask(reference: Any, batch: Batch, **options: Any) -> Any:
+    """What a reference says of a batch; a decoder reads the same pieces as its encoder."""
+    inputs = reference_inputs(batch)
+    if reference.config.is_encoder_decoder:
+        inputs |= {"decoder_input_ids": inputs["input_ids"], "decoder_attention_mask": inputs["attention_mask"]}
+    return reference(**inputs, **options)
+
+
+def by_stack(result: Any, what: str) -> list[Any]:
+    """`hidden_states` or `attentions` of a reference: those of its one stack, or of the encoder and of the decoder."""
+    if getattr(result, f"encoder_{what}", None) is None:
+        return [getattr(result, what)]
+    return [getattr(result, f"{stack}_{what}") for stack in ("encoder", "decoder")]
+
+
+def our_stacks(bundle: Bundle, batch: Batch, **options: Any) -> list[States]:
+    """The same of ours: the states of each stack; outputs read the last one's."""
+    read: States = bundle.encoder(batch, **options)
+    if bundle.decoder is None:
+        return [read]
+    return [read, bundle.decoder(dataclasses.replace(batch, source=read), **options)]
 
 
 def real(batch: Batch) -> torch.Tensor:

@@ -114,6 +114,8 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "distilbert": wordpiece,
     "openai-gpt": letter_bpe,
     "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
+    "bart": byte_bpe,
+    "t5": lambda: unigram(["<pad>", "</s>", "<unk>"], "<unk>"),
     "lstm": word_level,
     "elmo": None,
 }

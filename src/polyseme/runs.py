@@ -17,7 +17,6 @@ import torch
 
 from polyseme.api import AnyPath, find_device
 from polyseme.bundle import load_bundle
-from polyseme.convert.families import FAMILIES
 from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
@@ -101,7 +100,8 @@ def pretrain(
         recipe: what is trained, and how; `list_recipes` has them all.
         budget: 20min, 3e16flops, 1e9pieces or 1000steps.
         model: a model to train on instead of starting afresh; its tokenizer is used, and `recipe` only says how.
-        tokenizer: wordpiece, bpe, byte-bpe or unigram, or a folder with one; None: the recipe's.
+        tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks or characters, or a folder with one; None: the
+            recipe's.
         vocab: pieces that a tokenizer trained here has; None: the recipe's.
         field: the field with the text, where files have fields.
         documents: what a document is, as for `build_corpus`.
@@ -153,7 +153,7 @@ def pretrain(
         start=None if model is None else str(find_model(str(model))),
         shape=dict(shape or {}),
         objective=_objective_settings(chosen, objective),
-        training=_training(chosen.training, given, find_device(device)),
+        training=_training(chosen, given, find_device(device)),
         every={name: given[name] for name in ("log_every", "evaluate_every", "checkpoint_every")},
         kept={"keep": keep, "shard_size": shard_size, "tensorboard": tensorboard},
     )
@@ -161,7 +161,7 @@ def pretrain(
         "tokenizer": tokenizer or (chosen.tokenizer if model is None else wishes.start),
         "vocab": vocab or chosen.vocabulary,
         "lowercase": chosen.lowercase,
-        "frame": FAMILIES[chosen.family].frame,
+        "frame": chosen.frame_of_rows(),
         "field": field,
         "documents": documents,
         "held_out": held_out,
@@ -209,6 +209,7 @@ class _Wishes:
             family=family,
             encoder=config_to_json(config),
             outputs=objective_from(self.recipe.objective, self._objective_only()).needs.outputs,
+            tied=self.recipe.tied,
             objective=self.objective,
             training=self.training,
             corpus=path,
@@ -223,14 +224,17 @@ class _Wishes:
         return {name: value for name, value in self.objective.items() if name != "name"}
 
     def _longer(self, shape: Mapping[str, Any]) -> dict[str, Any]:
-        """Positions for the longest rows asked for."""
+        """Positions for the longest rows asked for, where there are any."""
+        if self.recipe.shape.get("max_positions") is None:
+            return dict(shape)
         positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
         return {"max_positions": positions, **shape}
 
 
-def _training(settings: TrainingSettings, given: Mapping[str, Any], device: str) -> TrainingSettings:
+def _training(recipe: Recipe, given: Mapping[str, Any], device: str) -> TrainingSettings:
     """The recipe's settings with what was asked for instead."""
     on_gpu = torch.device(device).type == "cuda"
+    settings = recipe.training
     phases = settings.phases
     if given["length"] is not None:
         phases = (Phase(length=given["length"], rows=phases[0].rows),)
@@ -249,7 +253,7 @@ def _training(settings: TrainingSettings, given: Mapping[str, Any], device: str)
         apart=given["apart"],
         reset=given["reset"],
         dtype=("bf16" if on_gpu else "fp32") if given["dtype"] == "auto" else given["dtype"],
-        compile=on_gpu if given["compile"] is None else given["compile"],
+        compile=on_gpu and recipe.compiled if given["compile"] is None else given["compile"],
         parallel=given["parallel"],
         seed=given["seed"],
     )

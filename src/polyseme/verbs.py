@@ -28,7 +28,6 @@ from polyseme.files.write import format_of
 from polyseme.types import Progress
 from polyseme.vectors import job
 from polyseme.vectors.fingerprint import fingerprint
-from polyseme.vectors.flow import Embedder
 
 
 def embed(
@@ -38,6 +37,7 @@ def embed(
     model: AnyPath | None = None,
     layer: str | int = -1,
     pool: str = "mean",
+    carry_state: bool = False,
     per: Per = "word",
     field: str | None = None,
     id_field: str | None = None,
@@ -59,7 +59,7 @@ def embed(
 ) -> Cost:
     """Embed every word of some files (folders, patterns, `-`) into a file of vectors; what it cost is returned.
 
-    Work that was stopped is gone on with by the same call.
+    Work that was stopped is gone on with by the same call, unless `carry_state` is on: then it starts anew.
 
     Args:
         sources: a path, folder, pattern or `-` for standard input, or several of them.
@@ -67,6 +67,8 @@ def embed(
         model: a model folder, or `hub:owner/name`; None: the default model.
         layer: as for `Model.embed`.
         pool: as for `Model.embed`.
+        carry_state: as for `Model.embed`: whether a recurrent encoder goes on from text to text as the original ELMo
+            did, 64 texts side by side, over all of the input.
         per: whether each word has a vector, or each text: the mean of its words.
         field: the field, column or key with the text, or with the list of its words.
         id_field: the field with the id of a text; None: its number, counted from 1.
@@ -101,7 +103,7 @@ def embed(
         "check_text": check_text,
     }
     loaded = load(model, device=device, dtype=dtype)
-    embedder = Embedder(loaded.bundle, layer=layer, pool=pool, batch_pieces=batch_pieces, precision=loaded.precision)
+    embedder = loaded.embedder(layer=layer, pool=pool, batch_pieces=batch_pieces, carry_state=carry_state)
     about = {
         "model": loaded.path,
         "family": loaded.bundle.family.name,
@@ -110,7 +112,7 @@ def embed(
         "per": per,
         "dtype": dtype,
         "store": store,
-    }
+    } | ({"carry_state": "true"} if carry_state else {})
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""

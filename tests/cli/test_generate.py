@@ -92,9 +92,10 @@ def test_on_a_terminal_text_is_shown_as_it_comes(gpt2: Path) -> None:
     code = "from polyseme.cli import main; main(prog_name='polyseme')"
     line = [sys.executable, "-c", code, "generate", PROMPT, "-m", str(gpt2), "--max-new", "6", "--device", "cpu"]
     ended = subprocess.run(line, stdout=terminal.side, stderr=subprocess.PIPE, check=False)
+    shown = plain(terminal.shown())
     [expected] = polyseme.load(gpt2, device="cpu").generate([PROMPT], max_new=6)
     assert ended.returncode == 0
-    assert plain(terminal.shown()).replace("\r\n", "\n") == f"{PROMPT}{expected}\n"
+    assert shown.replace("\r\n", "\n") == f"{PROMPT}{expected}\n"
     assert ended.stderr.startswith(b"1 text, ")
 
 

@@ -21,7 +21,7 @@ from polyseme.encoders.kinds import build_encoder
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.types import Batch
-from references import assert_close, ragged_batch, real, reference_class
+from references import assert_close, our_stacks, ragged_batch, real, reference_class
 
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)
@@ -86,6 +86,7 @@ def test_order_and_padding_change_nothing(name: str) -> None:
 SEEN = {
     "both": ["xxxx..", "xxxx..", "xxxx..", "xxxx.."],
     "two-way": ["xxxx..", "xxxx..", "xxxx..", "xxxx.."],
+    "any-order": ["xxxx..", "xxxx..", "xxxx..", "xxxx.."],
     "causal": ["x.....", "xx....", "xxx...", "xxxx.."],
     "backward half": ["xxxx..", ".xxx..", "..xx..", "...x.."],
 }
@@ -232,9 +233,14 @@ def whole_bundle(family: Family) -> Bundle:
 
 def every_loss(bundle: Bundle, batch: Batch) -> Tensor:
     """The sum of what all outputs have to say about arbitrary targets; of the states where there are none."""
-    states = bundle.encoder(batch)[-1]
+    if bundle.config.direction == "any-order":
+        batch.targets = torch.zeros(len(batch.pieces), 1, dtype=torch.long)
+    top = our_stacks(bundle, batch)[-1]
+    states = top[-1]
     first, kept = states[:, 0], states[real(batch)]
     total = states.new_zeros(()) if bundle.outputs else kept.square().sum()
+    for queries in top.queries.values():
+        total = total + queries.square().sum()
     for name, output in bundle.outputs.items():
         if name == "pooled":
             total = total + output(first).square().sum()

@@ -17,7 +17,7 @@ from conformance.cases import REFERENCED
 from polyseme.convert import table
 from polyseme.convert.family import Family
 from polyseme.encoders.frozen import FlatRows, freeze
-from references import Pair, assert_close, make_pair, ragged_batch, real, reference_inputs
+from references import Pair, ask, assert_close, by_stack, make_pair, our_stacks, ragged_batch, real
 
 PRECISIONS = {torch.float64: 1e-10, torch.float32: 1e-5}
 ARCHITECTURES = [(family, name) for family in REFERENCED.values() for name, _ in family.architectures]
@@ -37,13 +37,16 @@ def in_precision(pair: Pair, dtype: torch.dtype) -> Pair:
 def test_every_layer_equals_the_reference(family: Family, eager: bool, dtype: torch.dtype) -> None:
     pair = in_precision(make_pair(family, family.architectures[-1][0]), dtype)
     batch = ragged_batch(family.tiny())
-    pair.ours.encoder.eager = eager
+    for stack in (pair.ours.encoder, pair.ours.decoder):
+        if stack is not None:
+            stack.eager = eager
     with torch.no_grad():
-        theirs = pair.reference(**reference_inputs(batch), output_hidden_states=True).hidden_states
-        ours = pair.ours.encoder(batch)
-    assert ours.depth == len(theirs) - 1
-    for number in range(ours.depth + 1):
-        assert_close(ours[number][real(batch)], theirs[number][real(batch)], PRECISIONS[dtype])
+        their_stacks = by_stack(ask(pair.reference, batch, output_hidden_states=True), "hidden_states")
+        stacks = our_stacks(pair.ours, batch)
+    for ours, theirs in zip(stacks, their_stacks, strict=True):
+        assert ours.depth == len(theirs) - 1
+        for number in range(ours.depth + 1):
+            assert_close(ours[number][real(batch)], theirs[number][real(batch)], PRECISIONS[dtype])
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -52,12 +55,17 @@ def test_attentions_equal_the_reference(family: Family, dtype: torch.dtype) -> N
     pair = in_precision(make_pair(family, family.architectures[-1][0]), dtype)
     batch = ragged_batch(family.tiny())
     with torch.no_grad():
-        theirs = pair.reference(**reference_inputs(batch), output_attentions=True).attentions
-        ours = pair.ours.encoder(batch, attentions=True).attentions["self"]
-    assert len(ours) == len(theirs)
-    for our_layer, their_layer in zip(ours, theirs, strict=True):
-        queries = real(batch)[:, None, :, None].expand_as(our_layer)
-        assert_close(our_layer[queries], their_layer[queries], PRECISIONS[dtype])
+        result = ask(pair.reference, batch, output_attentions=True)
+        stacks = our_stacks(pair.ours, batch, attentions=True)
+    ours = [states.attentions["self"] for states in stacks]
+    theirs = by_stack(result, "attentions")
+    if pair.ours.decoder is not None:
+        ours.append(stacks[-1].attentions["cross"])
+        theirs.append(result.cross_attentions)
+    for our_stack, their_stack in zip(ours, theirs, strict=True):
+        for our_layer, their_layer in zip(our_stack, their_stack, strict=True):
+            queries = real(batch)[:, None, :, None].expand_as(our_layer)
+            assert_close(our_layer[queries], their_layer[queries], PRECISIONS[dtype])
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
@@ -83,7 +91,7 @@ def test_flat_inference_equals_the_forward_pass(family: Family, dtype: torch.dty
 
 def our_logits(pair: Pair, batch: Any) -> dict[str, torch.Tensor]:
     """What each output says: logits up to the constant a softmax does not see."""
-    states = pair.ours.encoder(batch, layers=[-1])[-1]
+    states = our_stacks(pair.ours, batch, layers=[-1])[-1][-1]
     said: dict[str, torch.Tensor] = {}
     for name, output in pair.ours.outputs.items():
         if name == "pooled":
@@ -112,6 +120,7 @@ THEIR_NAMES = {
     "next": ("seq_relationship_logits", "sop_logits", "logits"),
     "replaced": ("logits",),
     "causal": ("logits",),
+    "permuted": ("logits",),
 }
 
 
@@ -123,7 +132,7 @@ def test_outputs_equal_the_reference(family: Family, architecture: str, dtype: t
     assert expected_outputs <= set(pair.ours.outputs)
     batch = ragged_batch(family.tiny())
     with torch.no_grad():
-        theirs = their_logits(pair.reference(**reference_inputs(batch)))
+        theirs = their_logits(ask(pair.reference, batch))
         ours = our_logits(pair, batch)
     compared = 0
     for name, logits in ours.items():
@@ -131,9 +140,9 @@ def test_outputs_equal_the_reference(family: Family, architecture: str, dtype: t
         if not candidates and (name == "pooled" or name not in expected_outputs):
             continue  # the reference's class has it inside and does not return it, or has no tensors of its own for it
         expected = candidates[0]
-        if name in ("masked", "next", "causal"):
+        if name in ("masked", "next", "causal", "permuted"):
             expected = expected.log_softmax(-1)
-        if name in ("masked", "replaced", "causal"):
+        if name in ("masked", "replaced", "causal", "permuted"):
             logits, expected = logits[real(batch)], expected[real(batch)]
         assert_close(logits, expected, PRECISIONS[dtype])
         compared += 1
@@ -147,7 +156,7 @@ def test_outputs_equal_the_reference(family: Family, architecture: str, dtype: t
         (family, name)
         for family in REFERENCED.values()
         for name, outputs in family.architectures
-        if outputs & {"masked", "replaced", "causal"}
+        if outputs & {"masked", "replaced", "causal", "permuted"}
     ],
     ids=named,
 )
@@ -155,22 +164,21 @@ def test_losses_and_gradients_equal_the_reference(family: Family, architecture: 
     """The gradient of every parameter goes through the conversion table, backwards, and is compared there."""
     pair = in_precision(make_pair(family, architecture), dtype)
     batch = ragged_batch(family.tiny())
-    inputs = reference_inputs(batch)
     generator = torch.Generator().manual_seed(3)
     n_rows, longest = batch.pieces.shape
     outputs = dict(family.architectures)[architecture]
-    states = pair.ours.encoder(batch, layers=[-1])[-1]
+    states = our_stacks(pair.ours, batch, layers=[-1])[-1][-1]
     chosen = real(batch) & (torch.rand(n_rows, longest, generator=generator) < 0.6)
     if "replaced" in outputs:
         labels = torch.randint(0, 2, (n_rows, longest), generator=generator)
         ours = pair.ours.outputs["replaced"].loss(states[real(batch)], labels[real(batch)]).mean()
-        logits = pair.reference(**inputs).logits  # its own loss rounds the labels' product to float32
+        logits = ask(pair.reference, batch).logits  # its own loss rounds the labels' product to float32
         theirs = F.binary_cross_entropy_with_logits(logits[real(batch)], labels[real(batch)].to(dtype))
     else:
         labels = torch.randint(0, family.tiny().n_pieces, (n_rows, longest), generator=generator)
-        [output] = outputs & {"masked", "causal"}
+        [output] = outputs & {"masked", "causal", "permuted"}
         ours = pair.ours.outputs[output].loss(states[chosen], labels[chosen]).mean()
-        result = pair.reference(**inputs)
+        result = ask(pair.reference, batch)
         logits = their_logits(result)
         logits = logits.get("prediction_logits", logits.get("logits"))
         theirs = F.cross_entropy(logits[chosen], labels[chosen])
@@ -185,12 +193,14 @@ def test_losses_and_gradients_equal_the_reference(family: Family, architecture: 
     ours.backward()
     theirs.backward()
     gradients = {
-        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        for name, parameter in pair.ours.named_parameters()
+        name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+        for name, tensor in (*pair.ours.named_parameters(), *pair.ours.named_buffers())
     }
     rules = family.table(family.tiny(), True)
     converted = table.write(rules, gradients, list(pair.ours.outputs), prefix=True)
-    other_name = {alias.theirs: alias.same_as.replace("{p}", rules.prefix) for alias in rules.aliases}
+    other_name = {
+        alias.theirs.replace("{p}", rules.prefix): alias.same_as.replace("{p}", rules.prefix) for alias in rules.aliases
+    }
     expected = {
         other_name.get(name, name): each.grad
         for name, each in pair.reference.named_parameters()

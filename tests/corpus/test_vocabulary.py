@@ -42,8 +42,8 @@ def test_what_is_trained_is_saved_and_loaded_as_it_is(kind: str, frame: str | No
 
 
 def test_pieces_are_learnt_and_decoded():
-    for kind in KINDS:
-        tokenizer = train_tokenizer(kind, TEXTS, vocab=VOCAB[kind], lowercase=False)
+    for kind, vocab in VOCAB.items():
+        tokenizer = train_tokenizer(kind, TEXTS, vocab=vocab, lowercase=False)
         ids = tokenizer.encode(document("Ren lo tas")).ids.tolist()
         assert len(ids) < len("Ren lo tas")
         assert tokenizer.decode(ids).strip() == "Ren lo tas"

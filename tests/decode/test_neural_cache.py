@@ -54,8 +54,8 @@ def guessing_states(model: Model, ids: list[int]) -> list[tuple[NDArray[np.float
         row = torch.tensor([sequence[start : min(start + room, len(sequence) - 1)]])
         with torch.no_grad():
             states = model.bundle.encoder(Batch(row))[-1][0].numpy()
-        for target in range(len(found) + 1, start + row.shape[1] + 1):
-            found.append((states[target - 1 - start], sequence[target]))
+        targets = range(len(found) + 1, start + row.shape[1] + 1)
+        found += [(states[target - 1 - start], sequence[target]) for target in targets]
         start += room // 2
     return found
 

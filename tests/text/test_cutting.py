@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import lzma
+import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +108,13 @@ def test_added_words_that_hold_on_to_blanks_forbid_it(added: AddedToken, expecte
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.add_tokens([added]) if not added.special else backend.add_special_tokens([added])
     assert can_be_cut(backend) is expected
+
+
+def test_no_cut_is_beside_a_letter_that_normalising_turns_into_a_blank() -> None:
+    for code in range(sys.maxunicode + 1):
+        letter = chr(code)
+        if any(" " in unicodedata.normalize(form, letter) for form in ("NFKD", "NFKC")):
+            assert cut_places(f"a {letter} b") == []
 
 
 def test_a_part_begins_with_a_single_blank() -> None:

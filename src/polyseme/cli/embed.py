@@ -26,6 +26,12 @@ from polyseme.cli.progress import Bar
 )
 @options.pool
 @click.option(
+    "--carry-state",
+    is_flag=True,
+    help="Let a recurrent encoder go on from text to text, as the original ELMo did: 64 texts side by side, each from "
+    "where the one 64 before it ended. Work that was stopped then starts anew.",
+)
+@click.option(
     "--per",
     default="word",
     show_default=True,
@@ -69,6 +75,7 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
       polyseme embed corpus.conllu --layer mix:last3:0.2,0.3,0.5 -m path/to/bert -o vectors.h5
       polyseme embed reviews.csv --field review --fields stars --per text -o texts.parquet
       polyseme embed huge.jsonl.zst --field text --store fp16 -o vectors/ --shard-rows 1000000
+      polyseme embed text.txt -m path/to/elmo --layer mix -o vectors.h5
       cat notes.txt | polyseme embed - -o notes.npz
     """
     typed = "-" in sources and sys.stdin.isatty()

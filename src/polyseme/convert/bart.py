@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.changes import Reshape
+from polyseme.convert.changes import Copies, Reshape
 from polyseme.convert.detect import by_model_type, refuse_unknown_positions
 from polyseme.convert.family import Family
 from polyseme.convert.gpt import checked
@@ -53,6 +53,8 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
         if theirs.get(name, not value) == value:
             raise ModelError(f"{where} sets {name!r} to {value}, as no published BART does; polyseme cannot load it.")
     ours = SETTINGS.read(theirs, where)
+    for name, of_encoder in (("decoder_heads", "n_heads"), ("decoder_inner_width", "inner_width")):
+        ours[name] = None if ours[name] == ours[of_encoder] else ours[name]
     return TransformerConfig(
         **ours,
         embedding_dropout_rate=ours["dropout_rate"],
@@ -61,7 +63,15 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    written = {**SETTINGS.write(config), "scale_embedding": config.embedding_scale != 1.0}
+    second = config.decoder
+    if second is None:
+        raise ModelError("A BART has two stacks, and the config has no 'decoder_layers'.")
+    written = {
+        **SETTINGS.write(config),
+        "decoder_attention_heads": second.n_heads,
+        "decoder_ffn_dim": second.inner_width,
+        "scale_embedding": config.embedding_scale != 1.0,
+    }
     return checked(written, config, read_config)
 
 
@@ -93,20 +103,25 @@ def stack(name: str, n_layers: int, *, cross: bool) -> list[Rule]:
 
 
 def table(config: TransformerConfig, tied: bool) -> Table:
-    """The output's bias is zeros in all published files, and not in those of the bare model."""
-    shared = "{p}shared.weight"
-    aliases = [Alias(f"{{p}}{name}.embed_tokens.weight", shared) for name in ("encoder", "decoder")]
+    """The output's bias is zeros in all published files, and not in those of the bare model.
+
+    Where the output has a table of its own, the reference no longer ties those of the stacks either.
+    """
+    shared, of_stacks = "{p}shared.weight", [f"{{p}}{name}.embed_tokens.weight" for name in ("encoder", "decoder")]
     bias = (1, config.n_pieces)
     causal = [Rule(("final_logits_bias",), ("outputs.causal.bias",), Reshape(bias, (config.n_pieces,)), absent=bias)]
+    aliases: list[Alias] = []
     if tied:
-        aliases.append(Alias("lm_head.weight", shared))
+        pieces = Rule((shared,), ("encoder.embeddings.pieces.weight",))
+        aliases += [Alias(name, shared) for name in (*of_stacks, "lm_head.weight")]
     else:
+        pieces = Rule((shared, *of_stacks), ("encoder.embeddings.pieces.weight",), Copies(3))
         causal.append(Rule(("lm_head.weight",), ("outputs.causal.table",)))
     return Table(
         prefix="model.",
         n_sets=0,
         body=[
-            *module("{p}shared", "encoder.embeddings.pieces", bias=False),
+            pieces,
             *stack("encoder", config.n_layers, cross=False),
             *stack("decoder", config.decoder_layers or 0, cross=True),
         ],
@@ -141,7 +156,6 @@ FAMILY = Family(
         decoder_heads=2,
         decoder_inner_width=48,
         max_positions=40,
-        embedding_scale=32**0.5,
         attention_dropout_rate=0.0,
         **SETTINGS.fixed,
     ),

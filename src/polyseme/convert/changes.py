@@ -12,6 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from polyseme.errors import ModelError
+
 
 class Change(Protocol):
     """A bit-exact change with an inverse."""
@@ -54,6 +56,24 @@ class Stack:
 
     def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return [part.contiguous() for part in tensors[0].chunk(self.n)]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """One tensor that is kept under several names ↔ the tensor."""
+
+    n: int
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        if any(tensor.shape != tensors[0].shape or not torch.equal(tensor, tensors[0]) for tensor in tensors[1:]):
+            raise ModelError(
+                f"The checkpoint has {self.n} names for one table of pieces, and what it keeps under them differs. "
+                "polyseme has one table for all stacks, and cannot load it."
+            )
+        return [tensors[0]]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensors[0], *(tensors[0].clone() for _ in range(self.n - 1))]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -24,6 +25,8 @@ class Size:
     paper: str
     """Parameters as the paper rounds them."""
     positions: int = 512
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else is not as in the family's small config."""
 
     @property
     def config(self) -> TransformerConfig:
@@ -39,13 +42,33 @@ class Size:
             max_positions=self.positions,
             layer_map=None if small.layer_map is None else (0,) * self.layers,
             sets_in_group=1,
+            **({} if small.decoder_layers is None else self._second_stack),
+            **self.more,
         )
         return config
+
+    @property
+    def _second_stack(self) -> dict[str, Any]:
+        """A decoder as deep and as wide as the encoder."""
+        return {"decoder_layers": self.layers, "decoder_heads": None, "decoder_inner_width": None}
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """What the reference's bare model has beside the stack."""
         return ("pooled",) if "pooled" in FAMILIES[self.family].outputs else ()
+
+
+def _t5(layers: int, width: int, heads: int, inner: int, paper: str, head: int = 64, *, gated: bool = False) -> Size:
+    """Version 1.1 is gated, does not scale its output, and gives it a table of its own."""
+    more = {
+        "head_width": head,
+        "gated": gated,
+        "activation": "gelu_new" if gated else "relu",
+        "output_scale": 1.0 if gated else width**-0.5,
+        "n_buckets": 32,
+        "max_distance": 128,
+    }
+    return Size("t5", layers, width, heads, inner, 32128, None, paper, more=more)
 
 
 SIZES: Mapping[str, Size] = {
@@ -72,6 +95,18 @@ SIZES: Mapping[str, Size] = {
     "gpt2-medium": Size("gpt2", 24, 1024, 16, 4096, 50257, None, "345M", 1024),
     "gpt2-large": Size("gpt2", 36, 1280, 20, 5120, 50257, None, "762M", 1024),
     "gpt2-xl": Size("gpt2", 48, 1600, 25, 6400, 50257, None, "1542M", 1024),
+    "bart-base": Size("bart", 6, 768, 12, 3072, 50265, None, "140M", 1024),
+    "bart-large": Size("bart", 12, 1024, 16, 4096, 50265, None, "400M", 1024),
+    "t5-small": _t5(6, 512, 8, 2048, "60M"),
+    "t5-base": _t5(12, 768, 12, 3072, "220M"),
+    "t5-large": _t5(24, 1024, 16, 4096, "770M"),
+    "t5-3b": _t5(24, 1024, 32, 16384, "3B", 128),
+    "t5-11b": _t5(24, 1024, 128, 65536, "11B", 128),
+    "t5-v1.1-small": _t5(8, 512, 6, 1024, "77M", gated=True),
+    "t5-v1.1-base": _t5(12, 768, 12, 2048, "250M", gated=True),
+    "t5-v1.1-large": _t5(24, 1024, 16, 2816, "800M", gated=True),
+    "t5-v1.1-xl": _t5(24, 2048, 32, 5120, "3B", gated=True),
+    "t5-v1.1-xxl": _t5(24, 4096, 64, 10240, "11B", gated=True),
 }
 
 

@@ -108,8 +108,9 @@ class Transformer(Encoder):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=narrow / math.sqrt(module.in_features))
-            elif isinstance(module, Attention):
-                queries = module.project.weight[: module.inner_width]
+        for module in self.modules():
+            if isinstance(module, Attention):
+                queries = module.project.weight.detach()[: module.inner_width]
                 nn.init.normal_(queries, std=narrow / math.sqrt(self.config.width * self.config.width_of_heads))
 
     # --- the forward pass ---------------------------------------------------------------------------------------------

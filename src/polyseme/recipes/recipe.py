@@ -10,7 +10,6 @@ from typing import Any
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
-from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.base import Vocabulary
 from polyseme.objectives.named import objective_from
@@ -36,10 +35,16 @@ class Recipe:
     objective: str
     objective_settings: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: str
-    """What is trained on the corpus: wordpiece, bpe, byte-bpe or unigram."""
+    """What is trained on the corpus: wordpiece, bpe, byte-bpe, unigram, words, blanks or characters."""
+    frame: str | None = None
+    """Which specials it has; None: what is usual for the family."""
     vocabulary: int
     lowercase: bool = False
+    tied: bool = True
+    """Whether the output shares the table of pieces."""
     training: TrainingSettings
+    compiled: bool = True
+    """Whether torch compiles the networks on a GPU, unless the user says otherwise."""
     published_steps: int | None = None
     """Steps of the published run, with the phases as they stand here; None: nobody published one."""
     note: str = ""
@@ -51,15 +56,26 @@ class Recipe:
         return dataclasses.replace(self, name=name, **changes)
 
     def config(self, n_pieces: int, shape: Mapping[str, Any] | None = None) -> EncoderConfig:
-        """The encoder for a vocabulary of so many pieces; `shape` differs from the recipe's."""
-        own: TransformerConfig = FAMILIES[self.family].tiny()  # type: ignore[assignment]
+        """The encoder for a vocabulary of so many pieces; `shape` differs from the recipe's.
+
+        Where words are spelled, what the vocabulary bounds is the softmax: it has no more words than there are.
+        """
+        own = FAMILIES[self.family].tiny()
         names = [each.name for each in dataclasses.fields(own)]
         for given in shape or {}:
             if given not in names:
                 raise OptionError(f"The encoder has no setting {given!r}. {nearest(given, names)}")
-        rows = -(-n_pieces // ROUND_TO) * ROUND_TO
-        config: EncoderConfig = own.replace(**{"n_pieces": rows, **self.shape, **(shape or {})})
+        changes = {**self.shape, **(shape or {})}
+        if getattr(own, "spelled", False):
+            changes["n_outputs"] = min(changes.get("n_outputs") or n_pieces, n_pieces)
+        else:
+            changes = {"n_pieces": -(-n_pieces // ROUND_TO) * ROUND_TO, **changes}
+        config: EncoderConfig = own.replace(**changes)
         return config
+
+    def frame_of_rows(self) -> str:
+        """The specials of a tokenizer that is trained for it, by name."""
+        return self.frame or FAMILIES[self.family].frame
 
     @property
     def n_parameters(self) -> int:
@@ -81,7 +97,7 @@ class Recipe:
 
     def _bundle(self) -> Bundle:
         needed = objective_from(self.objective, self.objective_settings).needs.outputs
-        return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed)
+        return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed, tied=self.tied)
 
     @property
     def published_pieces(self) -> float | None:

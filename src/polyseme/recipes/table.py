@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyseme.errors import OptionError, nearest
-from polyseme.recipes import bert, electra, gpt, roberta
+from polyseme.recipes import bert, electra, elmo, gpt, lstm, roberta
 from polyseme.recipes.recipe import Recipe
 
 RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe for paper in (bert, roberta, electra, gpt) for recipe in paper.RECIPES
+    recipe.name: recipe for paper in (bert, roberta, electra, gpt, lstm, elmo) for recipe in paper.RECIPES
 }
 
 

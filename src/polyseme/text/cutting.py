@@ -14,7 +14,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-_BLANK = re.compile(r"(?<=[\w!-~]) (?=[\w!-~])")
+_WITH_BLANKS = "\u037a\ufc5e-\ufc63\ufdfa\ufdfb\ufe70-\ufe7e"
+"""Letters whose compatibility forms have a blank in them, which would then stand beside the one that is cut at."""
+_BLANK = re.compile(rf"(?<=[\w!-~])(?<![{_WITH_BLANKS}]) (?=[\w!-~])(?![{_WITH_BLANKS}])")
 """A single blank between letters, digits and ASCII punctuation; marks and format characters might hold on to it."""
 
 _CHARACTER_BY_CHARACTER = frozenset(

@@ -69,6 +69,14 @@ class Devices:
         dist.all_reduce(sums)
         return dict(zip(names, sums.unbind(), strict=True))
 
+    def gather_rows(self, tensor: Tensor) -> Tensor:
+        """A tensor with the rows of all processes, which have equally many; all must ask."""
+        if self.world == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
     def agree(self, value: Any) -> Any:
         """What the leading process says, for all."""
         if self.world == 1:

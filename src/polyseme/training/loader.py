@@ -34,6 +34,8 @@ class StepRows:
     passes: list[dict[str, Tensor]]
     counts: Mapping[str, float]
     """Targets of each part of the loss among this device's rows."""
+    sizes: Sequence[int] = ()
+    """Rows of each pass."""
     waited: float = 0.0
     """Seconds that the step stood waiting for this."""
 
@@ -62,14 +64,15 @@ class Loader:
 
     def rows(self, step: int, number: int, indices: NDArray[np.int64]) -> StepRows:
         """These rows of a phase's layout, as a step reads them."""
-        passes, counts = [], dict.fromkeys(self.objective.weights, 0.0)
+        passes, sizes, counts = [], [], dict.fromkeys(self.objective.weights, 0.0)
         for start in range(0, len(indices), self.pass_rows[number]):
             rows = self.layouts[number].rows(indices[start : start + self.pass_rows[number]])
             example = self.objective.corrupt(rows)
             passes.append(self._tensors(example))
+            sizes.append(len(rows.pieces))
             for name, count in example.counts.items():
                 counts[name] += count
-        return StepRows(step, passes, counts)
+        return StepRows(step, passes, counts, sizes)
 
     def _tensors(self, example: Example) -> dict[str, Tensor]:
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in example.arrays.items()}

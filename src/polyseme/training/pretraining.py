@@ -15,7 +15,7 @@ from polyseme.bundle import Bundle, load_bundle, new_bundle, save_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layouts import Layout, Packed
+from polyseme.corpus.layouts import Layout, Packed, Streams
 from polyseme.encoders.kinds import config_from_json
 from polyseme.errors import InputError, OptionError
 from polyseme.objectives.base import BaseObjective
@@ -44,6 +44,8 @@ HELD_STEPS = 8
 """How many steps' worth of held-out rows an evaluation reads …"""
 HELD_PIECES = 2**18
 """… and pieces at most."""
+HELD_ROWS = 8
+"""How many rows of a held-out stream there are at least, where there is enough text: the first ones lack a memory."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
 
@@ -57,6 +59,8 @@ class Job(Config):
     encoder: Mapping[str, Any]
     """The encoder's config, with its kind."""
     outputs: tuple[str, ...]
+    tied: bool = True
+    """Whether the output shares the table of pieces, where it can."""
     objective: Mapping[str, Any]
     """The objective's settings, with its name."""
     training: TrainingSettings
@@ -117,7 +121,7 @@ class Pretraining:
         bundle = start_bundle(job, corpus)
         objective = job.told_objective(corpus)
         layouts = layouts_of(job, corpus)
-        held = _packed(job, corpus, split="held", length=training.phases[0].length)
+        held = held_layout(job, corpus)
         trainer = Trainer(objective, objective.nets(bundle), training, devices)
         width = max(bundle.config.widths)
         pass_rows = [rows_of_a_pass(phase, width, training.pass_rows, devices) for phase in training.phases]
@@ -131,6 +135,12 @@ class Pretraining:
         if self.held is None:
             return
         loader = Loader([self.held], self.objective, Plan(self.job.training, 1), self.devices, self.pass_rows[:1])
+        if isinstance(self.held, Streams):
+            n_steps = min(self.held.n_rows // self.held.n, max(HELD_PIECES // (self.held.n * self.held.length), 1))
+            mine = np.arange(self.held.n)[self.devices.share_of(self.held.n)]
+            for step in range(n_steps if len(mine) else 0):
+                yield loader.on_device(loader.rows(step, 0, step * self.held.n + mine))
+            return
         most = min(HELD_STEPS * self.job.training.phases[0].rows, max(HELD_PIECES // self.held.length, 1))
         n_rows = min(self.held.n_rows, most)
         mine = np.arange(n_rows)[self.devices.share_of(n_rows)]
@@ -341,17 +351,42 @@ def run_job(
 def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
     """Refuse what does not fit together, before any work: nothing is allocated here."""
     with unfilled():
-        bundle = new_bundle(FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer)
+        bundle = new_bundle(
+            FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer, tied=job.tied
+        )
     check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
     for phase in job.training.phases:
         _check_phase(phase, bundle.config, devices)
+    _check_streams(job, devices)
     for phase, layout in zip(job.training.phases, layouts_of(job, corpus), strict=True):
         _check_rows(phase, layout, corpus)
 
 
 def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
     """How each phase of a job takes its rows from the corpus."""
+    if _streams_wanted(job):
+        return [_streams(job, corpus, phase.rows, length=phase.length) for phase in job.training.phases]
     return [_packed(job, corpus, length=phase.length) for phase in job.training.phases]
+
+
+def held_layout(job: Job, corpus: Corpus) -> Layout:
+    """How the rows that are held out are taken; as many streams as in training, or fewer, so that each is long."""
+    phase = job.training.phases[0]
+    if not _streams_wanted(job):
+        return _packed(job, corpus, split="held", length=phase.length)
+    n_streams = min(phase.rows, max(corpus.n_pieces("held") // (HELD_ROWS * phase.length), 1))
+    return _streams(job, corpus, n_streams, split="held", length=phase.length)
+
+
+def _streams_wanted(job: Job) -> bool:
+    settings = dict(job.objective)
+    return objective_from(settings.pop("name"), settings).needs.layout == "streams"
+
+
+def _streams(job: Job, corpus: Corpus, n_streams: int, **settings: Any) -> Streams:
+    training = job.training
+    back = job.told_objective(corpus).both_ways
+    return Streams(corpus, n_streams, seed=training.seed, ahead=1, back=back, varied=training.varied, **settings)
 
 
 def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
@@ -365,7 +400,7 @@ def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
 def start_bundle(job: Job, corpus: Corpus) -> Bundle:
     """The model a job begins with: freshly drawn, or one that is trained on, with the outputs that it lacks."""
     family, config = FAMILIES[job.family], config_from_json(job.encoder)
-    fresh = new_bundle(family, config, job.outputs, corpus.tokenizer)
+    fresh = new_bundle(family, config, job.outputs, corpus.tokenizer, tied=job.tied)
     if job.start is None:
         return fresh
     loaded = load_bundle(job.start)
@@ -394,6 +429,26 @@ def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
             f"The {phase.rows:,} rows of a step cannot be shared evenly by {devices.world} processes. "
             "Choose a number of rows that can (--rows)."
         )
+
+
+def _check_streams(job: Job, devices: Devices) -> None:
+    """Refuse what streams that carry a memory cannot do."""
+    training = job.training
+    if not _streams_wanted(job):
+        if training.varied:
+            raise OptionError("Rows of varied lengths are for streams; packed rows are all of one length.")
+        return
+    if len({phase.rows for phase in training.phases}) > 1:
+        raise OptionError(
+            "Every row of a step is a stream of its own, with its memory, so all phases must have equally many rows."
+        )
+    if training.apart or training.reset:
+        raise OptionError(
+            "A stream goes on over the ends of documents with what it remembers: they cannot be kept 'apart', nor "
+            "positions 'reset'. Leave these out."
+        )
+    if devices.world > 1 and training.parallel == "fsdp":
+        raise OptionError("Recurrent encoders are trained on several devices by 'ddp' only. Choose that.")
 
 
 def _check_rows(phase: Phase, layout: Layout, corpus: Corpus) -> None:

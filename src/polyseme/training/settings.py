@@ -55,6 +55,8 @@ class TrainingSettings(Config):
     """Whether the documents that share a row are hidden from each other."""
     reset: bool = False
     """Whether positions count anew with each document of a row."""
+    varied: bool = False
+    """Whether rows of streams have lengths around that of their phase, from step to step another one."""
     dtype: TrainingDtype = "fp32"
     compile: bool = False
     parallel: Parallel = "ddp"

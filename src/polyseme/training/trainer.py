@@ -1,19 +1,21 @@
 """What is trained, and one step of it.
 
-A step is a function of the weights, the optimiser's state and the step's number: rows, corruption and dropout are
-drawn from seeds that the number decides. So a run that goes on from a checkpoint takes the very steps it would have.
+A step is a function of the weights, the optimiser's state, the memory where streams carry one, and the step's number:
+rows, corruption and dropout are drawn from seeds that the number decides. So a run that goes on from a checkpoint takes
+the very steps it would have.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from polyseme.parts.memory import Memory
 from polyseme.training.checkpoint import optimiser_tensors, put_optimiser_tensors
 from polyseme.training.devices import Devices, no_sync, put_whole, whole
 from polyseme.training.loader import StepRows
@@ -23,6 +25,7 @@ from polyseme.types import Objective
 
 WEIGHTS = "weights/"
 OPTIMISER = "optimiser/"
+MEMORY = "memory/"
 
 
 class Trainer:
@@ -40,6 +43,9 @@ class Trainer:
         self.at = 0
         """The step that was begun last."""
         self.optimiser = build_optimiser(self.inner, settings.optimiser, device=devices.device)
+        self.carries = objective.needs.layout == "streams"
+        self.memory: Memory | None = None
+        """What this process's streams have read, a row each; None before the first step, and where none is carried."""
 
     def step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
         """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
@@ -49,10 +55,13 @@ class Trainer:
         self.nets.train()
         counts = self.devices.sum_counts(rows.counts)
         sums: dict[str, Tensor] = {}
+        carried = Carried(self.memory, self._new_memory if self.carries else None)
         for number, batch in enumerate(rows.passes):
             with no_sync(self.nets, last_pass=number == len(rows.passes) - 1):
                 with self.autocast():
-                    parts = self.objective.loss(self.nets, batch, None).parts
+                    loss = self.objective.loss(self.nets, batch, carried.before(rows.sizes[number]))
+                    parts = loss.parts
+                carried.after(loss.memory)
                 # DDP and FSDP divide gradients by the number of processes; the counts are of all of them already.
                 self._total(parts, counts).mul(self.devices.world).backward()
             for name, part in parts.items():
@@ -61,23 +70,31 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.inner.parameters(), self.settings.clip, foreach=True)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+        self.memory = carried.joined()
         sums = self.devices.sum_losses(sums)
         return {name: each / max(counts[name], 1.0) for name, each in sums.items()}
 
     @torch.no_grad()
     def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
-        """The mean of each part of the loss over rows that are not trained on; runs as written, not compiled."""
+        """The mean of each part of the loss over rows that are not trained on; runs as written, not compiled.
+
+        Where streams carry a memory, it begins anew, and goes on from each of `steps` to the next.
+        """
         sums: dict[str, Tensor] = {}
         counts: dict[str, float] = {}
         self.inner.eval()
+        memory: Memory | None = None
         for rows in steps:
+            carried = Carried(memory, self._new_memory if self.carries else None)
             for name, count in rows.counts.items():
                 counts[name] = counts.get(name, 0.0) + count
-            for batch in rows.passes:
+            for size, batch in zip(rows.sizes, rows.passes, strict=True):
                 with self.autocast():
-                    parts = self.objective.loss(self.inner, batch, None).parts
-                for name, part in parts.items():
+                    loss = self.objective.loss(self.inner, batch, carried.before(size))
+                carried.after(loss.memory)
+                for name, part in loss.parts.items():
                     sums[name] = sums[name] + part.double() if name in sums else part.double()
+            memory = carried.joined()
         self.inner.train()
         counts = self.devices.sum_counts(counts)
         return {name: float(each) / max(counts[name], 1.0) for name, each in self.devices.sum_losses(sums).items()}
@@ -95,11 +112,16 @@ class Trainer:
     # --- kept and put back --------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights and the optimiser's state by name, whole; all processes must ask."""
+        """Weights, the optimiser's state and the memory of all streams by name, whole; all processes must ask."""
         named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named().items()}
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
         kept = optimiser_tensors(self.optimiser, names)
-        return {**named, **{f"{OPTIMISER}{name}": whole(each) for name, each in kept.items()}}
+        memory = {} if self.memory is None else self.memory.tensors()
+        return {
+            **named,
+            **{f"{OPTIMISER}{name}": whole(each) for name, each in kept.items()},
+            **{f"{MEMORY}{name}": self.devices.gather_rows(each).clone() for name, each in sorted(memory.items())},
+        }
 
     @torch.no_grad()
     def put(self, tensors: Mapping[str, Tensor]) -> None:
@@ -113,6 +135,19 @@ class Trainer:
             if name.startswith(OPTIMISER)
         }
         put_optimiser_tensors(self.optimiser, names, kept)
+        self._put_memory({name.removeprefix(MEMORY): each for name, each in tensors.items() if name.startswith(MEMORY)})
+
+    def _put_memory(self, tensors: Mapping[str, Tensor]) -> None:
+        self.memory = None
+        if tensors:
+            mine = self.devices.share_of(len(next(iter(tensors.values()))))
+            here = {name: each[mine].to(self.devices.device, copy=True) for name, each in tensors.items()}
+            self.memory = self._new_memory(mine.stop - mine.start).with_tensors(here)
+
+    def _new_memory(self, n_rows: int) -> Memory:
+        """What streams begin with."""
+        made: Memory = self.inner.new_memory(n_rows)  # type: ignore[operator]
+        return made
 
     def finite(self) -> bool:
         """Whether every weight is a number."""
@@ -124,6 +159,42 @@ class Trainer:
     def _total(self, parts: Mapping[str, Tensor], counts: Mapping[str, float]) -> Tensor:
         weighted = [self.objective.weights[name] * part / max(counts[name], 1.0) for name, part in parts.items()]
         return torch.stack(weighted).sum()
+
+
+class Carried:
+    """The memory of a step's rows, handed to its passes and put together again."""
+
+    def __init__(self, memory: Memory | None, new: Callable[[int], Memory] | None) -> None:
+        self.memory = memory
+        self.new = new
+        """Makes a memory of nothing for so many rows; None where none is carried."""
+        self.parts: list[Memory] = []
+        self.n_rows = 0
+
+    def before(self, n_rows: int) -> Memory | None:
+        """What the next pass, of so many rows, begins with."""
+        if self.new is None:
+            return None
+        if self.memory is None:
+            return self.new(n_rows)
+        held = self.memory.lengths
+        first, self.n_rows = self.n_rows, self.n_rows + n_rows
+        if n_rows == len(held):
+            return self.memory
+        return self.memory.select(torch.arange(first, self.n_rows, device=held.device))
+
+    def after(self, memory: Memory | None) -> None:
+        """What the pass ended with."""
+        if memory is not None:
+            self.parts.append(memory)
+
+    def joined(self) -> Memory | None:
+        """The memory of all rows, in their order."""
+        if len(self.parts) < 2:
+            return self.parts[0] if self.parts else None
+        names = self.parts[0].tensors()
+        each = [part.tensors() for part in self.parts]
+        return self.parts[0].with_tensors({name: torch.cat([one[name] for one in each]) for name in names})
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

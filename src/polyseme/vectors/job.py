@@ -6,7 +6,8 @@ read by the thread that asks for it, so that an interrupt ends a read that waits
 Input of one chunk goes straight to the output. Of longer input every chunk is kept whole in a spool beside the output
 (`files.spool`) until all are there, so that work which was stopped can be gone on with; and the weights are laid out
 before the first one, so that a chunk has the same bits whether or not others went before it. What cannot be read twice
-(standard input, pipes) cannot be gone on with, and goes straight to the output, too.
+(standard input, pipes) cannot be gone on with, and goes straight to the output, too; nor can what carries its state
+from text to text, since that would have to be known where the work was stopped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any, Protocol
 
@@ -35,7 +36,7 @@ from polyseme.files.source import Reading
 from polyseme.files.spool import Kept, Spool, open_spool
 from polyseme.text.words import document
 from polyseme.types import Document, Embedded, Pieces, Progress
-from polyseme.vectors.flow import Embedder, Tally
+from polyseme.vectors.flow import ROWS_CARRIED, Embedder, Tally
 from polyseme.vectors.texts import per_text, warn_wordless
 
 CHUNK_CHARACTERS = 1 << 19
@@ -95,7 +96,7 @@ def embed_files(
         chunked = _numbered(rows)
         first_two = list(itertools.islice(chunked, 2))
         chunked = itertools.chain(first_two, chunked)
-        if len(first_two) > 1 and rows.total is not None:
+        if len(first_two) > 1 and rows.total is not None and embedder.carried is None:
             earlier = _through_a_spool(embedder, chunked, target, settings(), told)
         else:
             earlier = _straight(embedder, chunked, target, told)
@@ -139,9 +140,28 @@ def _straight(embedder: Embedder, chunked: Iterator[_Some], target: Target, told
         _writer(target) as writer,
         closing(_ahead(chunked, lambda some: _in_pieces(some, embedder))) as chunks,
     ):
-        for chunk in chunks:
+        for chunk in chunks if embedder.carried is None else _in_whole_batches(chunks):
             writer.write(_embedded(embedder, chunk, target.per, told))
     return 0.0
+
+
+def _in_whole_batches(chunks: Iterator[_Chunk]) -> Iterator[_Chunk]:
+    """The same texts in chunks that end where a batch of carried state does, so that batches run on over all texts.
+
+    Texts without words are in no batch.
+    """
+    documents: list[Document] = []
+    encoded: list[Pieces] = []
+    chunk: _Chunk | None = None
+    for chunk in chunks:
+        documents, encoded = documents + chunk.documents, encoded + chunk.encoded
+        read = [number for number, pieces in enumerate(encoded) if len(pieces.words)]
+        begun = len(read) % ROWS_CARRIED
+        until = read[-begun] if begun else len(encoded)  # the first text of a batch that is not whole yet
+        yield replace(chunk, documents=documents[:until], encoded=encoded[:until])
+        documents, encoded = documents[until:], encoded[until:]
+    if chunk is not None and documents:
+        yield replace(chunk, documents=documents, encoded=encoded)
 
 
 def _through_a_spool(
