@@ -55,6 +55,9 @@ def make_reference(
         for module in model.modules():
             if isinstance(module, (nn.LayerNorm, T5LayerNorm)):  # around 0 it would all but switch the layer off
                 module.weight += 1
+        if settings.is_encoder_decoder:  # where the output is not tied, BART's stacks are not either
+            for stack in (model.get_encoder(), model.get_decoder()):
+                stack.embed_tokens.weight.copy_(model.get_input_embeddings().weight)
     in_its_own_precision(model)
     return model
 

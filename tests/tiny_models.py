@@ -36,6 +36,7 @@ bookstores downtown? It cost $3.50 (or 4,200 of them) in 1998: unbelievable, mis
 
 BRACKETS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ANGLES = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+XLNET = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
 
 
 def vocabulary(text: str) -> tuple[list[str], list[str]]:
@@ -114,6 +115,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "distilbert": wordpiece,
     "openai-gpt": letter_bpe,
     "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
+    "xlnet": lambda: unigram(XLNET, "<unk>"),
     "bart": byte_bpe,
     "t5": lambda: unigram(["<pad>", "</s>", "<unk>"], "<unk>"),
     "lstm": word_level,

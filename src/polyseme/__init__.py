@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polyseme.corpus.build import build_corpus
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
+    from polyseme.generating import generate
     from polyseme.runs import list_recipes, pretrain
     from polyseme.scoring import evaluate, score
     from polyseme.types import Document, Embedded, Word
@@ -34,6 +35,7 @@ _HOMES = {
     "embed": "verbs",
     "evaluate": "scoring",
     "fill": "verbs",
+    "generate": "generating",
     "list_recipes": "runs",
     "load": "api",
     "next": "verbs",
@@ -64,6 +66,7 @@ __all__ = [
     "embed",
     "evaluate",
     "fill",
+    "generate",
     "list_recipes",
     "load",
     "next",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
 from polyseme.decode.next_piece import LanguageModel, language_model
-from polyseme.decode.score import Scorer
+from polyseme.decode.score import Scorer, can_score
 from polyseme.decode.score_masked import Hide
 from polyseme.decode.score_texts import Scored
 from polyseme.decode.settings import Decoding, EarlyStopping
@@ -326,9 +326,10 @@ class Model:
         """What the model is and what it can do."""
         config = self.bundle.config
         tokenizer = self._tokenizer
-        can = ["embed", "pieces", "convert"]
+        can = ["embed", "similar", "senses", "pieces", "convert"]
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
+        can += ["generate", "score", "evaluate"] if can_score(self.bundle) else []
         return Card(
             path=self.path,
             family=self.bundle.family.name,

@@ -23,7 +23,7 @@ FUNCTIONS = {verb: verb for verb in VERBS} | {
     "recipes": "list_recipes",
 }
 """Verb → the public function it calls; some verbs are the names of rooms."""
-ONLY_IN_PYTHON = {"progress", "on_report"}
+ONLY_IN_PYTHON = {"progress", "on_report", "on_text"}
 """Told how far the work has come: the command line draws it."""
 ONLY_IN_COMMANDS = {"as_json"}
 """Prints what the function returns in another way."""
@@ -101,6 +101,19 @@ SOME_VALUE = {
     "limit": 2000,
     "again": True,
     "rates": {"kg_per_kwh": 0.05},
+    "max_new": 21,
+    "min_new": 2,
+    "temperature": 0.7,
+    "top_k": 15,
+    "top_p": 0.9,
+    "beam": 17,
+    "length_penalty": 0.6,
+    "early_stopping": "never",
+    "n": 18,
+    "repetition_penalty": 1.2,
+    "no_repeat_ngram": 19,
+    "stop": ("halt",),
+    "batch_rows": 22,
 }
 """For every option of a function, something that is not its default."""
 
@@ -181,8 +194,8 @@ def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A layer is a number or a word, and a command line has only words; one source may stand for a list of them."""
-    if name == "sources" and isinstance(value, str):
+    """A layer is a number or a word, and a command line has only words; one source or prompt may stand for a list."""
+    if name in ("sources", "prompts") and isinstance(value, str):
         return (value,)
     return str(value) if name == "layer" else value
 

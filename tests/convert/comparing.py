@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from polyseme.api import Model
+from polyseme.text.words import document
 from polyseme.types import Batch
-from references import assert_close
+from references import assert_close, by_stack, our_stacks
 
 TEXT = "The burglar broke into the well-known house."
 PAIR = ("The vase broke.", "Sandy broke the law.")
@@ -20,21 +21,25 @@ THEIR_NAMES = {
     "next": ("seq_relationship_logits", "sop_logits", "logits"),
     "replaced": ("logits",),
     "causal": ("logits",),
+    "permuted": ("logits",),
 }
 
 
-def row(model: Model) -> Batch:
-    """One row with a pair of sentences."""
+def row(model: Model, *texts: str) -> Batch:
+    """One row with a text or a pair of them; a pair of sentences if there is none."""
+    texts = texts or PAIR
     tokenizer = model.bundle.tokenizer
     assert tokenizer is not None
-    first, second = (model.pieces(text) for text in PAIR)
-    framed = tokenizer.frame(first.ids[1:-1], second.ids[1:-1])
+    framed = tokenizer.frame(*(tokenizer.encode(document(text)).ids for text in texts))
     return Batch(torch.from_numpy(framed.ids)[None], segments=torch.from_numpy(framed.segments)[None])
 
 
 def their_inputs(reference: Any, batch: Batch) -> dict[str, Any]:
+    """A decoder reads what its encoder reads."""
     inputs = {"input_ids": batch.pieces}
-    if reference.config.model_type not in ("distilbert", "openai-gpt", "gpt2"):
+    if reference.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = batch.pieces
+    elif reference.config.model_type not in ("distilbert", "openai-gpt", "gpt2"):
         inputs["token_type_ids"] = batch.segments
     return inputs
 
@@ -43,7 +48,9 @@ def assert_same_states(model: Model, reference: Any) -> None:
     """Every layer of a text, to 1e-5 of its largest value."""
     found = model.pieces(TEXT)
     with torch.no_grad():
-        theirs = reference(torch.from_numpy(found.ids)[None], output_hidden_states=True).hidden_states
+        theirs = by_stack(
+            reference(**their_inputs(reference, row(model, TEXT)), output_hidden_states=True), "hidden_states"
+        )[0]
     assert len(found.states) == len(theirs)
     for ours, their_layer in zip(found.states, theirs, strict=True):
         assert_close(torch.from_numpy(ours), their_layer[0], 1e-5)
@@ -52,7 +59,7 @@ def assert_same_states(model: Model, reference: Any) -> None:
 @torch.no_grad()
 def our_outputs(model: Model) -> dict[str, Tensor]:
     """What each output says of a pair; logits up to a constant that a softmax does not see."""
-    states = model.bundle.encoder(row(model), layers=[-1])[-1]
+    states = our_stacks(model.bundle, row(model), layers=[-1])[-1][-1]
     said: dict[str, Tensor] = {}
     for name, output in model.bundle.outputs.items():
         if name == "pooled":
@@ -74,5 +81,5 @@ def their_outputs(reference: Any, model: Model) -> dict[str, Tensor]:
     for name in model.bundle.outputs:
         found = next((result[each] for each in THEIR_NAMES[name] if each in result), None)
         if found is not None:
-            said[name] = found.log_softmax(-1) if name in ("masked", "next", "causal") else found
+            said[name] = found.log_softmax(-1) if name in ("masked", "next", "causal", "permuted") else found
     return said

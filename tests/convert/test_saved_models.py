@@ -64,8 +64,9 @@ def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int 
     model.save(tmp_path / "saved", shard_size=shard_size)
     wanted = set(FAMILIES[family].outputs) - {"pooled"}
     if kind != "AutoModelForPreTraining":
-        wanted &= {"masked", "causal"}
-        kind = "AutoModelForCausalLM" if wanted == {"causal"} else "AutoModelForMaskedLM"
+        wanted &= {"masked", "causal", "permuted"}
+        kind = "AutoModelForMaskedLM" if "masked" in wanted else "AutoModelForCausalLM"
+        kind = kind if model.bundle.decoder is None else "AutoModelForSeq2SeqLM"
     theirs = their_outputs(load_theirs(kind, tmp_path / "saved"), model)
     if family == "electra":  # its classes have one output each, and both call it logits
         wanted = {"masked"} if kind == "AutoModelForMaskedLM" else {"replaced"}

@@ -53,7 +53,7 @@ def test_old_names_are_read(family: Family) -> None:
         owner, _, leaf = name.rpartition(".")
         if "norm" in owner.lower() or ".ln_" in owner:
             leaf = {"weight": "gamma", "bias": "beta"}[leaf]
-        return f"module.{owner}.{leaf}"
+        return ".".join(filter(None, ("module", owner, leaf)))
 
     renamed = {old(name): tensor for name, tensor in weights.items()}
     assert any(name.endswith(".gamma") for name in renamed)
@@ -64,6 +64,9 @@ def test_old_names_are_read(family: Family) -> None:
 def test_a_body_without_its_prefix_is_read(family: Family) -> None:
     weights = make_reference(family, family.architectures[-1][0]).state_dict()
     prefix = family.table(family.tiny(), True).prefix
+    if not prefix:
+        assert family.name == "t5"  # its classes name the body alike
+        return
     assert not any(name.startswith(prefix) for name in weights)
     prefixed = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
     assert_same_reading(family, read_by(family, prefixed), weights)
@@ -75,7 +78,8 @@ def test_a_body_without_its_prefix_is_read(family: Family) -> None:
 @every_family
 def test_unknown_and_missing_keys_are_listed_in_one_error(family: Family) -> None:
     weights = checkpoint(family)
-    lost = next(name for name in weights if name.endswith(("embeddings.LayerNorm.bias", "h.0.ln_1.bias")))
+    norms = ("embeddings.LayerNorm.bias", "h.0.ln_1.bias", "layernorm_embedding.bias", "layer_norm.weight")
+    lost = next(name for name in weights if name.endswith(norms))
     weights["encoder.flux_capacitor.weight"] = weights.pop(lost)
     with pytest.raises(ModelError) as error:
         read_by(family, weights)
@@ -113,7 +117,8 @@ def test_a_parameter_without_a_rule_is_not_dropped_in_writing() -> None:
 @every_family
 def test_second_names_of_tied_tensors_may_be_there_or_not(family: Family) -> None:
     weights = make_reference(family, pieces_architecture(family)).state_dict()
-    aliases = [alias.theirs for alias in family.table(family.tiny(), True).aliases]
+    table = family.table(family.tiny(), True)
+    aliases = [alias.theirs.replace("{p}", table.prefix) for alias in table.aliases]
     assert all(alias in weights for alias in aliases)
     bare = {name: tensor for name, tensor in weights.items() if name not in aliases}
     assert_same_reading(family, read_by(family, bare), weights)
@@ -133,14 +138,16 @@ def test_a_second_name_stands_in_for_the_first(family: Family) -> None:
 @every_family
 def test_tied_tensors_that_differ_are_refused(family: Family) -> None:
     weights = make_reference(family, pieces_architecture(family)).state_dict()
-    for alias in family.table(family.tiny(), True).aliases:
-        with pytest.raises(ModelError, match=f"'{alias.theirs}' should be the same tensor .* 'tie_word_embeddings'"):
-            read_by(family, {**weights, alias.theirs: weights[alias.theirs] + 1})
+    table = family.table(family.tiny(), True)
+    for alias in table.aliases:
+        second = alias.theirs.replace("{p}", table.prefix)
+        with pytest.raises(ModelError, match=f"'{second}' should be the same tensor .* 'tie_word_embeddings'"):
+            read_by(family, {**weights, second: weights[second] + 1})
 
 
 def pieces_architecture(family: Family) -> str:
     """The class with an output that predicts pieces, and no other."""
-    return next(name for name, outputs in family.architectures if outputs in ({"masked"}, {"causal"}))
+    return next(name for name, outputs in family.architectures if outputs in ({"masked"}, {"causal"}, {"permuted"}))
 
 
 # --- other libraries' task layers ------------------------------------------------------------------------------------
@@ -162,20 +169,25 @@ def test_task_layers_of_other_libraries_are_left_out(family: Family, task: str) 
         assert family.table(family.tiny(), True).outputs.keys() == {"causal"}  # these have fewer classes
         return
     weights = chosen(chosen.config_class(**family.write_config(family.tiny()))).state_dict()
+    if family.name == "t5" and task != "ForQuestionAnswering":  # under a prefix, or the encoder alone
+        with pytest.raises(ModelError, match="not those of the model that its config describes"):
+            read_by(family, weights)
+        return
     found = read_by(family, weights)
     prefix = family.table(family.tiny(), True).prefix
-    assert found.left_out == sorted(name for name in weights if not name.startswith(prefix))
+    body = make_reference(family, family.architectures[-1][0]).state_dict()
+    assert found.left_out == sorted(name for name in weights if name.removeprefix(prefix) not in body)
     assert found.left_out
 
 
 @every_family
 def test_leaving_out_a_task_layer_is_said(family: Family, tmp_path: Path) -> None:
-    chosen = task_class(family, "ForTokenClassification") or task_class(family, "ForSequenceClassification")
+    task = "ForQuestionAnswering" if family.name == "t5" else "ForTokenClassification"
+    chosen = task_class(family, task) or task_class(family, "ForSequenceClassification")
     settings = chosen.config_class(**family.write_config(tiny_config(family.name)))
     chosen(settings).save_pretrained(tmp_path)
     write_tokenizer(family.name, tmp_path)
-    with pytest.warns(
-        PolysemeWarning, match=r"task layer of another library \((classifier\.bias, classifier|score)\.weight"
-    ):
+    first = r"(classifier\.bias|score\.weight|classification_head\.dense\.bias|qa_outputs\.bias)"
+    with pytest.warns(PolysemeWarning, match=rf"task layer of another library \({first}"):
         bundle = load_bundle(tmp_path)
     assert bundle.config == tiny_config(family.name)

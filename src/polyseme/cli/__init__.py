@@ -21,6 +21,7 @@ VERBS: Mapping[str, str] = {
     "embed": "Embed every word of a text file: one vector a word.",
     "similar": "Find the nearest uses of a word that is marked with brackets.",
     "senses": "Group the uses of a word by sense, with examples and a map.",
+    "generate": "Write on from a prompt.",
     "score": "Say how likely a text is, word by word or piece by piece.",
     "evaluate": "Test a language model: BLiMP, agreement, LAMBADA, your own pairs.",
     "pretrain": "Pretrain a model on raw text, in one command.",

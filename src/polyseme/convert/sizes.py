@@ -58,6 +58,10 @@ class Size:
         return ("pooled",) if "pooled" in FAMILIES[self.family].outputs else ()
 
 
+XLNET = {"memory_length": None, "reuse": None, "clamp_distance": None}
+"""As its files say; how much is remembered in training is the recipe's."""
+
+
 def _t5(layers: int, width: int, heads: int, inner: int, paper: str, head: int = 64, *, gated: bool = False) -> Size:
     """Version 1.1 is gated, does not scale its output, and gives it a table of its own."""
     more = {
@@ -95,6 +99,8 @@ SIZES: Mapping[str, Size] = {
     "gpt2-medium": Size("gpt2", 24, 1024, 16, 4096, 50257, None, "345M", 1024),
     "gpt2-large": Size("gpt2", 36, 1280, 20, 5120, 50257, None, "762M", 1024),
     "gpt2-xl": Size("gpt2", 48, 1600, 25, 6400, 50257, None, "1542M", 1024),
+    "xlnet-base": Size("xlnet", 12, 768, 12, 3072, 32000, None, "110M", more=XLNET),
+    "xlnet-large": Size("xlnet", 24, 1024, 16, 4096, 32000, None, "340M", more=XLNET),
     "bart-base": Size("bart", 6, 768, 12, 3072, 50265, None, "140M", 1024),
     "bart-large": Size("bart", 12, 1024, 16, 4096, 50265, None, "400M", 1024),
     "t5-small": _t5(6, 512, 8, 2048, "60M"),

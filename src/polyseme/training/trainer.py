@@ -184,9 +184,14 @@ class Carried:
         return self.memory.select(torch.arange(first, self.n_rows, device=held.device))
 
     def after(self, memory: Memory | None) -> None:
-        """What the pass ended with."""
-        if memory is not None:
-            self.parts.append(memory)
+        """What the pass ended with; in the precision that a memory begins with, also under autocast."""
+        if memory is not None and self.new is not None:
+            like = next(each for each in self.new(0).tensors().values() if each.is_floating_point())
+            kept = {
+                name: each.to(like.dtype) if each.is_floating_point() else each
+                for name, each in memory.tensors().items()
+            }
+            self.parts.append(memory.with_tensors(kept))
 
     def joined(self) -> Memory | None:
         """The memory of all rows, in their order."""

@@ -1,0 +1,8 @@
+"""Looking into models: what single cells of a recurrent one follow."""
+
+from __future__ import annotations
+
+from polyseme.analysis.cell_page import CellView, cells
+from polyseme.analysis.cell_values import Cell, CorrelatedCell, correlated_cells
+
+__all__ = ["Cell", "CellView", "CorrelatedCell", "cells", "correlated_cells"]

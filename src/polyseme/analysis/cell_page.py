@@ -1,0 +1,209 @@
+"""Text coloured by one cell's value, as in Karpathy's essay on recurrent networks: red at −1, blue at +1.
+
+A piece of HTML that is whole in itself: no script, nothing fetched, users' text escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.analysis.cell_values import (
+    Cell,
+    CorrelatedCell,
+    Half,
+    Readings,
+    Value,
+    correlated_cells,
+    find_layer,
+    read_cells,
+)
+from polyseme.analysis.properties import Property, find_property
+from polyseme.errors import OptionError
+from polyseme.files.atomic import whole_file
+from polyseme.plots.page import escaped, page
+from polyseme.plots.ramp import Lab, ink, to_hex
+from polyseme.text.given import given_document
+
+if TYPE_CHECKING:
+    from polyseme.api import Model
+
+MOST_PIECES = 20_000
+"""Pieces that are shown; of a longer text the rest is counted."""
+STEPS = 20
+"""Shades on each side of zero."""
+_ZERO, _MOST, _LEAST = Lab(0.965, 0.0, 0.006), Lab(0.5, -0.04, -0.16), Lab(0.55, 0.175, 0.09)
+_STYLE = """
+.polyseme-cells { max-width: 60rem; font: 15px/1.5 system-ui, sans-serif }
+.polyseme-cells h3 { font-size: 1rem; margin: 1.2rem 0 .3rem }
+.polyseme-cells .text { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.65 ui-monospace, monospace;
+  padding: .6rem .8rem; border-radius: 6px; background: #fbfaf7; color: #101820 }
+.polyseme-cells .text span { padding: .1em 0 }
+.polyseme-cells .scale { display: flex; align-items: center; gap: .6em; font-size: 13px;
+  font-variant-numeric: tabular-nums }
+.polyseme-cells .scale i { display: inline-block; width: 15em; height: .8em; border-radius: 3px;
+  border: 1px solid #8886 }
+.polyseme-cells table { width: auto; table-layout: auto; border-collapse: collapse; margin: .4rem 0;
+  font-size: 14px; font-variant-numeric: tabular-nums }
+.polyseme-cells th, .polyseme-cells td { text-align: right; padding: .15rem .9rem .15rem 0 }
+.polyseme-cells th { font-weight: 600; border-bottom: 1px solid #8886 }
+.polyseme-cells .note { font-size: 13px; opacity: .75 }
+""".strip()
+
+
+@dataclass(frozen=True, eq=False)
+class CellView:
+    """A text and the values of some cells over its pieces; at the end of a notebook's cell it shows itself."""
+
+    text: str = field(repr=False)
+    spans: NDArray[np.int64] = field(repr=False)
+    """[n, 2]: where each piece stands in the text."""
+    values: Mapping[Cell, NDArray[Any]] = field(repr=False)
+    """For each cell, one number a piece."""
+    correlated: Sequence[CorrelatedCell]
+    """The cells that go most with a property, where one was named."""
+    html: str = field(repr=False)
+    """What a notebook shows: a piece of a page, whole in itself, without scripts."""
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write it as a page of its own, which loads nothing from elsewhere."""
+        title = "; ".join(map(str, self.values))
+        with whole_file(path, force=force) as file:
+            file.write_text(page(title, f"<h1>{escaped(title.capitalize())}</h1>\n{self.html}"), encoding="utf-8")
+
+
+def cells(
+    model: Model,
+    text: str | Sequence[str],
+    *,
+    cell: int | Sequence[int] | None = None,
+    layer: int = -1,
+    half: Half | None = None,
+    value: Value = "cell",
+    property: str | Property | None = None,
+    top: int = 10,
+) -> CellView:
+    """A text coloured by what single cells of a recurrent model hold after each piece of it.
+
+        >>> view = polyseme.analysis.cells(model, text, cell=17, layer=1)            # doctest: +SKIP
+        >>> view = polyseme.analysis.cells(model, text, property="inside quotes")    # doctest: +SKIP
+        >>> view.save("cells.html")                                                  # doctest: +SKIP
+
+    Args:
+        model: a recurrent language model, or ELMo.
+        text: a text (or its words).
+        cell: the number of a cell, or several, counted from 0; None: the one that goes most with the property.
+        layer: the layer that it is in: 1 is the first above the token layer, −1 the top.
+        half: whether it reads forwards or backwards, in a model that does both; None: the first that there is.
+        value: the `cell` state (its tanh, from −1 to 1), or the cell's `output`.
+        property: something that cells may follow, as for `correlated_cells`; those that do most are listed, of all
+            layers and halves.
+        top: how many are.
+    """
+    chosen = _chosen(model, cell, layer, half, value)
+    found: list[CorrelatedCell] = []
+    name = ""
+    if property is not None:
+        name, _ = find_property(property)
+        found = correlated_cells(model, text, property, value=value, top=top)
+        if not chosen:
+            if not found:
+                raise OptionError("No cell moves over the text, so that none goes with the property. Name a cell.")
+            chosen = [found[0].cell]
+    elif not chosen:
+        raise OptionError("Name a cell by its number, or a property by which one is found, as in 'inside quotes'.")
+    [readings] = read_cells(model.bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
+    values = {each: readings.values[:, each.number] for each in chosen}
+    whole = given_document(text, 0).text
+    what = "tanh of the cell state" if value == "cell" else "output of the cell"
+    html = "\n".join(
+        [
+            f'<div class="polyseme-cells"><style>{_style()}</style>',
+            f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {what}</p>',
+            *(_coloured(whole, readings, each, theirs) for each, theirs in values.items()),
+            _note(len(readings.spans)),
+            *([_table(name, found)] if name else []),
+            "</div>",
+        ]
+    )
+    return CellView(whole, readings.spans, values, found, html)
+
+
+def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Half | None, value: Value) -> list[Cell]:
+    """The cells that a user names, if any, which must be there."""
+    number, way, n_cells = find_layer(model.bundle.encoder, layer, half, value)
+    found = []
+    for each in () if cell is None else [cell] if isinstance(cell, int) else cell:
+        if isinstance(each, bool) or not isinstance(each, (int, np.integer)) or not 0 <= each < n_cells:
+            raise OptionError(f"Layer {number} has cells 0 to {n_cells - 1:,}. Got {each!r} instead.")
+        found.append(Cell(number, way, int(each)))
+    return found
+
+
+def _coloured(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
+    """Every piece in its place, on its colour; of pieces that share a character, the first has it."""
+    spans = readings.spans[:MOST_PIECES].tolist()
+    parts: list[str] = []
+    place = 0
+    for (start, end), value in zip(spans, values[:MOST_PIECES].tolist(), strict=True):
+        start = max(start, place)
+        parts.append(escaped(text[place:start]))
+        if end > start:
+            parts.append(f'<span class="{_shade(value)}" title="{value:+.2f}">{escaped(text[start:end])}</span>')
+        place = max(end, start)
+    if len(readings.spans) <= MOST_PIECES:
+        parts.append(escaped(text[place:]))
+    return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{"".join(parts)}</div>'
+
+
+def _note(n_pieces: int) -> str:
+    more = "" if n_pieces <= MOST_PIECES else f" The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown."
+    return f'<p class="note">Pointing at a piece says the number.{more}</p>'
+
+
+def _table(name: str, found: Sequence[CorrelatedCell]) -> str:
+    """The cells that go most with a property."""
+    rows = "".join(
+        f"<tr><td>{each.cell.layer}</td><td>{each.cell.half}</td><td>{each.cell.number:,}</td>"
+        f"<td>{each.correlation:+.3f}</td></tr>"
+        for each in found
+    )
+    header = "".join(f"<th>{title}</th>" for title in ("layer", "reads", "cell", "correlation"))
+    return f"<h3>Cells that go with: {escaped(name)}</h3>\n<table><tr>{header}</tr>{rows}</table>"
+
+
+def _shade(value: float) -> str:
+    """The class of a value; what is beyond ±1 is drawn as the end."""
+    step = round(min(max(value, -1.0), 1.0) * STEPS)
+    return f"{'n' if step < 0 else 'p'}{abs(step)}"
+
+
+@cache
+def _style() -> str:
+    colours = {_shade(step / STEPS): _colour(step / STEPS) for step in range(-STEPS, STEPS + 1)}
+    scale = ", ".join(map(to_hex, colours.values()))
+    return "\n".join(
+        [
+            _STYLE,
+            f".polyseme-cells .both {{ background: linear-gradient(to right, {scale}) }}",
+            *(
+                f".polyseme-cells .{name} {{ background: {to_hex(colour)}; color: {ink(colour)} }}"
+                for name, colour in colours.items()
+            ),
+        ]
+    )
+
+
+def _colour(value: float) -> Lab:
+    """On the straight way from nearly white to blue, or to red."""
+    end, share = (_MOST if value > 0 else _LEAST), abs(value)
+    return Lab(*(zero + (most - zero) * share for zero, most in zip(_ZERO, end, strict=True)))

@@ -1,0 +1,337 @@
+"""Cells that can be looked at: their values, what they go with, and a page on which text is only text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from golden_elmo import golden_bundle
+from polyseme.analysis import Cell, cells, correlated_cells
+from polyseme.analysis.cell_page import MOST_PIECES
+from polyseme.analysis.cell_values import read_cells
+from polyseme.api import Model
+from polyseme.bundle import new_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.encoders.recurrent_config import RecurrentConfig
+from polyseme.errors import InputError, ModelError, OptionError, PolysemeError
+from polyseme.parts.recurrence import State
+from polyseme.text.load import load_tokenizer
+from polyseme.types import Batch
+from tiny_models import tiny_model
+
+TEXT = 'He said "dawn broke" and left.\nThey (we think) said "the vase broke, too", and "so did the news".\nThe end.'
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</style><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)" x="',
+    "</div><iframe src=//evil></iframe><!-- &lt;b&gt; \x00 \x1b \u202e",
+)
+
+
+def character_model(tmp_path: Path, **changes: Any) -> Model:
+    """A character language model whose first layer's cell 3 counts up inside quotes and empties outside of them."""
+    characters = sorted({chr(code) for code in range(32, 127)} | {"\n"})
+    backend = Tokenizer(
+        models.WordLevel({each: id for id, each in enumerate(["<unk>", *characters])}, unk_token="<unk>")
+    )
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?s)."), "isolated")
+    (tmp_path / "tokenizer.json").write_text(backend.to_str(), encoding="utf-8")
+    tokenizer = load_tokenizer(tmp_path, frame="none")
+    settings: dict[str, Any] = {"token_width": 8, "width": 8, "n_layers": 2, "n_pieces": tokenizer.n_pieces, **changes}
+    torch.manual_seed(0)
+    config = RecurrentConfig(**settings)
+    bundle = new_bundle(FAMILIES["lstm"], config, ["causal"] if config.direction == "causal" else [], tokenizer)
+    return Model(bundle.eval())
+
+
+class Read(HTMLParser):
+    """The elements of a page with their attributes, and the text of the coloured stretches."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.pieces: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        about = dict(attrs)
+        self.elements.append((tag, about))
+        self._open.append("text" if about.get("class") == "text" else tag)
+        if self._open[-1] == "text":
+            self.texts.append("")
+        if tag == "span" and "text" in self._open:
+            self.pieces.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if "text" in self._open:
+            self.texts[-1] += data
+            if self._open[-1] == "span":
+                self.pieces[-1] += data
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["cell", "output"])
+def test_values_are_those_of_the_memory_step_by_step(value: Any) -> None:
+    """An LSTM language model's, piece by piece through the encoder's own contract."""
+    model = tiny_model("lstm")
+    tokenizer = model.bundle.tokenizer
+    assert tokenizer is not None
+    text = "Dawn broke, and the vase broke."
+    document = model.embed(text)[0]
+    ids = tokenizer.encode(document).ids
+    found = {each.layer: each.values for each in read_cells(model.bundle, text, value=value)}
+    assert list(found) == [1, 2, 3]
+    memory = model.bundle.encoder.new_memory(1)
+    for time, piece in enumerate(ids):
+        with torch.no_grad():
+            memory = model.bundle.encoder(Batch(torch.tensor([[piece]])), memory=memory).memory
+        assert isinstance(memory, State)
+        for layer in range(3):
+            expected = memory.cells[layer].tanh() if value == "cell" else memory.outputs[layer]
+            np.testing.assert_allclose(found[layer + 1][time], expected[0].numpy(), atol=1e-6)
+
+
+def test_a_two_way_model_has_cells_of_both_halves() -> None:
+    """The last that the forward half holds is after the last word, the backward half after the first."""
+    bundle = golden_bundle("allennlp")
+    words = ["Dawn", "broke", "."]
+    found = list(read_cells(bundle, words, value="output"))
+    assert [(each.layer, each.half) for each in found] == [
+        (1, "forwards"),
+        (1, "backwards"),
+        (2, "forwards"),
+        (2, "backwards"),
+    ]
+    states = Model(bundle).embed([words], layer=1)[0].vectors
+    np.testing.assert_allclose(np.concatenate([found[0].values, found[1].values], axis=1), states, atol=1e-6)
+    assert [each.values.shape[1] for each in read_cells(bundle, words)] == [64] * 4
+
+
+def test_a_stack_that_reads_both_ways(tmp_path: Path) -> None:
+    model = character_model(tmp_path, reads="both", memory="none", top_width=None)
+    found = list(read_cells(model.bundle, TEXT, value="output"))
+    assert [(each.layer, each.half) for each in found][:2] == [(1, "forwards"), (1, "backwards")]
+    states = model.pieces(TEXT).states if len(set(model.bundle.config.widths)) == 1 else None
+    with torch.no_grad():
+        tokenizer = model.bundle.tokenizer
+        assert tokenizer is not None
+        ids = tokenizer.encode(model.embed(TEXT)[0]).ids
+        states = model.bundle.encoder(Batch(torch.from_numpy(ids)[None]))[2][0]
+    np.testing.assert_allclose(np.concatenate([found[2].values, found[3].values], axis=1), states, atol=1e-6)
+
+
+def test_tanh_cells_have_outputs_only(tmp_path: Path) -> None:
+    model = character_model(tmp_path, cells="tanh")
+    assert len(list(read_cells(model.bundle, TEXT, value="output"))) == 2
+    with pytest.raises(OptionError, match="Look at the value 'output'"):
+        cells(model, TEXT, cell=0)
+
+
+# --- what they go with ------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_follows_quotes_is_found(tmp_path: Path) -> None:
+    """Cell 3 of layer 1 is made to flip with every quote, which takes two cells and a bit of wiring by hand."""
+    model = character_model(tmp_path)
+    make_quote_cell(model, 3)
+    found = correlated_cells(model, TEXT, "inside quotes", top=4)
+    assert found[0].cell == Cell(1, "forwards", 3)
+    assert found[0].correlation > 0.95
+    assert [abs(each.correlation) for each in found] == sorted((abs(each.correlation) for each in found), reverse=True)
+    view = cells(model, TEXT, property="inside quotes")
+    assert list(view.values) == [Cell(1, "forwards", 3)]
+    assert view.correlated[0] == found[0]
+    inside = np.array([value > 0.5 for value in view.values[Cell(1, "forwards", 3)]])
+    assert (
+        "".join(np.array(list(TEXT))[inside])
+        == '"dawn broke"the vase broke, too"so did the news'.replace('broke"the', 'broke"the').replace('"the', '"the')[
+            0:11
+        ]
+        + '"the vase broke, too"so did the news'
+    )
+
+
+def make_quote_cell(model: Model, number: int) -> None:
+    """h of the cell tells whether it is on; a quote turns it to the opposite, all else leaves it as it is."""
+    tokenizer = model.bundle.tokenizer
+    assert tokenizer is not None
+    [quote] = tokenizer.encode(model.embed('"')[0]).ids.tolist()
+    encoder: Any = model.bundle.encoder
+    reader = encoder.layers[0][0]
+    n = reader.n_cells
+    with torch.no_grad():
+        encoder.tokens.table.mul_(0.01)
+        encoder.tokens.table[:, 0] = 0.0
+        encoder.tokens.table[quote, 0] = 1.0
+        for matrix in (reader.input, reader.recurrent, reader.bias):
+            for gate in range(4):
+                matrix[gate * n + number] = 0.0
+        reader.bias[number] = -30.0  # nothing comes in …
+        reader.input[number, 0] = 60.0  # … but with a quote,
+        reader.bias[n + number] = 30.0  # and what is there stays …
+        reader.input[n + number, 0] = -60.0  # … but with a quote
+        reader.bias[2 * n + number] = 10.0
+        reader.recurrent[2 * n + number, number] = -40.0  # what comes is the opposite of what was: 1, or -1
+        reader.bias[3 * n + number] = 30.0
+
+
+def test_a_property_of_one_s_own_and_its_numbers(tmp_path: Path) -> None:
+    model = character_model(tmp_path)
+
+    def vowels(text: str) -> list[float]:
+        return [float(character in "aeiou") for character in text]
+
+    found = correlated_cells(model, TEXT, vowels, top=3)
+    for each in found:
+        [readings] = read_cells(model.bundle, TEXT, layer=each.cell.layer)
+        expected = np.corrcoef(readings.values[:, each.cell.number], vowels(TEXT))[0, 1]
+        assert each.correlation == pytest.approx(expected, abs=1e-6)
+    everything = correlated_cells(model, TEXT, vowels, top=1000)
+    assert len(everything) == 16
+    assert everything[:3] == found
+
+
+@pytest.mark.parametrize("name", ["inside brackets", "position in line", "position in word"])
+def test_every_property_has_its_cells_in_every_kind_of_model(name: str, tmp_path: Path) -> None:
+    for model in (character_model(tmp_path), tiny_model("lstm"), Model(golden_bundle("allennlp"))):
+        found = correlated_cells(model, TEXT, name)
+        assert len(found) == 10
+        assert all(0 < abs(each.correlation) <= 1 + 1e-9 for each in found)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_text_is_whole_and_every_character_has_its_colour(tmp_path: Path) -> None:
+    view = cells(character_model(tmp_path), TEXT, cell=[2, 5], layer=1)
+    read = Read(view.html)
+    assert read.texts == [TEXT, TEXT]
+    assert "".join(read.pieces) == TEXT * 2
+    shades = [about["class"] for tag, about in read.elements if tag == "span"]
+    titles = [about["title"] for tag, about in read.elements if tag == "span"]
+    values = [*view.values[Cell(1, "forwards", 2)], *view.values[Cell(1, "forwards", 5)]]
+    assert titles == [f"{value:+.2f}" for value in values]
+    assert shades == [f"{'n' if round(value * 20) < 0 else 'p'}{abs(round(float(value) * 20))}" for value in values]
+    for shade in set(shades):
+        assert re.search(rf"\.polyseme-cells \.{shade} {{ background: #[0-9a-f]{{6}}; color: #", view.html)
+
+
+@pytest.mark.parametrize("model", ["lstm", "elmo"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> None:
+    text = f"Dawn {hostile} broke"
+    view = cells(tiny_model(model), text, cell=0, property=lambda text: [float(c == "a") for c in text])
+    view.save(tmp_path / "page.html")
+    for html in (view.html, (tmp_path / "page.html").read_text(encoding="utf-8")):
+        read = Read(html)
+        tags = {tag for tag, _ in read.elements}
+        assert tags <= {"html", "head", "meta", "title", "style", "body", "h1", "h3", "p", "i", "div", "span", "table",
+                        "tr", "th", "td"}  # fmt: skip
+        names = {name for _, about in read.elements for name in about}
+        assert not any(name.startswith("on") or name in ("src", "href", "style") for name in names)
+        [shown] = read.texts
+        assert shown == re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", text)
+    assert "script-src 'none'" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_names_of_properties_are_only_text() -> None:
+    def named(text: str) -> list[float]:
+        return [float(c == "a") for c in text]
+
+    named.__name__ = "<script>alert(1)</script>"
+    assert "<script" not in cells(tiny_model("lstm"), TEXT, property=named).html
+
+
+def test_a_long_text_is_cut_on_the_page_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_PIECES == 20_000
+    monkeypatch.setattr("polyseme.analysis.cell_page.MOST_PIECES", 5)
+    view = cells(tiny_model("lstm"), "Dawn broke and the vase broke .", cell=1)
+    assert "The first 5 of 7 pieces are shown." in view.html
+    assert Read(view.html).texts == ["Dawn broke and the vase"]
+    assert len(view.values[Cell(3, "forwards", 1)]) == 7
+
+
+def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
+    view = cells(tiny_model("lstm"), TEXT, cell=1)
+    view.save(tmp_path / "page.html")
+    with pytest.raises(PolysemeError, match="exists"):
+        view.save(tmp_path / "page.html")
+    view.save(tmp_path / "page.html", force=True)
+    assert view._repr_html_() == view.html
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "elmo"}))
+def test_other_models_have_no_cells(family: str) -> None:
+    for look in (
+        lambda: cells(tiny_model(family), TEXT, cell=0),
+        lambda: correlated_cells(tiny_model(family), TEXT, "inside quotes"),
+    ):
+        with pytest.raises(ModelError, match="has no cells to look at. That is for recurrent models"):
+            look()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "Name a cell by its number, or a property"),
+        ({"cell": 24}, "Layer 3 has cells 0 to 23. Got 24"),
+        ({"cell": 16, "value": "output"}, "Layer 3 has cells 0 to 15. Got 16"),
+        ({"cell": -1}, "Got -1"),
+        ({"cell": True}, "Got True"),
+        ({"cell": [1, "2"]}, "Got '2'"),
+        ({"cell": 0, "layer": 0}, "layer 0 is the token layer"),
+        ({"cell": 0, "layer": 4}, "layers 1 to 3"),
+        ({"cell": 0, "half": "backwards"}, "The model reads forwards. Got 'backwards'"),
+        ({"cell": 0, "value": "cels"}, "Did you mean 'cell'"),
+        ({"property": "inside qoutes"}, "Did you mean 'inside quotes'"),
+        ({"property": 7}, "a name or a function"),
+        ({"property": "inside quotes", "top": 0}, "At least 1 cell"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        cells(tiny_model("lstm"), TEXT, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "property", "message"),
+    [
+        ("", None, "no pieces"),
+        ("Dawn broke.", "inside quotes", "the same all over the text"),
+        ("Dawn broke.", lambda text: [1.0], "one finite number for each of the text's 11 characters"),
+        ("Dawn broke.", lambda text: [float("nan")] * 11, "one finite number"),
+        ("Dawn broke.", lambda text: None, "one finite number"),
+    ],
+)
+def test_texts_and_properties_that_say_nothing(text: str, property: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        cells(tiny_model("lstm"), text, cell=0, property=property)
+
+
+def test_words_may_be_given() -> None:
+    words: Sequence[str] = ["Dawn", "broke"]
+    view = cells(Model(golden_bundle("allennlp")), words, cell=0, half="backwards", layer=1)
+    assert view.text == "Dawn broke"
+    assert list(view.values) == [Cell(1, "backwards", 0)]
+    assert Read(view.html).pieces == ["Dawn", "broke"]
