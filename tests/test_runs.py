@@ -17,6 +17,7 @@ import torch
 
 import polyseme
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.table import RECIPES
 from polyseme.training.effects.log import read_log
 from polyseme.training.loader import StepRows
@@ -116,13 +117,24 @@ def test_a_model_is_trained_further(finished: Path, corpus: Path, tmp_path: Path
     assert losses(tmp_path / "more")[0] == pytest.approx(losses(finished)[-1], rel=0.1)
 
 
+def shrunk(recipe: Recipe) -> dict[str, Any]:
+    """The recipe's encoder as small as may be, in the words of its kind."""
+    if "n_heads" in recipe.shape:
+        return {**SHAPE, "embedding_width": 8} if recipe.shape.get("embedding_width") else SHAPE
+    small: dict[str, Any] = {"n_layers": 1, "width": 16, "token_width": 16}
+    if recipe.shape.get("inner_width"):
+        small["inner_width"] = 32
+    if "filter_counts" in recipe.shape:
+        small["filter_counts"] = (2,) * len(recipe.shape["filter_counts"])
+    return small
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Path) -> None:
     recipe = RECIPES[name]
-    shrunk = {**SHAPE, "embedding_width": 8} if recipe.shape.get("embedding_width") else SHAPE
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         told = polyseme.pretrain(
-            text, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk, device="cpu", dry_run=True
+            text, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk(recipe), device="cpu", dry_run=True
         )
     assert len(told.seconds_a_step) == len(recipe.training.phases)
     assert told.n_steps == 100

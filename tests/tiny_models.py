@@ -115,6 +115,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "distilbert": wordpiece,
     "openai-gpt": letter_bpe,
     "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
+    "transfo-xl": word_level,
     "xlnet": lambda: unigram(XLNET, "<unk>"),
     "bart": byte_bpe,
     "t5": lambda: unigram(["<pad>", "</s>", "<unk>"], "<unk>"),

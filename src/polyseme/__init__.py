@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polyseme.uses import senses, similar
     from polyseme.vectors.view import view
     from polyseme.verbs import convert_model, embed, fill, next, pieces, show
+    from polyseme.word_encoder import WordEncoder
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ _HOMES = {
     "Document": "types",
     "Embedded": "types",
     "Word": "types",
+    "WordEncoder": "word_encoder",
     "view": "vectors.view",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "PolysemeError",
     "PolysemeWarning",
     "Word",
+    "WordEncoder",
     "build_corpus",
     "convert_model",
     "embed",

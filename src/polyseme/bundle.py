@@ -72,9 +72,12 @@ class Bundle(nn.Module):
         table = self.encoder.piece_table()
         if self.decoder is not None and table is not None:
             self.decoder.tie(table)
+        clusters = self.encoder.piece_clusters()
         for output in self.outputs.values():
             if isinstance(output, Output) and table is not None:
                 output.tie(table)
+            if isinstance(output, Output) and clusters is not None:
+                output.tie_clusters(clusters)
 
     def n_parameters(self) -> int:
         """Parameters, each counted once."""

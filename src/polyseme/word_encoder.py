@@ -51,8 +51,8 @@ class WordEncoder(nn.Module):
         >>> vectors.shape, mask.shape                                                       # doctest: +SKIP
         (torch.Size([2, 3, 1024]), torch.Size([2, 3]))
 
-    A model that is given is copied, and stays as it is; one that is named by its path is loaded, and not held twice.
-    `model` is the model as it stands, to be saved or used when training is done.
+    A model that is given is copied, and stays as it is; one that is named by its path is loaded, in fp32 and on the
+    CPU, and not held twice. `to_model` gives the model with what was learnt, to be saved or used when training is done.
 
     What does not learn is not in `state_dict`: of a frozen encoder only the mixes are kept, since its weights are in
     its folder already, and a state is loaded into a `WordEncoder` that was made from the same model.
@@ -84,7 +84,7 @@ class WordEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self._check(layer, trainable, n_mixes, dropout, layer_norm)
-        bundle = _copied(model) if isinstance(model, Model) else load(model, device="cpu").bundle
+        bundle = _copied(model.bundle) if isinstance(model, Model) else load(model, device="cpu").bundle
         if bundle.tokenizer is None:
             raise ModelError("The model has no tokenizer, so no words can be read with it.")
         self.tokenizer = bundle.tokenizer
@@ -127,10 +127,9 @@ class WordEncoder(nn.Module):
         """D: how many numbers a vector has."""
         return self.choice.width(self.config)
 
-    @property
-    def model(self) -> Model:
-        """The model with the weights as they are now, ready for use, on the same device: to save it, to embed files."""
-        return Model(self.bundle)
+    def to_model(self) -> Model:
+        """A copy of the model with its weights as they are now, ready for use: to save it, to embed files with it."""
+        return Model(_copied(self.bundle).requires_grad_(True).eval())
 
     def penalty(self) -> Tensor:
         """‖w‖² of all mixes, which a task may add to its loss, times λ, to keep the layers' shares alike."""
@@ -269,10 +268,9 @@ def _as(mask: Tensor, words: Tensor) -> Tensor:
     return mask.view(*mask.shape, *[1] * (words.dim() - 1))
 
 
-def _copied(model: Model) -> Bundle:
+def _copied(bundle: Bundle) -> Bundle:
     """A bundle of its own; the tokenizer, which nothing changes, is shared."""
-    memo = {id(model.bundle.tokenizer): model.bundle.tokenizer}
-    copied: Bundle = copy.deepcopy(model.bundle, memo)
+    copied: Bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer})
     return copied
 
 

@@ -38,12 +38,10 @@ HOSTILE = (
 
 
 def character_model(tmp_path: Path, **changes: Any) -> Model:
-    """A character language model whose first layer's cell 3 counts up inside quotes and empties outside of them."""
-    characters = sorted({chr(code) for code in range(32, 127)} | {"\n"})
-    backend = Tokenizer(
-        models.WordLevel({each: id for id, each in enumerate(["<unk>", *characters])}, unk_token="<unk>")
-    )
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?s)."), "isolated")
+    """A character language model."""
+    characters = ["<unk>", "\n", *map(chr, range(32, 127))]
+    backend = Tokenizer(models.WordLevel({each: id for id, each in enumerate(characters)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     (tmp_path / "tokenizer.json").write_text(backend.to_str(), encoding="utf-8")
     tokenizer = load_tokenizer(tmp_path, frame="none")
     settings: dict[str, Any] = {"token_width": 8, "width": 8, "n_layers": 2, "n_pieces": tokenizer.n_pieces, **changes}
@@ -129,11 +127,10 @@ def test_a_stack_that_reads_both_ways(tmp_path: Path) -> None:
     model = character_model(tmp_path, reads="both", memory="none", top_width=None)
     found = list(read_cells(model.bundle, TEXT, value="output"))
     assert [(each.layer, each.half) for each in found][:2] == [(1, "forwards"), (1, "backwards")]
-    states = model.pieces(TEXT).states if len(set(model.bundle.config.widths)) == 1 else None
+    tokenizer = model.bundle.tokenizer
+    assert tokenizer is not None
+    ids = tokenizer.encode(model.embed(TEXT)[0]).ids
     with torch.no_grad():
-        tokenizer = model.bundle.tokenizer
-        assert tokenizer is not None
-        ids = tokenizer.encode(model.embed(TEXT)[0]).ids
         states = model.bundle.encoder(Batch(torch.from_numpy(ids)[None]))[2][0]
     np.testing.assert_allclose(np.concatenate([found[2].values, found[3].values], axis=1), states, atol=1e-6)
 
@@ -149,7 +146,7 @@ def test_tanh_cells_have_outputs_only(tmp_path: Path) -> None:
 
 
 def test_a_cell_that_follows_quotes_is_found(tmp_path: Path) -> None:
-    """Cell 3 of layer 1 is made to flip with every quote, which takes two cells and a bit of wiring by hand."""
+    """One that was wired by hand."""
     model = character_model(tmp_path)
     make_quote_cell(model, 3)
     found = correlated_cells(model, TEXT, "inside quotes", top=4)
@@ -159,14 +156,9 @@ def test_a_cell_that_follows_quotes_is_found(tmp_path: Path) -> None:
     view = cells(model, TEXT, property="inside quotes")
     assert list(view.values) == [Cell(1, "forwards", 3)]
     assert view.correlated[0] == found[0]
-    inside = np.array([value > 0.5 for value in view.values[Cell(1, "forwards", 3)]])
-    assert (
-        "".join(np.array(list(TEXT))[inside])
-        == '"dawn broke"the vase broke, too"so did the news'.replace('broke"the', 'broke"the').replace('"the', '"the')[
-            0:11
-        ]
-        + '"the vase broke, too"so did the news'
-    )
+    inside = view.values[Cell(1, "forwards", 3)] > 0.5
+    on = "".join(character for character, is_on in zip(TEXT, inside, strict=True) if is_on)
+    assert on == '"dawn broke"the vase broke, too"so did the news'
 
 
 def make_quote_cell(model: Model, number: int) -> None:
@@ -238,7 +230,7 @@ def test_the_text_is_whole_and_every_character_has_its_colour(tmp_path: Path) ->
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> None:
     text = f"Dawn {hostile} broke"
-    view = cells(tiny_model(model), text, cell=0, property=lambda text: [float(c == "a") for c in text])
+    view = cells(tiny_model(model), text, cell=0, property="position in line")
     view.save(tmp_path / "page.html")
     for html in (view.html, (tmp_path / "page.html").read_text(encoding="utf-8")):
         read = Read(html)
@@ -254,7 +246,7 @@ def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> 
 
 def test_the_names_of_properties_are_only_text() -> None:
     def named(text: str) -> list[float]:
-        return [float(c == "a") for c in text]
+        return list(map(float, range(len(text))))
 
     named.__name__ = "<script>alert(1)</script>"
     assert "<script" not in cells(tiny_model("lstm"), TEXT, property=named).html
@@ -272,7 +264,7 @@ def test_a_long_text_is_cut_on_the_page_and_that_is_said(monkeypatch: pytest.Mon
 def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
     view = cells(tiny_model("lstm"), TEXT, cell=1)
     view.save(tmp_path / "page.html")
-    with pytest.raises(PolysemeError, match="exists"):
+    with pytest.raises(PolysemeError, match="already there"):
         view.save(tmp_path / "page.html")
     view.save(tmp_path / "page.html", force=True)
     assert view._repr_html_() == view.html
@@ -283,12 +275,10 @@ def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "elmo"}))
 def test_other_models_have_no_cells(family: str) -> None:
-    for look in (
-        lambda: cells(tiny_model(family), TEXT, cell=0),
-        lambda: correlated_cells(tiny_model(family), TEXT, "inside quotes"),
-    ):
-        with pytest.raises(ModelError, match="has no cells to look at. That is for recurrent models"):
-            look()
+    with pytest.raises(ModelError, match=r"has no cells to look at\. That is for recurrent models"):
+        cells(tiny_model(family), TEXT, cell=0)
+    with pytest.raises(ModelError, match="has no cells to look at"):
+        correlated_cells(tiny_model(family), TEXT, "inside quotes")
 
 
 @pytest.mark.parametrize(

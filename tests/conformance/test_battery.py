@@ -247,7 +247,8 @@ def every_loss(bundle: Bundle, batch: Batch) -> Tensor:
         elif name == "next":
             total = total + output.loss(bundle.outputs["pooled"](first), torch.arange(len(first)) % 2).sum()
         else:
-            total = total + output.loss(kept, torch.arange(len(kept)) % 2).sum()
+            n_choices = 2 if name == "replaced" else bundle.config.n_pieces
+            total = total + output.loss(kept, torch.arange(len(kept)) * 5 % n_choices).sum()
     return total
 
 

@@ -29,7 +29,7 @@ N_ROWS, LENGTH = 3, 12
 CASES: dict[str, tuple[Streamed, dict[str, Any], bool]] = {
     "tied": (Streamed(), {}, True),
     "own table": (Streamed(), {"inner_width": None, "width": 20}, False),
-    "adaptive": (Streamed(), {"output_cutoffs": (20, 40)}, True),
+    "adaptive": (Streamed(), {"output_cutoffs": (20,)}, True),
     "sampled": (Streamed(softmax="sampled", n_samples=16), {}, True),
     "plain recurrence": (Streamed(), {"cells": "tanh", "inner_width": None}, True),
 }
@@ -138,8 +138,8 @@ def test_every_parameter_is_trained_and_the_memory_counts(case: str) -> None:
 @pytest.mark.parametrize("case", ["tied", "sampled"])
 def test_the_compiled_nets_equal_the_plain_ones(case: str) -> None:
     objective = told(case)
-    nets = objective.nets(bundle_for(case)).double()
-    arrays = tensors(objective.corrupt(some_rows()))
+    nets = objective.nets(bundle_for(case, n_layers=1)).double()
+    arrays = tensors(objective.corrupt(some_rows(4)))
     fast = torch.compile(nets, fullgraph=True, backend="aot_eager")
     found = []
     for run in (nets, fast):
@@ -214,12 +214,12 @@ def test_what_fits_is_let_through(case: str) -> None:
 def test_what_cannot_work_is_refused_before_any_work() -> None:
     tokenizer = tiny_tokenizer("lstm")
     sampled = told("sampled")
-    with pytest.raises(OptionError, match="adaptive softmax .* that is not sampled"):
+    with pytest.raises(OptionError, match=r"adaptive softmax .* that is not sampled"):
         check_needs(sampled, bundle_for("adaptive"), tokenizer)
     gpt = new_bundle(FAMILIES["gpt2"], tiny_config("gpt2"), ["causal"])
     with pytest.raises(OptionError, match=r"'streams' carries an encoder's state .* memory 'cache'"):
         check_needs(told("tied"), gpt, tiny_tokenizer("gpt2"))
     both = new_bundle(FAMILIES["lstm"], tiny_config("lstm", reads="both", memory="none"), [])
-    with pytest.raises(OptionError, match="sees both sides of a piece. For this encoder there is: masked, replaced"):
+    with pytest.raises(OptionError, match=r"sees both sides of a piece\. For this encoder there is: masked, replaced"):
         check_needs(told("tied"), both, tokenizer)
     assert "streams" in OBJECTIVES

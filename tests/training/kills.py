@@ -41,6 +41,22 @@ SETTINGS: dict[str, Any] = {
 
 TOUCHES = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")
 """What Python calls the ways to touch a file."""
+CARRIED: dict[str, Any] = {
+    **SETTINGS,
+    "recipe": "elmo-tiny",
+    "length": 6,
+    "pass_rows": 4,
+    "shape": {
+        "n_layers": 2,
+        "width": 8,
+        "token_width": 8,
+        "inner_width": 12,
+        "filter_counts": (2, 2, 2, 2),
+        "dropout_rate": 0.1,
+        "embedding_dropout_rate": 0.1,
+    },
+}
+"""A run in which streams carry a memory from step to step, in both directions."""
 
 
 def write_text(path: Path) -> None:
@@ -103,20 +119,29 @@ KINDS: dict[str, Callable[[random.Random], None]] = {
     "checkpoint": die_at_a_file("checkpoints", 90),
     "shards": die_at_a_file("corpus", 150),
     "compiled": die_in_a_step,
+    "carried": die_in_a_step,
+    "carried checkpoint": die_at_a_file("checkpoints", 90),
 }
 
 
-def child(text: Path, run: Path, compiled: bool, install: Callable[[random.Random], None] | None, seed: int) -> None:
+def sort_of(kind: str) -> str:
+    """Which run is killed: the usual one, the compiled one, or the one whose streams carry a memory."""
+    first = kind.partition(" ")[0]
+    return first if first in ("compiled", "carried") else "usual"
+
+
+def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], None] | None, seed: int) -> None:
     """One process of a run."""
     torch.set_num_threads(1)
     if install is not None:
         install(random.Random(seed))
-    polyseme.pretrain(text, output=run, compile=compiled, **SETTINGS)
+    settings = CARRIED if sort == "carried" else SETTINGS
+    polyseme.pretrain(text, output=run, compile=sort == "compiled", **settings)
 
 
-def ran(text: Path, run: Path, compiled: bool, install: Any = None, seed: int = 0) -> int:
+def ran(text: Path, run: Path, sort: str, install: Any = None, seed: int = 0) -> int:
     """How a child ended."""
-    process = multiprocessing.get_context("fork").Process(target=child, args=(text, run, compiled, install, seed))
+    process = multiprocessing.get_context("fork").Process(target=child, args=(text, run, sort, install, seed))
     process.start()
     process.join()
     return int(process.exitcode or 0)
@@ -128,7 +153,8 @@ def losses(run: Path) -> list[tuple[int, float, Any]]:
 
 
 def weights(run: Path) -> bytes:
-    return (run / "model" / "model.safetensors").read_bytes()
+    """All files of the model: ELMo's weights are not in a file of that name."""
+    return b"".join(path.read_bytes() for path in sorted((run / "model").iterdir()))
 
 
 def main() -> None:
@@ -137,22 +163,23 @@ def main() -> None:
     text = folder / "text.txt"
     write_text(text)
     wrong, n_killed = [], 0
-    whole: dict[bool, Path] = {}
+    whole: dict[str, Path] = {}
     for kind, count in counts.items():
-        compiled = kind == "compiled"
-        if compiled not in whole:
-            whole[compiled] = folder / f"whole-{compiled}"
-            if ran(text, whole[compiled], compiled) != 0:
+        sort = sort_of(kind)
+        if sort not in whole:
+            whole[sort] = folder / f"whole-{sort}"
+            if ran(text, whole[sort], sort) != 0:
                 raise SystemExit("the uninterrupted run failed")
         for seed in range(count):
-            run = folder / f"{kind}-{seed}"
-            ended = ran(text, run, compiled, KINDS[kind], seed)
+            run = folder / f"{kind.replace(' ', '-')}-{seed}"
+            ended = ran(text, run, sort, KINDS[kind], seed)
             n_killed += ended == -signal.SIGKILL
-            again = 0 if ended == 0 else ran(text, run, compiled)
-            same = again == 0 and losses(run) == losses(whole[compiled]) and weights(run) == weights(whole[compiled])
+            again = 0 if ended == 0 else ran(text, run, sort)
+            same = again == 0 and losses(run) == losses(whole[sort]) and weights(run) == weights(whole[sort])
             if not same or ended not in (0, -signal.SIGKILL):
                 wrong.append([kind, seed, ended, again])
-    sys.stdout.write(json.dumps({"killed": n_killed, "wrong": wrong, "steps": len(losses(whole[False]))}) + "\n")
+    n_steps = len(losses(next(iter(whole.values()))))
+    sys.stdout.write(json.dumps({"killed": n_killed, "wrong": wrong, "steps": n_steps}) + "\n")
 
 
 if __name__ == "__main__":

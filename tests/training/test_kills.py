@@ -38,6 +38,20 @@ def test_a_few_kills(tmp_path: Path) -> None:
     assert found["steps"] == N_STEPS
 
 
+def test_a_few_kills_of_a_run_that_carries_a_memory(tmp_path: Path) -> None:
+    found = killed(tmp_path, **{"carried": 2, "carried checkpoint": 1})
+    assert found["wrong"] == []
+    assert found["killed"] >= 2
+    assert found["steps"] == N_STEPS
+
+
+@pytest.mark.slow
+def test_thirty_kills_of_a_run_that_carries_a_memory(tmp_path: Path) -> None:
+    found = killed(tmp_path, **{"carried": 20, "carried checkpoint": 10})
+    assert found["wrong"] == []
+    assert found["killed"] >= 29
+
+
 @pytest.mark.slow
 def test_fifty_kills_and_three_compiled(tmp_path: Path) -> None:
     found = killed(tmp_path, step=20, checkpoint=15, shards=15, compiled=3)

@@ -361,7 +361,7 @@ FAMILY = Family(
         filter_widths=(1, 2, 3),
         filter_counts=(4, 5, 6),
         n_highways=2,
-        n_outputs=30,
+        n_outputs=N_IDS,
     ),
     reference=None,
     folder=FOLDER,

@@ -5,14 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from polyseme.convert import albert, bart, bert, distilbert, electra, elmo, gpt, gpt2, lstm, roberta, t5, xlm_roberta, xlnet
+from polyseme.convert import (
+    albert,
+    bart,
+    bert,
+    distilbert,
+    electra,
+    elmo,
+    gpt,
+    gpt2,
+    lstm,
+    roberta,
+    t5,
+    transformer_xl,
+    xlm_roberta,
+    xlnet,
+)
 from polyseme.convert.detect import read_json
 from polyseme.convert.family import Family
 from polyseme.errors import ModelError
 
 FAMILIES: Mapping[str, Family] = {
     each.FAMILY.name: each.FAMILY
-    for each in (bert, roberta, xlm_roberta, electra, albert, distilbert, gpt, gpt2, xlnet, bart, t5, lstm, elmo)
+    for each in (
+        bert,
+        roberta,
+        xlm_roberta,
+        electra,
+        albert,
+        distilbert,
+        gpt,
+        gpt2,
+        transformer_xl,
+        xlnet,
+        bart,
+        t5,
+        lstm,
+        elmo,
+    )
 }
 
 

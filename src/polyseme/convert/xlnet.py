@@ -47,8 +47,8 @@ SETTINGS = Settings(
         "memory": "segment",
     },
 )
-"""Relative positions know no bound; `n_positions` is of our own making, and what windows are cut to: the published models
-were trained on rows of 512."""
+"""Relative positions know no bound; `n_positions` is of our own making, and what windows are cut to: the published
+models were trained on rows of 512."""
 
 USUAL = {"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True}
 """Options that all published models set alike."""
@@ -59,8 +59,8 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     for name, value in USUAL.items():
         if theirs.get(name, value) != value:
             raise ModelError(
-                f"{where} sets {name!r} to {theirs[name]!r}; all published XLNets have {value!r}, and polyseme knows no "
-                "other."
+                f"{where} sets {name!r} to {theirs[name]!r}; all published XLNets have {value!r}, and polyseme knows "
+                "no other."
             )
     if "vocab_size" not in theirs and "n_token" in theirs:
         theirs = {**theirs, "vocab_size": theirs["n_token"]}

@@ -185,7 +185,7 @@ class _Choice:
             lowercase=wanted["lowercase"],
         )
         notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.told}."]
-        if trained.n_pieces < wanted["vocab"]:
+        if sample is not None and trained.n_pieces < wanted["vocab"]:
             notes.append(
                 f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the {wanted['vocab']:,} asked "
                 "for."

@@ -80,6 +80,8 @@ def train_tokenizer(
     backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab, specials, alphabet))
     if chosen.has_alphabet:
         backend = _without_added(backend)
+    if chosen.reads_all:
+        backend = words.numbered_anew(backend, specials)
     mark_specials(backend, its_frame.specials, masks_take_blanks=chosen.masks_take_blanks)
     return PieceTokenizer(backend, its_frame)
 

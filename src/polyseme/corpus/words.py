@@ -6,6 +6,7 @@ them (`n_outputs` of ELMo's config), and what reads words by their characters re
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,19 @@ def characters(frame: Frame, lowercase: bool) -> Tokenizer:
 def by_frequency(frame: Frame, vocab: int, specials: list[str], alphabet: Sequence[str]) -> Any:
     """The most frequent ones; of equally frequent ones those first in the order of their characters."""
     return trainers.WordLevelTrainer(vocab_size=vocab, min_frequency=1, special_tokens=specials, show_progress=False)
+
+
+def numbered_anew(backend: Tokenizer, specials: Sequence[str]) -> Tokenizer:
+    """The same tokenizer with the specials first, also where the text spells one out.
+
+    WikiText does: its rare words are written `<unk>`, which training then counts as a word like any other.
+    """
+    settings = json.loads(backend.to_str())
+    found = settings["model"]["vocab"]
+    others = [piece for piece in sorted(found, key=found.__getitem__) if piece not in specials]
+    settings["model"]["vocab"] = {piece: id for id, piece in enumerate([*specials, *others])}
+    settings["added_tokens"] = []
+    return Tokenizer.from_str(json.dumps(settings))
 
 
 def _word_level(frame: Frame, lowercase: bool, splitting: Any) -> Tokenizer:

@@ -184,7 +184,7 @@ class FastSteps:
         """
         slots = torch.arange(n_slots, device=lengths.device)[None]
         places = Places(lengths[:, None], slots, None, counted=False)
-        like = self.encoder.embeddings.pieces.weight
+        like = next(self.encoder.embeddings.parameters())
         found: dict[str, Tensor | None] = {}
         for name in dict.fromkeys(self.encoder.config.layer_masks):
             allowed = None if level and name == "causal" else seen(mask_named(name), None, places).allowed
@@ -197,7 +197,7 @@ class FastSteps:
 
     def _layout(self, n_rows: int) -> Layout:
         """Weights as they are best read for so many rows; on a GPU, and for little work, as they are."""
-        settled = self._settled and self.encoder.embeddings.pieces.weight.device.type == "cpu"
+        settled = self._settled and next(self.encoder.embeddings.parameters()).device.type == "cpu"
         kind = "plain" if not settled else "one row" if n_rows == 1 else "rows"
         if kind not in self._layouts:
             self._layouts[kind] = Layout(self.encoder, self.output, PRODUCTS[kind])

@@ -31,8 +31,8 @@ NUMBERS_AT_ONCE = defaultdict(lambda: 1 << 21, {"cuda": 1 << 25})
 class NeuralCache:
     """How far back the cache goes, how much it counts, and how choosy it is.
 
-    The size is the paper's for WikiText-2. There λ and θ are fitted to each model on held-out text; these are values
-    that do well for LSTMs of the paper's kind. States of a Transformer are longer vectors, and want a smaller θ.
+    The paper fits λ and θ to each model on held-out text, and so should whoever wants the best of it; these are only
+    where to begin. The longer a model's states are as vectors, the smaller θ wants to be.
     """
 
     size: int = 2000

@@ -10,6 +10,7 @@ from torch import nn
 
 from polyseme.config import EncoderConfig
 from polyseme.errors import ModelError
+from polyseme.parts.embeddings import Clusters
 from polyseme.parts.memory import Memory
 from polyseme.types import Batch, States
 
@@ -42,6 +43,10 @@ class Encoder(nn.Module, ABC):
 
     def piece_table(self) -> nn.Parameter | None:
         """The table of pieces an output may share, [V, width of embeddings], where there is one."""
+        return None
+
+    def piece_clusters(self) -> Clusters | None:
+        """The tables of pieces of an encoder that has several, which an output may share."""
         return None
 
     def tie(self, table: nn.Parameter) -> None:

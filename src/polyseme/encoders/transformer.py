@@ -21,12 +21,12 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.encoders.transformer_layer import Reading, TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.parts.attention import Attention
-from polyseme.parts.embeddings import Embeddings
+from polyseme.parts.embeddings import Clusters, Embeddings
 from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
 from polyseme.parts.memory import Cache, Memory, Segments, remember
 from polyseme.parts.norms import norm
 from polyseme.parts.positions import BucketBias, LearnedPositions, SinusoidalPositions, sinusoids
-from polyseme.parts.relative import Distances
+from polyseme.parts.relative import Distances, RelativeBiases
 from polyseme.types import Batch, States, Stream
 
 
@@ -60,13 +60,14 @@ class Transformer(Encoder):
         self.embeddings = Embeddings(
             config.n_pieces,
             config.width_of_embeddings,
-            map_to=None if config.embedding_width is None else config.width,
+            map_to=None if config.embedding_width is None or config.adaptive else config.width,
             positions=positions,
             n_segments=0 if config.relative_segments else config.n_segments,
             scale=config.embedding_scale,
             norm_kind=config.norm_kind if config.embedding_norm else "none",
             norm_epsilon=config.norm_epsilon,
             dropout_rate=config.embedding_dropout_rate,
+            clusters=self._clusters() if config.adaptive else None,
         )
         self.bias: BucketBias | None = None
         if config.positions == "buckets":
@@ -76,6 +77,9 @@ class Transformer(Encoder):
                 max_distance=config.max_distance,
                 two_sided=config.direction != "causal",
             )
+        self.relative: RelativeBiases | None = None
+        if config.positions == "relative" and config.shared_biases:
+            self.relative = RelativeBiases(config.n_heads, config.width_of_heads)
         self.query = nn.Parameter(torch.zeros(config.width)) if config.query_stream else None
         n_sets = max(config.weight_sets, default=-1) + 1
         self.layers = nn.ModuleList(TransformerLayer(config, number) for number in range(1, n_sets + 1))
@@ -97,8 +101,17 @@ class Transformer(Encoder):
                 for added in cast(TransformerLayer, layer).added():
                     nn.init.normal_(added.weight, std=spread)
         for name, parameter in self.named_parameters():
-            if name == "query" or ".relative." in name:
+            if name == "query" or "relative." in name:
                 nn.init.normal_(parameter, std=self.config.initial_spread)
+
+    def _clusters(self) -> Clusters:
+        return Clusters(
+            self.config.n_pieces,
+            self.config.width_of_embeddings,
+            self.config.width,
+            cutoffs=self.config.cutoffs,
+            narrowing=self.config.narrowing,
+        )
 
     def _narrow_by_width(self) -> None:
         """Each matrix by 1 / √(width it reads), and queries by 1 / √(head width) more, where scores are not scaled."""
@@ -259,7 +272,7 @@ class Transformer(Encoder):
             if stream == "query":
                 of_queries = batch.segments.gather(1, places.q)
             other = (of_queries[:, :, None] != of_keys[:, None, :]).long()
-        return Distances(sinusoids(clamped, self.config.width, self.config.sinusoids), index, other)
+        return Distances(sinusoids(clamped, self.config.width, self.config.sinusoids), index, other, self.relative)
 
     def _source(
         self, batch: Batch, cache: Cache | None, layer: TransformerLayer, index: int
@@ -283,7 +296,7 @@ class Transformer(Encoder):
 
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
         config = self.config
-        like = self.embeddings.pieces.weight
+        like = next(self.embeddings.parameters())
         lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
         if config.memory == "cache":
             n_slots = capacity if capacity is not None else config.max_positions
@@ -338,8 +351,13 @@ class Transformer(Encoder):
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 
-    def piece_table(self) -> nn.Parameter:
-        return cast(nn.Parameter, self.embeddings.pieces.weight)
+    def piece_table(self) -> nn.Parameter | None:
+        pieces = self.embeddings.pieces
+        return None if isinstance(pieces, Clusters) else cast(nn.Parameter, pieces.weight)
+
+    def piece_clusters(self) -> Clusters | None:
+        pieces = self.embeddings.pieces
+        return pieces if isinstance(pieces, Clusters) else None
 
     def tie(self, table: nn.Parameter) -> None:
         self.embeddings.pieces.weight = table
@@ -348,6 +366,8 @@ class Transformer(Encoder):
         below = list(self.embeddings.parameters())
         if self.bias is not None:
             below += self.bias.parameters()
+        if self.relative is not None:
+            below += self.relative.parameters()
         if self.query is not None:
             below.append(self.query)
         groups = [below, *(list(layer.parameters()) for layer in self.layers)]

@@ -27,6 +27,14 @@ class TransformerConfig(EncoderConfig):
     """None: width / n_heads."""
     embedding_width: int | None = None
     """None: as the stack; else a map brings the token layer from this width to the stack's (ALBERT, ELECTRA)."""
+    adaptive: bool = False
+    """Whether pieces stand in clusters by frequency, each with its own map to the stack's width (Transformer-XL)."""
+    cutoffs: tuple[int, ...] = ()
+    """The first piece of each cluster but the first."""
+    narrowing: int = 1
+    """How many times narrower the table of each cluster is than the one before; 1: all are one table."""
+    shared_maps: bool = True
+    """Whether an adaptive output shares the maps of all clusters but the first."""
     layer_map: tuple[int, ...] | None = None
     """Which set of weights each layer uses (ALBERT shares); None: its own."""
     sets_in_group: int = 1
@@ -62,6 +70,8 @@ class TransformerConfig(EncoderConfig):
     """Kinds of segment; 0: the encoder does not tell them apart."""
     relative_segments: bool = False
     """Whether scores know if two pieces are of the same segment (XLNet), instead of a table below."""
+    shared_biases: bool = False
+    """Whether all layers have the same biases in their relative terms (Transformer-XL's `untie_r` false)."""
     embedding_scale: float = 1.0
 
     masks: tuple[str, ...] = ("all",)
@@ -101,6 +111,17 @@ class TransformerConfig(EncoderConfig):
             raise ModelError(f"A width of {self.width} cannot be divided among {self.n_heads} heads.")
         if self.activation not in ACTIVATIONS:
             raise ModelError(f"There is no activation {self.activation!r}. {nearest(self.activation, ACTIVATIONS)}")
+        bounds = (0, *self.cutoffs, self.n_pieces)
+        if list(bounds) != sorted(set(bounds)):
+            raise ModelError(
+                f"'cutoffs' must rise, from at least 1 to below the {self.n_pieces:,} pieces. Got "
+                f"{list(self.cutoffs)} instead."
+            )
+        if self.narrowing < 1 or self.width_of_embeddings < self.narrowing ** len(self.cutoffs):
+            raise ModelError(
+                f"A token layer {self.width_of_embeddings} wide cannot grow {self.narrowing} times narrower "
+                f"{len(self.cutoffs)} times."
+            )
         if self.positions == "learned" and self.max_positions is None:
             raise ModelError("Learned positions need 'max_positions'.")
         if self.positions == "relative" and self.memory == "cache":

@@ -129,7 +129,13 @@ def _attention(config: TransformerConfig, number: int, *, relative: bool) -> Att
     scale = head_width**-0.5 if config.scale is None else config.scale
     terms = None
     if relative:
-        terms = RelativeTerms(config.width, config.n_heads, head_width, segments=config.relative_segments)
+        terms = RelativeTerms(
+            config.width,
+            config.n_heads,
+            head_width,
+            segments=config.relative_segments,
+            shared_biases=config.shared_biases,
+        )
     return Attention(
         config.width,
         config.n_heads,

@@ -43,7 +43,7 @@ from polyseme.parts.memory import Memory
 from polyseme.text.characters import CharacterTokenizer
 from polyseme.types import Example, Needs, Rows, Tokenizer
 
-ROUND_TO = 512
+ROUND_TO = 256
 """Words of a pass are filled up to a multiple of it, so that there are few shapes."""
 
 

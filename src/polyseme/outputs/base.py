@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from polyseme.parts.embeddings import Clusters
+
 
 class Output(nn.Module, ABC):
     """A layer over states that predicts pieces or a pretraining label. Shapes: N positions, D width, V choices."""
@@ -20,3 +22,6 @@ class Output(nn.Module, ABC):
 
     def tie(self, table: nn.Parameter) -> None:
         """Share the encoder's table of pieces, where this output does; called whenever weights are put in place."""
+
+    def tie_clusters(self, clusters: Clusters) -> None:
+        """The same where the encoder has several tables."""

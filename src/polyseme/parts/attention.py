@@ -117,7 +117,7 @@ class Attention(nn.Module):
         if self.relative is not None and distances is not None:
             terms = self.scale * self.relative(q, distances)
             added = terms if added is None else added + terms
-            q = self.relative.content(q)
+            q = self.relative.content(q, distances)
 
         dropout_rate = self.dropout_rate if self.training else 0.0
         weights: Tensor | None = None

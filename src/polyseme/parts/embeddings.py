@@ -2,9 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
 from torch import Tensor, nn
 
 from polyseme.parts.norms import NormKind, norm
+
+
+def cluster_bounds(n_pieces: int, cutoffs: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last piece, not counted, of each cluster of pieces that are numbered by frequency.
+
+    >>> cluster_bounds(100, (20, 60))
+    [(0, 20), (20, 60), (60, 100)]
+    """
+    return list(pairwise((0, *cutoffs, n_pieces)))
+
+
+class Clusters(nn.Module):
+    """Pieces in clusters by frequency, each in a table of its own, narrower by `narrowing` from one to the next.
+
+    A map brings each to the stack's width (Transformer-XL's adaptive input). Where tables do not grow narrower there is
+    but one, and a map only where its width is not the stack's.
+    """
+
+    def __init__(
+        self, n_pieces: int, embedding_width: int, width: int, *, cutoffs: Sequence[int], narrowing: int
+    ) -> None:
+        super().__init__()
+        self.bounds = cluster_bounds(n_pieces, cutoffs if narrowing > 1 else ())
+        widths = [embedding_width // narrowing**number for number in range(len(self.bounds))]
+        sizes = [high - low for low, high in self.bounds]
+        self.tables = nn.ModuleList(nn.Embedding(*shape) for shape in zip(sizes, widths, strict=True))
+        mapped = narrowing > 1 or embedding_width != width
+        self.maps = nn.ModuleList(nn.Linear(each, width, bias=False) if mapped else nn.Identity() for each in widths)
+
+    def forward(self, pieces: Tensor) -> Tensor:
+        """Every cluster looks every piece up, so that shapes are known beforehand; each piece takes its own's."""
+        found: Tensor | None = None
+        for (low, high), table, mapped in zip(self.bounds, self.tables, self.maps, strict=True):
+            looked_up: Tensor = mapped(table((pieces - low).clamp(0, high - low - 1)))
+            found = looked_up if found is None else torch.where((pieces >= low)[..., None], looked_up, found)
+        assert found is not None
+        return found
 
 
 class Embeddings(nn.Module):
@@ -22,9 +63,10 @@ class Embeddings(nn.Module):
         norm_kind: NormKind,
         norm_epsilon: float,
         dropout_rate: float,
+        clusters: Clusters | None = None,
     ) -> None:
         super().__init__()
-        self.pieces = nn.Embedding(n_pieces, embedding_width)
+        self.pieces = nn.Embedding(n_pieces, embedding_width) if clusters is None else clusters
         self.positions = positions
         self.segments = nn.Embedding(n_segments, embedding_width) if n_segments else None
         self.scale = scale

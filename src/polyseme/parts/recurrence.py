@@ -102,8 +102,7 @@ class Reader(nn.Module):
         return (mirrored(out, lengths) if self.backwards else out), h, c
 
     def _has_kernel(self, x: Tensor) -> bool:
-        """Whether torch's kernels compute the same; those of a CPU have no projection, nor autocast, and none reads
-        nothing."""
+        """Whether torch's kernels compute the same; a CPU's have no projection and no autocast, none reads nothing."""
         clipped = self.cell_clip is not None or self.projection_clip is not None
         if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             return False

@@ -25,28 +25,46 @@ class Distances:
     """[R or 1, Tq, S]: which row of the table is each pair's."""
     other_segment: Tensor | None = None
     """[R, Tq, S]: 1 where query and key are of different segments, else 0."""
+    biases: RelativeBiases | None = None
+    """Where the layers share theirs."""
 
 
-class RelativeTerms(nn.Module):
-    """(q + position bias)·(W table[q − k]) + (q + segment bias)·segment[same or other]; q + content bias meets keys."""
+class RelativeBiases(nn.Module):
+    """What joins the query where it meets keys and where it meets distances: a vector a head each."""
 
-    def __init__(self, width: int, n_heads: int, head_width: int, *, segments: bool) -> None:
+    def __init__(self, n_heads: int, head_width: int) -> None:
         super().__init__()
         self.content_bias = nn.Parameter(torch.zeros(n_heads, head_width))
         self.position_bias = nn.Parameter(torch.zeros(n_heads, head_width))
+
+
+class RelativeTerms(nn.Module):
+    """(q + position bias)·(W table[q − k]) + (q + segment bias)·segment[same or other]; q + content bias meets keys.
+
+    Where layers share their biases, these come with the distances.
+    """
+
+    def __init__(
+        self, width: int, n_heads: int, head_width: int, *, segments: bool, shared_biases: bool = False
+    ) -> None:
+        super().__init__()
+        self.content_bias = None if shared_biases else nn.Parameter(torch.zeros(n_heads, head_width))
+        self.position_bias = None if shared_biases else nn.Parameter(torch.zeros(n_heads, head_width))
         self.project = nn.Linear(width, n_heads * head_width, bias=False)
         self.segment_bias = nn.Parameter(torch.zeros(n_heads, head_width)) if segments else None
         self.segments = nn.Parameter(torch.zeros(2, n_heads, head_width)) if segments else None
 
-    def content(self, q: Tensor) -> Tensor:
+    def content(self, q: Tensor, distances: Distances) -> Tensor:
         """The query as it meets the keys' content: [R, H, Tq, d]."""
-        return q + self.content_bias[:, None]
+        bias = self.content_bias if distances.biases is None else distances.biases.content_bias
+        return q if bias is None else q + bias[:, None]
 
     def forward(self, q: Tensor, distances: Distances) -> Tensor:
         """The terms, unscaled: [R, H, Tq, S]."""
         rows, heads, n_queries, _ = q.shape
         table = self.project(distances.table.to(q.dtype)).unflatten(-1, (heads, -1))  # [n, H, d]
-        by_distance = torch.einsum("rhqd,nhd->rhqn", q + self.position_bias[:, None], table)
+        bias = self.position_bias if distances.biases is None else distances.biases.position_bias
+        by_distance = torch.einsum("rhqd,nhd->rhqn", q if bias is None else q + bias[:, None], table)
         index = distances.index[:, None].expand(rows, heads, n_queries, -1)
         terms = by_distance.gather(-1, index)
         if self.segments is not None and self.segment_bias is not None and distances.other_segment is not None:

@@ -1,0 +1,64 @@
+"""Recipes for recurrent models: the published sizes, settings and budgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyseme.convert.families import FAMILIES
+from polyseme.errors import OptionError
+from polyseme.objectives.bilm import BiLM
+from polyseme.objectives.named import objective_from
+from polyseme.recipes.table import RECIPES
+from polyseme.runs import list_recipes
+
+RECURRENT = [name for name, recipe in RECIPES.items() if recipe.family in ("lstm", "elmo")]
+
+
+@pytest.mark.parametrize("name", ["elmo-small", "elmo-medium", "elmo-original"])
+def test_elmo_s_sizes_are_those_of_the_releases(name: str) -> None:
+    """Encoder as released; the softmax of 793,471 words, which the releases lack, beside it."""
+    sizes = {"elmo-small": 13_593_296, "elmo-medium": 28_027_728, "elmo-original": 93_600_848}
+    recipe = RECIPES[name]
+    config = recipe.config(recipe.vocabulary)
+    assert recipe.n_parameters == sizes[name] + 793_471 * (config.width + 1)
+    assert (config.cell_clip, config.projection_clip, config.dropout_rate) == (3, 3, 0.1)
+
+
+def test_elmo_is_trained_as_published() -> None:
+    """Adagrad at 0.2, ten epochs of rows of 20 words, 8192 samples; in their units a norm of 10 and sums from 1."""
+    recipe = RECIPES["elmo-original"]
+    training = recipe.training
+    assert (training.optimiser.kind, training.optimiser.lr) == ("adagrad", 0.2)
+    assert training.clip is not None
+    assert (20 * training.clip, 20**2 * training.optimiser.initial_sum) == (10, 1)
+    assert {training.schedule.factor(step, 1000) for step in (0, 500, 999)} == {1.0}
+    assert objective_from(recipe.objective, recipe.objective_settings) == BiLM(softmax="sampled", n_samples=8192)
+    assert recipe.published_pieces == pytest.approx(10 * 768_648_884, rel=1e-4)
+
+
+def test_the_softmax_has_no_more_words_than_the_corpus() -> None:
+    recipe = RECIPES["elmo-small"]
+    assert recipe.config(5000).n_outputs == 5000
+    assert recipe.config(5000, {"n_outputs": 800}).n_outputs == 800
+    assert recipe.config(5000).n_pieces == 262
+    assert RECIPES["lstm-lm"].config(5000).n_pieces == 5056
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_they_can_be_saved_and_have_no_window(name: str) -> None:
+    recipe = RECIPES[name]
+    config = recipe.config(1000)
+    family = FAMILIES[recipe.family]
+    assert family.read_config(family.write_config(config), "config") == config
+    assert config.window is None
+    with pytest.raises(OptionError, match="no setting 'n_heads'"):
+        recipe.config(1000, {"n_heads": 2})
+
+
+def test_the_cards_say_what_they_are() -> None:
+    cards = {card.name: card for card in list_recipes()}
+    assert set(RECURRENT) <= cards.keys()
+    assert (cards["lstm-lm"].layers, cards["lstm-lm"].width, cards["lstm-lm"].objective) == (2, 650, "streams")
+    # 33,280 · 650 of the table, which is the output's too, and twice 4 · 650 · (650 + 650 + 1)
+    assert cards["lstm-lm"].parameters == 33_280 * 650 + 2 * 4 * 650 * 1301
+    assert (cards["elmo-original"].width, cards["elmo-original"].objective) == (1024, "bilm")
