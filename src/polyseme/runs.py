@@ -198,10 +198,10 @@ class _Wishes:
 
     def job(self, corpus: Corpus, path: str) -> Job:
         """Everything resolved, now that the vocabulary is known."""
-        family, config = self.recipe.family, None
+        family, config, tied = self.recipe.family, None, self.recipe.tied
         if self.start is not None:
             bundle = load_bundle(self.start)
-            family, config = bundle.family.name, bundle.config
+            family, config, tied = bundle.family.name, bundle.config, bundle.tied
         if config is None:
             config = self.recipe.config(corpus.tokenizer.n_pieces, self._longer(self.shape))
         return Job(
@@ -209,7 +209,7 @@ class _Wishes:
             family=family,
             encoder=config_to_json(config),
             outputs=objective_from(self.recipe.objective, self._objective_only()).needs.outputs,
-            tied=self.recipe.tied,
+            tied=tied,
             objective=self.objective,
             training=self.training,
             corpus=path,

@@ -290,6 +290,34 @@ def test_words_characters_and_pieces_are_trained_on(tokenizer: str, text: Path, 
     assert np.isfinite(scored.piece_log_probs).all()
 
 
+def test_models_are_trained_further(corpora: dict[str, Corpus], text: Path, tmp_path: Path) -> None:
+    """An output of its own stays one; a softmax is trained on only with the words that it has."""
+    untied = {**SMALL, "recipe": "char-lm-tiny", "shape": {"width": 12, "token_width": 8}}
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=tmp_path / "characters", **untied)
+        polyseme.pretrain(
+            text, output=tmp_path / "more", model=tmp_path / "characters" / "model", **{**untied, "shape": None}
+        )
+    first, more = ([line["loss"] for line in read_log(tmp_path / name)] for name in ("characters", "more"))
+    assert more[0] == pytest.approx(first[-1], rel=0.1)
+
+    small = {"width": 8, "token_width": 8, "inner_width": 12, "filter_counts": (2, 2, 2, 2)}
+    elmo = {**SMALL, "recipe": "elmo-tiny", "budget": "3steps"}
+    folder = corpora["bilm"].folder
+    polyseme.pretrain(folder, output=tmp_path / "elmo", **{**elmo, "shape": {**small, "n_outputs": 12}})
+    polyseme.pretrain(folder, output=tmp_path / "more elmo", model=tmp_path / "elmo", **{**elmo, "shape": None})
+    assert polyseme.load(tmp_path / "more elmo", device="cpu").show().outputs == ("two-way",)
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        (tmp_path / "other.txt").write_text("\n\n".join(f"a {number} zoo zoo zoo beer" * 30 for number in range(20)))
+        polyseme.build_corpus(
+            tmp_path / "other.txt", output=tmp_path / "other", tokenizer="words", frame="elmo", vocab=99
+        )
+    with pytest.raises(OptionError, match="chooses from other words than the first 12"):
+        polyseme.pretrain(
+            tmp_path / "other", output=tmp_path / "wrong", model=tmp_path / "elmo", **{**elmo, "shape": None}
+        )
+
+
 @pytest.mark.slow
 def test_two_processes_train_as_one_and_their_checkpoint_is_gone_on_with_by_one(
     corpora: dict[str, Corpus], tmp_path: Path

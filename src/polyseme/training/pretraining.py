@@ -88,8 +88,12 @@ class Job(Config):
 
     def told_objective(self, corpus: Corpus) -> BaseObjective:
         """The objective, told of the corpus's vocabulary."""
+        return self.plain_objective().for_tokenizer(corpus.tokenizer)
+
+    def plain_objective(self) -> BaseObjective:
+        """The objective by its settings alone."""
         settings = dict(self.objective)
-        return objective_from(settings.pop("name"), settings).for_tokenizer(corpus.tokenizer)
+        return objective_from(settings.pop("name"), settings)
 
     def evaluates_every(self, n_steps: int) -> int:
         return self.evaluate_every or max(n_steps // 10, 1)
@@ -379,19 +383,18 @@ def held_layout(job: Job, corpus: Corpus) -> Layout:
 
 
 def _streams_wanted(job: Job) -> bool:
-    settings = dict(job.objective)
-    return objective_from(settings.pop("name"), settings).needs.layout == "streams"
+    return job.plain_objective().needs.layout == "streams"
 
 
 def _streams(job: Job, corpus: Corpus, n_streams: int, **settings: Any) -> Streams:
     training = job.training
-    back = job.told_objective(corpus).both_ways
+    back = job.plain_objective().both_ways
     return Streams(corpus, n_streams, seed=training.seed, ahead=1, back=back, varied=training.varied, **settings)
 
 
 def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
     training = job.training
-    same_cuts = job.told_objective(corpus).same_rows
+    same_cuts = job.plain_objective().same_rows
     return Packed(
         corpus, seed=training.seed, apart=training.apart, reset=training.reset, same_cuts=same_cuts, **settings
     )
@@ -404,8 +407,19 @@ def start_bundle(job: Job, corpus: Corpus) -> Bundle:
     if job.start is None:
         return fresh
     loaded = load_bundle(job.start)
+    _check_words(loaded, corpus, job.start)
     outputs = {name: loaded.outputs[name] if name in loaded.outputs else fresh.outputs[name] for name in job.outputs}
     return Bundle(family=family, encoder=loaded.encoder, outputs=outputs, tokenizer=corpus.tokenizer, tied=loaded.tied)
+
+
+def _check_words(loaded: Bundle, corpus: Corpus, start: str) -> None:
+    """Refuse to train a softmax on with words that are numbered otherwise."""
+    words = getattr(loaded.tokenizer, "vocabulary", None)
+    if words is not None and tuple(corpus.tokenizer.pieces(range(len(words)))) != words:
+        raise OptionError(
+            f"The softmax of {start} chooses from other words than the first {len(words):,} of the corpus "
+            f"{corpus.folder}. Train it on with a corpus that has its table of words, or start afresh."
+        )
 
 
 def rows_of_a_pass(phase: Phase, width: int, wanted: int | None, devices: Devices) -> int:
