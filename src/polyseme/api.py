@@ -329,7 +329,8 @@ class Model:
         can = ["embed", "similar", "senses", "pieces", "convert"]
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
-        can += ["generate", "score", "evaluate"] if can_score(self.bundle) else []
+        can += ["generate"] if "causal" in self.bundle.outputs else []
+        can += ["score", "evaluate"] if can_score(self.bundle) else []
         return Card(
             path=self.path,
             family=self.bundle.family.name,
