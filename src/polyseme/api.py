@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.convert.hub import find_model
-from polyseme.decode.next_piece import LanguageModel, language_model
-from polyseme.decode.score import Scorer, can_score
-from polyseme.decode.score_masked import Hide
-from polyseme.decode.score_texts import Scored
-from polyseme.decode.settings import Decoding, EarlyStopping
-from polyseme.decode.texts import OnText, TextGenerator
 from polyseme.encoders.frozen import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.extras import later
 from polyseme.text.given import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed
 from polyseme.vectors.flow import Carried, Embedder
 from polyseme.vectors.job import warn_vanished
+
+if TYPE_CHECKING:
+    from polyseme.decode.next_piece import LanguageModel
+    from polyseme.decode.score_masked import Hide
+    from polyseme.decode.score_texts import Scored
+    from polyseme.decode.settings import Decoding, EarlyStopping
+    from polyseme.decode.texts import OnText, TextGenerator
 
 AnyPath = str | PathLike[str]
 Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
@@ -238,7 +240,7 @@ class Model:
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        scorer = Scorer(
+        scorer = later("polyseme.decode.score").Scorer(
             self.bundle,
             hide=hide,
             stride=stride,
@@ -246,7 +248,7 @@ class Model:
             precision=self.precision,
             frozen=self._frozen,
         )
-        found = scorer(given_documents(texts))
+        found: list[Scored] = scorer(given_documents(texts))
         scorer.warn()
         return found
 
@@ -282,7 +284,7 @@ class Model:
 
             >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
         """
-        decoding = Decoding(
+        decoding = later("polyseme.decode.settings").Decoding(
             max_new=max_new,
             min_new=min_new,
             temperature=temperature,
@@ -308,11 +310,14 @@ class Model:
         """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""
         if self.precision != "own":
             raise OptionError(f"On a CPU, {self.precision} is for embed. To generate, load the model in fp32.")
-        return TextGenerator(self.bundle, self._language_model, decoding, batch_rows=batch_rows)
+        texts = later("polyseme.decode.texts")
+        made: TextGenerator = texts.TextGenerator(self.bundle, self._language_model, decoding, batch_rows=batch_rows)
+        return made
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        return language_model(self.bundle)
+        made: LanguageModel = later("polyseme.decode.next_piece").language_model(self.bundle)
+        return made
 
     # --- the model itself ---------------------------------------------------------------------------------------------
 
@@ -330,7 +335,7 @@ class Model:
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
         can += ["generate"] if "causal" in self.bundle.outputs else []
-        can += ["score", "evaluate"] if can_score(self.bundle) else []
+        can += ["score", "evaluate"] if later("polyseme.decode.score").can_score(self.bundle) else []
         return Card(
             path=self.path,
             family=self.bundle.family.name,

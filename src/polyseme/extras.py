@@ -1,9 +1,10 @@
-"""Optional packages: asked for by name, and missed with the command that installs them."""
+"""Optional packages, asked for by name and missed with the command that installs them; and what is loaded late."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 from polyseme.errors import MissingPackageError
 
@@ -28,3 +29,8 @@ def optional(module: str) -> ModuleType | None:
         return importlib.import_module(module)
     except ImportError:
         return None
+
+
+def later(module: str) -> Any:
+    """A module of ours that few methods need, loaded when one does, so that the first vector need not wait for it."""
+    return importlib.import_module(module)

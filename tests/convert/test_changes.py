@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyseme.convert.changes import Chain, Change, Reshape, Same, Stack, Transpose
+from polyseme.convert.changes import Chain, Change, Copies, Reshape, Same, Stack, Transpose
+from polyseme.errors import ModelError
 
 SIZES = st.integers(1, 5)
 
@@ -56,3 +58,14 @@ def test_a_chain_runs_from_left_to_right() -> None:
     matrix = torch.arange(6.0).view(2, 3)
     (found,) = Chain((Transpose(), Reshape((3, 2), (6,)))).forward([matrix])
     assert found.tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def test_copies_are_one_tensor_and_come_back_apart() -> None:
+    table = torch.arange(6.0).view(2, 3)
+    assert Copies(3).forward([table, table.clone(), table.clone()]) == [table]
+    back = Copies(3).backward([table])
+    assert len({tensor.data_ptr() for tensor in back}) == 3
+    assert all(torch.equal(tensor, table) for tensor in back)
+    for other in (table + 1, table.T):
+        with pytest.raises(ModelError, match="3 names for one table"):
+            Copies(3).forward([table, table, other])

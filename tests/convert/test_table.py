@@ -111,6 +111,19 @@ def test_a_parameter_without_a_rule_is_not_dropped_in_writing() -> None:
         write(table, {"ours": torch.zeros(1), "other": torch.ones(1)}, [], prefix=False)
 
 
+def test_zeros_stand_in_for_what_may_be_absent() -> None:
+    table = Table("", 1, [Rule(("a",), ("ours",))], {"causal": [Rule(("b",), ("bias",), absent=(2, 3))]})
+    given = {"a": torch.ones(1), "b": torch.ones(2, 3)}
+    found = read(table, given, "it")
+    assert found.outputs == ["causal"]
+    assert torch.equal(found.tensors["bias"], given["b"])
+    found = read(table, {"a": given["a"]}, "it")
+    assert found.outputs == ["causal"]
+    assert torch.equal(found.tensors["bias"], torch.zeros(2, 3))
+    with pytest.raises(ModelError, match="it lacks a"):
+        read(table, {"b": given["b"]}, "it")
+
+
 # --- second names ----------------------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,14 @@ def test_directions() -> None:
     assert BERT.replace(n_layers=0).direction == "none"
 
 
-CONFIGS = {**TRANSFORMERS, "decoder": BUCKETS.replace(masks=("causal",), cross=True, memory="cache")}
+CLUSTERS = BUCKETS.replace(adaptive=True, cutoffs=(20, 60), narrowing=2)
+CONFIGS = {
+    **TRANSFORMERS,
+    "decoder": BUCKETS.replace(masks=("causal",), cross=True, memory="cache"),
+    "clusters": CLUSTERS,
+    "clusters of one width": CLUSTERS.replace(narrowing=1),
+    "clusters of another width": CLUSTERS.replace(narrowing=1, embedding_width=12),
+}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -57,8 +64,7 @@ def test_matrix_weights_are_those_each_piece_meets(name: str) -> None:
     """Counted in the encoder itself; a set of weights that several layers share is met by each of them."""
     config = CONFIGS[name]
     encoder = Transformer(config)
-    below = [encoder.embeddings.map] if isinstance(encoder.embeddings.map, nn.Linear) else []
-    met = list(below)
+    met = [module for module in encoder.embeddings.modules() if isinstance(module, nn.Linear)]
     for number in config.weight_sets:
         layer = encoder.layers[number]
         met += [
@@ -67,3 +73,31 @@ def test_matrix_weights_are_those_each_piece_meets(name: str) -> None:
             if isinstance(module, nn.Linear) and "relative" not in where  # the distances' map meets no piece
         ]
     assert config.matrix_weights == sum(linear.weight.numel() for linear in met)
+
+
+def test_a_second_stack_is_the_first_but_for_what_is_said() -> None:
+    config = BUCKETS.replace(decoder_layers=5, decoder_heads=2)
+    second = config.decoder
+    assert second is not None
+    assert (second.n_layers, second.n_heads, second.inner_width) == (5, 2, BUCKETS.inner_width)
+    assert (second.direction, second.cross, second.memory) == ("causal", True, "cache")
+    assert second.decoder is None
+    assert BUCKETS.decoder is None
+    changed = {"n_layers", "n_heads", "masks", "cross", "memory"}
+    for name, value in second.to_json().items():
+        assert name in changed or value == BUCKETS.to_json()[name], name
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cutoffs": (60, 20)}, r"'cutoffs' must rise.*Got \[60, 20\]"),
+        ({"cutoffs": (0, 20)}, "from at least 1"),
+        ({"cutoffs": (20, 99)}, "below the 99 pieces"),
+        ({"narrowing": 6}, "32 wide cannot grow 6 times narrower 2 times"),
+        ({"narrowing": 0}, "cannot grow 0 times narrower"),
+    ],
+)
+def test_clusters_that_cannot_be_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        CLUSTERS.replace(**changes)

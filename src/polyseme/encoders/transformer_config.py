@@ -189,8 +189,14 @@ class TransformerConfig(EncoderConfig):
         inner = self.n_heads * self.width_of_heads
         attention = 4 * self.width * inner * (2 if self.cross else 1)
         feed_forward = (3 if self.gated else 2) * self.width * self.inner_width
-        map_up = 0 if self.embedding_width is None else self.embedding_width * self.width
-        return self.n_layers * (attention + feed_forward) + map_up
+        return self.n_layers * (attention + feed_forward) + sum(self._mapped_widths) * self.width
+
+    @property
+    def _mapped_widths(self) -> list[int]:
+        """The widths of the token layer that a map brings to the stack's; of clusters, every one's."""
+        if self.adaptive and self.narrowing > 1:
+            return [self.width_of_embeddings // self.narrowing**number for number in range(len(self.cutoffs) + 1)]
+        return [] if self.embedding_width is None else [self.embedding_width]
 
     @property
     def attention_widths(self) -> int:
