@@ -34,7 +34,7 @@ def find_specials(backend: Tokenizer, frame: Frame, settings: Mapping[str, Any])
             if piece is not None and backend.token_to_id(piece) is not None:
                 found[role] = piece
                 break
-    if found.get("unknown") in (found.get("start"), found.get("end")):
+    if "unknown" in found and found["unknown"] in (found.get("start"), found.get("end")):
         del found["unknown"]  # GPT-2's files name <|endoftext|> for want of an unknown piece
     return found
 
