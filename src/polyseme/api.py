@@ -334,7 +334,7 @@ class Model:
         can = ["embed", "similar", "senses", "pieces", "convert"]
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
-        can += ["generate"] if "causal" in self.bundle.outputs else []
+        can += ["generate"] if "causal" in self.bundle.outputs and config.direction == "causal" else []
         can += ["score", "evaluate"] if later("polyseme.decode.score").can_score(self.bundle) else []
         return Card(
             path=self.path,
