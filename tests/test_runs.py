@@ -110,9 +110,10 @@ def test_text_and_its_corpus_train_alike(text: Path, finished: Path, tmp_path: P
     assert losses(tmp_path / "run")[0] == pytest.approx(losses(finished)[0], rel=0.05)
 
 
-def test_a_model_is_trained_further(finished: Path, corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["corpus", "text"])
+def test_a_model_is_trained_further(what: str, finished: Path, corpus: Path, text: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "shape": None}
-    polyseme.pretrain(corpus, output=tmp_path / "more", model=finished, **settings)
+    polyseme.pretrain({"corpus": corpus, "text": text}[what], output=tmp_path / "more", model=finished, **settings)
     # warm-up takes the first step of six: the model begins where it ended, not at the level of chance
     assert losses(tmp_path / "more")[0] == pytest.approx(losses(finished)[-1], rel=0.1)
 

@@ -108,7 +108,7 @@ def new_bundle(
 
 def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
     """The model in a folder. A run's folder stands for its `model/`."""
-    folder = _model_folder(Path(path))
+    folder = model_folder(Path(path))
     family = family_of(folder)
     settings = family.folder.settings(folder)
     where = str(settings)
@@ -185,7 +185,8 @@ def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> Encod
         raise error if where in str(error) else ModelError(f"{where}: {error}") from None
 
 
-def _model_folder(path: Path) -> Path:
+def model_folder(path: Path) -> Path:
+    """The folder of the model that a path names; a run's folder stands for its `model/`."""
     if not path.exists():
         raise ModelError(f"There is no model at {path}: no such folder.")
     if not path.is_dir():

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from polyseme.api import AnyPath, find_device
-from polyseme.bundle import load_bundle
+from polyseme.bundle import load_bundle, model_folder
 from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
@@ -31,9 +31,10 @@ from polyseme.training.budget import parse_budget
 from polyseme.training.devices import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.effects.tell import OnReport
+from polyseme.training.job import Job, check_job
 from polyseme.training.ledger import Ledger, Rates
 from polyseme.training.optimisers import OptimiserSettings
-from polyseme.training.pretraining import Job, check_job, run_job
+from polyseme.training.pretraining import run_job
 from polyseme.training.run import RUN, Run, is_beginning
 from polyseme.training.settings import Phase, TrainingSettings
 from polyseme.types import Progress
@@ -150,7 +151,7 @@ def pretrain(
     wishes = _Wishes(
         recipe=chosen,
         budget=budget,
-        start=None if model is None else str(find_model(str(model))),
+        start=None if model is None else str(model_folder(find_model(str(model)))),
         shape=dict(shape or {}),
         objective=_objective_settings(chosen, objective),
         training=_training(chosen, given, find_device(device)),

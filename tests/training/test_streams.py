@@ -24,9 +24,10 @@ from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.objectives.named import objective_from
 from polyseme.training.devices import Devices
 from polyseme.training.effects.log import read_log
+from polyseme.training.job import Job
 from polyseme.training.loader import Loader
 from polyseme.training.optimisers import OptimiserSettings
-from polyseme.training.pretraining import Job, Pretraining
+from polyseme.training.pretraining import Pretraining
 from polyseme.training.schedules import Schedule
 from polyseme.training.settings import Phase, Plan, TrainingSettings
 from polyseme.training.trainer import MEMORY, Trainer

@@ -19,7 +19,7 @@ from polyseme.cli.progress import Bar
     default="wordpiece",
     show_default=True,
     metavar="KIND",
-    help="wordpiece, bpe, byte-bpe, unigram, trained on the text; or a folder with a tokenizer.",
+    help="wordpiece, bpe, byte-bpe, unigram, words, blanks, characters: made from the text; or a folder.",
 )
 @click.option("--vocab", type=int, metavar="N", help="Pieces of a tokenizer that is trained.  [default: 30522]")
 @click.option("--frame", metavar="FAMILY", help="Whose specials it has: bert, roberta, gpt2 …  [default: by kind]")

@@ -22,7 +22,7 @@ from polyseme.errors import OptionError
     "--budget", default="20min", show_default=True, metavar="AMOUNT", help="20min, 3e16flops, 1e9pieces, 1000steps."
 )
 @click.option("-m", "--model", metavar="MODEL", help="Train this model further, instead of starting afresh.")
-@click.option("--tokenizer", metavar="KIND", help="wordpiece, bpe, byte-bpe, unigram, or a folder.  [the recipe's]")
+@click.option("--tokenizer", metavar="KIND", help="wordpiece, bpe, byte-bpe, unigram, words, characters, or a folder.")
 @click.option("--vocab", type=int, metavar="N", help="Pieces of a tokenizer trained here.  [the recipe's]")
 @options.field
 @click.option("--documents", metavar="UNIT", help="What a document is: blank-lines, file, line or record.")

@@ -14,7 +14,8 @@ from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.devices import Devices
 from polyseme.training.effects.keep import CHECKPOINTS, Keep
-from polyseme.training.pretraining import Job, Pretraining
+from polyseme.training.job import Job
+from polyseme.training.pretraining import Pretraining
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from polyseme.bundle import Bundle, load_bundle, new_bundle, save_bundle
-from polyseme.config import Config, EncoderConfig
-from polyseme.convert.families import FAMILIES
+from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layouts import Layout, Packed, Streams
-from polyseme.encoders.kinds import config_from_json
-from polyseme.errors import InputError, OptionError
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.named import check_needs, objective_from
-from polyseme.parts.unfilled import unfilled
+from polyseme.corpus.layouts import Layout, Streams
+from polyseme.errors import OptionError
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.devices import Devices
@@ -30,11 +23,12 @@ from polyseme.training.effects.keep import CHECKPOINTS, Keep
 from polyseme.training.effects.log import Log, TensorBoard, forget_after
 from polyseme.training.effects.tell import OnReport, Tell
 from polyseme.training.effects.watch import TrainingStoppedError, Watch
+from polyseme.training.job import Job, check_job, held_layout, layouts_of, start_bundle
 from polyseme.training.ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.loader import Loader, StepRows
 from polyseme.training.loop import train
 from polyseme.training.run import LEDGER, Run, write_json
-from polyseme.training.settings import Phase, Plan, TrainingSettings
+from polyseme.training.settings import Phase, Plan
 from polyseme.training.trainer import WEIGHTS, Trainer
 from polyseme.types import Objective
 
@@ -44,62 +38,8 @@ HELD_STEPS = 8
 """How many steps' worth of held-out rows an evaluation reads …"""
 HELD_PIECES = 2**18
 """… and pieces at most."""
-HELD_ROWS = 8
-"""How many rows of a held-out stream there are at least, where there is enough text: the first ones lack a memory."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(Config):
-    """Everything that decides a run."""
-
-    recipe: str
-    family: str
-    encoder: Mapping[str, Any]
-    """The encoder's config, with its kind."""
-    outputs: tuple[str, ...]
-    tied: bool = True
-    """Whether the output shares the table of pieces, where it can."""
-    objective: Mapping[str, Any]
-    """The objective's settings, with its name."""
-    training: TrainingSettings
-    corpus: str
-    """The corpus folder; where it begins with `./`, inside the run's."""
-    corpus_fingerprint: str
-    budget: str
-    start: str | None = None
-    """A model whose weights are trained on."""
-    log_every: int = 10
-    evaluate_every: int | None = None
-    """None: ten times in a run."""
-    checkpoint_every: int | None = None
-    """None: ten times in a run, and every 1,000 steps at least."""
-    keep: int = 2
-    shard_size: int | None = None
-    tensorboard: bool = False
-
-    @classmethod
-    def from_json(cls, settings: Mapping[str, Any]) -> Job:
-        """The job of `to_json`, the records in it included."""
-        settings = {**settings, "training": TrainingSettings.from_json(settings["training"])}
-        read: Job = super().from_json(settings)
-        return read
-
-    def told_objective(self, corpus: Corpus) -> BaseObjective:
-        """The objective, told of the corpus's vocabulary."""
-        return self.plain_objective().for_tokenizer(corpus.tokenizer)
-
-    def plain_objective(self) -> BaseObjective:
-        """The objective by its settings alone."""
-        settings = dict(self.objective)
-        return objective_from(settings.pop("name"), settings)
-
-    def evaluates_every(self, n_steps: int) -> int:
-        return self.evaluate_every or max(n_steps // 10, 1)
-
-    def keeps_every(self, n_steps: int) -> int:
-        return self.checkpoint_every or min(max(n_steps // 10, 1), 1000)
 
 
 @dataclass
@@ -352,76 +292,6 @@ def run_job(
     return bill
 
 
-def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
-    """Refuse what does not fit together, before any work: nothing is allocated here."""
-    with unfilled():
-        bundle = new_bundle(
-            FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer, tied=job.tied
-        )
-    check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
-    for phase in job.training.phases:
-        _check_phase(phase, bundle.config, devices)
-    _check_streams(job, devices)
-    for phase, layout in zip(job.training.phases, layouts_of(job, corpus), strict=True):
-        _check_rows(phase, layout, corpus)
-
-
-def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
-    """How each phase of a job takes its rows from the corpus."""
-    if _streams_wanted(job):
-        return [_streams(job, corpus, phase.rows, length=phase.length) for phase in job.training.phases]
-    return [_packed(job, corpus, length=phase.length) for phase in job.training.phases]
-
-
-def held_layout(job: Job, corpus: Corpus) -> Layout:
-    """How the rows that are held out are taken; as many streams as in training, or fewer, so that each is long."""
-    phase = job.training.phases[0]
-    if not _streams_wanted(job):
-        return _packed(job, corpus, split="held", length=phase.length)
-    n_streams = min(phase.rows, max(corpus.n_pieces("held") // (HELD_ROWS * phase.length), 1))
-    return _streams(job, corpus, n_streams, split="held", length=phase.length)
-
-
-def _streams_wanted(job: Job) -> bool:
-    return job.plain_objective().needs.layout == "streams"
-
-
-def _streams(job: Job, corpus: Corpus, n_streams: int, **settings: Any) -> Streams:
-    training = job.training
-    back = job.plain_objective().both_ways
-    return Streams(corpus, n_streams, seed=training.seed, ahead=1, back=back, varied=training.varied, **settings)
-
-
-def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
-    training = job.training
-    same_cuts = job.plain_objective().same_rows
-    return Packed(
-        corpus, seed=training.seed, apart=training.apart, reset=training.reset, same_cuts=same_cuts, **settings
-    )
-
-
-def start_bundle(job: Job, corpus: Corpus) -> Bundle:
-    """The model a job begins with: freshly drawn, or one that is trained on, with the outputs that it lacks."""
-    family, config = FAMILIES[job.family], config_from_json(job.encoder)
-    fresh = new_bundle(family, config, job.outputs, corpus.tokenizer, tied=job.tied)
-    if job.start is None:
-        return fresh
-    loaded = load_bundle(job.start)
-    _check_words(loaded, corpus, job.start)
-    outputs = {name: loaded.outputs[name] if name in loaded.outputs else fresh.outputs[name] for name in job.outputs}
-    return Bundle(family=family, encoder=loaded.encoder, outputs=outputs, tokenizer=corpus.tokenizer, tied=loaded.tied)
-
-
-def _check_words(loaded: Bundle, corpus: Corpus, start: str) -> None:
-    """Refuse to train a softmax on with words that are numbered otherwise."""
-    words = getattr(loaded.tokenizer, "vocabulary", None)
-    if words is not None and tuple(corpus.tokenizer.pieces(range(len(words)))) != words:
-        raise OptionError(
-            f"The softmax of {start} chooses from other words than the first {len(words):,} of the corpus "
-            f"{corpus.folder}. Train it on with a corpus that has its table of words, or start afresh."
-        )
-
-
 def rows_of_a_pass(phase: Phase, width: int, wanted: int | None, devices: Devices) -> int:
     """How many of a step's rows a device runs at once: passes of one size, none above what is wanted or suits it."""
     rows = phase.rows // devices.world
@@ -430,47 +300,6 @@ def rows_of_a_pass(phase: Phase, width: int, wanted: int | None, devices: Device
     while rows % n_passes:
         n_passes += 1
     return rows // n_passes
-
-
-def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
-    if config.window is not None and phase.length > config.window:
-        raise OptionError(
-            f"Rows of {phase.length:,} pieces are longer than the {config.window:,} positions of the model. "
-            "Shorten them (--length)."
-        )
-    if phase.rows % devices.world:
-        raise OptionError(
-            f"The {phase.rows:,} rows of a step cannot be shared evenly by {devices.world} processes. "
-            "Choose a number of rows that can (--rows)."
-        )
-
-
-def _check_streams(job: Job, devices: Devices) -> None:
-    """Refuse what streams that carry a memory cannot do."""
-    training = job.training
-    if not _streams_wanted(job):
-        if training.varied:
-            raise OptionError("Rows of varied lengths are for streams; packed rows are all of one length.")
-        return
-    if len({phase.rows for phase in training.phases}) > 1:
-        raise OptionError(
-            "Every row of a step is a stream of its own, with its memory, so all phases must have equally many rows."
-        )
-    if training.apart or training.reset:
-        raise OptionError(
-            "A stream goes on over the ends of documents with what it remembers: they cannot be kept 'apart', nor "
-            "positions 'reset'. Leave these out."
-        )
-    if devices.world > 1 and training.parallel == "fsdp":
-        raise OptionError("Recurrent encoders are trained on several devices by 'ddp' only. Choose that.")
-
-
-def _check_rows(phase: Phase, layout: Layout, corpus: Corpus) -> None:
-    if layout.n_rows < phase.rows:
-        raise InputError(
-            f"The corpus is smaller than a batch: {corpus.n_pieces('train'):,} pieces make {layout.n_rows:,} rows of "
-            f"{phase.length:,}, and a step takes {phase.rows:,}. Give more text, or smaller steps (--rows)."
-        )
 
 
 def _device_name(device: torch.device) -> str:
