@@ -81,17 +81,21 @@ def losses_of(trainer: Trainer, plan: Plan, first: int, last: int, *, workers: i
     return [{name: float(mean) for name, mean in trainer.step(rows, plan).items()} for rows in steps]
 
 
+def twenty_steps(name: str, training: TrainingSettings, devices: Devices, output: Path) -> None:
+    """What one of several processes does; nothing of it is left when the processes part."""
+    trainer = trainer_for(name, training, devices)
+    losses = losses_of(trainer, Plan(training, 20), 0, 20)
+    tensors = trainer.tensors()
+    held = trainer.evaluate([loader_for(trainer, Plan(training, 20)).make(0)])
+    if devices.leads:
+        torch.save({"losses": losses, "tensors": tensors, "held": held}, output)
+
+
 def main() -> None:
     """One of several processes: 20 steps, and what came of them into a file."""
     name, parallel, dtype, output = sys.argv[1:]
-    training = settings(dtype=dtype, parallel=parallel)
     with devices_for("cpu") as devices:
-        trainer = trainer_for(name, training, devices)
-        losses = losses_of(trainer, Plan(training, 20), 0, 20)
-        tensors = trainer.tensors()
-        held = trainer.evaluate([loader_for(trainer, Plan(training, 20)).make(0)])
-        if devices.leads:
-            torch.save({"losses": losses, "tensors": tensors, "held": held}, Path(output))
+        twenty_steps(name, settings(dtype=dtype, parallel=parallel), devices, Path(output))
 
 
 if __name__ == "__main__":

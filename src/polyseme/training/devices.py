@@ -114,7 +114,11 @@ def put_whole(mine: Tensor, given: Tensor) -> None:
 
 @contextlib.contextmanager
 def devices_for(device: str) -> Iterator[Devices]:
-    """The device of this process; under `torchrun` the processes are joined for the time of this block."""
+    """The device of this process; under `torchrun` the processes are joined for the time of this block.
+
+    Let nothing that was wrapped outlive the block: networks that are torn down after the processes have parted may
+    wait for each other for ever.
+    """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield Devices(torch.device(device))
         return
@@ -126,6 +130,7 @@ def devices_for(device: str) -> Iterator[Devices]:
     dist.init_process_group("nccl" if on_gpu else "gloo", device_id=mine if on_gpu else None)
     try:
         yield Devices(mine, rank, world)
+        dist.barrier()
     finally:
         dist.destroy_process_group()
 
