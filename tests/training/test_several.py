@@ -27,6 +27,7 @@ def on_two_processes(name: str, parallel: str, dtype: str, output: Path) -> dict
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = torch.load(output)
