@@ -36,6 +36,8 @@ PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}
 """Pieces times width that a device runs at once, unless the user says otherwise."""
 HELD_STEPS = 8
 """How many steps' worth of held-out rows an evaluation reads …"""
+HELD_STREAM_STEPS = 64
+"""… of streams, whose rows are short …"""
 HELD_PIECES = 2**18
 """… and pieces at most."""
 TRIAL_SECONDS = 3.0
@@ -80,7 +82,8 @@ class Pretraining:
             return
         loader = Loader([self.held], self.objective, Plan(self.job.training, 1), self.devices, self.pass_rows[:1])
         if isinstance(self.held, Streams):
-            n_steps = min(self.held.n_rows // self.held.n, max(HELD_PIECES // (self.held.n * self.held.length), 1))
+            most = min(HELD_STREAM_STEPS, max(HELD_PIECES // (self.held.n * self.held.length), 1))
+            n_steps = min(self.held.n_rows // self.held.n, most)
             mine = np.arange(self.held.n)[self.devices.share_of(self.held.n)]
             for step in range(n_steps if len(mine) else 0):
                 yield loader.on_device(loader.rows(step, 0, step * self.held.n + mine))
