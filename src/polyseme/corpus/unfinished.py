@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,8 +25,9 @@ from typing import Any
 
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, put_in_place, whole_file
+from polyseme.files.unfinished import LOCK, SETTINGS, locked, remove, settle, short, unfinished_folder
 
-SETTINGS, LOCK, JOURNAL, NOTES = "settings.json", "lock", "journal.jsonl", "notes.json"
+JOURNAL, NOTES = "journal.jsonl", "notes.json"
 GROWING, REPLACED = "corpus", "replaced"
 
 _NO_ROOM = {
@@ -36,8 +35,6 @@ _NO_ROOM = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "a file has grown past the largest allowed here (see: ulimit -f)",
 }
-_LONGEST = 60
-"""Characters of a setting that a message shows."""
 
 
 class Unfinished:
@@ -81,13 +78,7 @@ class Unfinished:
     def finish(self, *, force: bool) -> None:
         """Give the corpus its name."""
         put_in_place(self.corpus, self._output, force=force, kind="folder", aside=self.folder / REPLACED)
-        _remove(self.folder)
-
-
-def unfinished_folder(output: AnyPath) -> Path:
-    """Where a corpus is built before it has its name."""
-    target = Path(os.path.realpath(output))
-    return target.with_name(f"{target.name}.unfinished")
+        remove(self.folder)
 
 
 @contextlib.contextmanager
@@ -96,8 +87,10 @@ def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Itera
     folder = unfinished_folder(output)
     with explained(folder):
         folder.mkdir(exist_ok=True)
-    with _locked(folder):
-        _settle(folder, json.loads(json.dumps(settings)), force=force)
+    with locked(folder):
+        settle(folder, json.loads(json.dumps(settings)), what="corpus", force=force)
+        with explained(folder):
+            (folder / GROWING).mkdir(exist_ok=True)
         unfinished = Unfinished(folder, output)
         try:
             yield unfinished
@@ -106,7 +99,7 @@ def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Itera
                 note = f"What was done is kept in {short(folder)}: the same command goes on from there."
                 error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
             else:
-                _remove(folder)
+                remove(folder)
             raise
 
 
@@ -116,8 +109,8 @@ def clear_up(output: AnyPath) -> None:
     if not folder.is_dir() or (folder / GROWING).exists():
         return
     if {each.name for each in folder.iterdir()} <= {SETTINGS, LOCK, JOURNAL, NOTES, REPLACED}:
-        with contextlib.suppress(OutputError), _locked(folder):
-            _remove(folder)
+        with contextlib.suppress(OutputError), locked(folder):
+            remove(folder)
 
 
 @contextlib.contextmanager
@@ -131,71 +124,3 @@ def told_in_words(output: AnyPath) -> Iterator[None]:
             f"{os.fspath(output)} could not be finished: {reason}. Make room in "
             f"{short(unfinished_folder(output).parent)}, or choose another place for the output."
         ) from error
-
-
-def short(path: Path) -> str:
-    """As seen from here, if that is shorter."""
-    return min(str(path), os.path.relpath(path), key=len)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the system lets go of the lock when this one ends, however it ends."""
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(
-                f"Another process is at work on this output: it holds {short(folder)}. Wait for it, or choose another "
-                "name for the output."
-            ) from None
-        yield
-
-
-def _settle(folder: Path, settings: Mapping[str, Any], *, force: bool) -> None:
-    """See to it that what is in the folder is of these settings."""
-    path = folder / SETTINGS
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        before = None
-    for workshop in folder.rglob(".*.part"):
-        shutil.rmtree(workshop, ignore_errors=True)
-    if before == settings:
-        (folder / GROWING).mkdir(exist_ok=True)
-        return
-    foreign = before is None and {each.name for each in folder.iterdir()} - {LOCK}
-    if not force and (before is not None or foreign):
-        raise OutputError(_refusal(folder, before, settings))
-    for each in folder.iterdir():
-        if each.name != LOCK:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-    with whole_file(path, force=True) as made:
-        made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    with explained(folder):
-        (folder / GROWING).mkdir()
-
-
-def _remove(folder: Path) -> None:
-    """Remove the folder, its settings last, so that what is left if that is cut short can be told from other things."""
-    with contextlib.suppress(OSError):
-        for each in sorted(folder.iterdir(), key=lambda one: (one.name in (SETTINGS, LOCK), one.name == LOCK)):
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-        folder.rmdir()
-
-
-def _refusal(folder: Path, before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> str:
-    advice = "To start anew, give --force (force=True), or choose another name for the output."
-    if before is None:
-        return f"{folder} is there already, and is no unfinished corpus of polyseme. {advice}"
-    named = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
-    told = [f"{name} was {_shown(before.get(name))} and is {_shown(settings.get(name))}" for name in named]
-    return (
-        f"{short(folder)} is an unfinished corpus of other settings: {'; '.join(told)}. To go on with it, give the "
-        f"settings it had. {advice}"
-    )
-
-
-def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -17,31 +17,24 @@ folder goes when the output has its name, or when there is no whole chunk in it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
-import os
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from polyseme.errors import InputError, OutputError, PolysemeWarning
+from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.fitting import Fitter
 from polyseme.files.sink import Per
+from polyseme.files.unfinished import LOCK, locked, remove, settle, short, unfinished_folder
 from polyseme.files.write import format_of, opened, read_vectors
 from polyseme.types import Embedded
 
-SETTINGS = "settings.json"
-LOCK = "lock"
 ABOUT_TO_FINISH = "about_to_finish"
 """There, and nothing beside it to take the output's name: the output has it, and only clearing up was cut short."""
-
-_LONGEST = 60
-"""Characters of a setting that a message shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +55,14 @@ class _Chunk:
     n_documents: int
 
 
-def unfinished(output: AnyPath) -> Path:
-    """Where the chunks of an output are kept until it is finished."""
-    target = Path(os.path.realpath(output))
-    return target.with_name(f"{target.name}.unfinished")
-
-
 def clear_up(output: AnyPath) -> None:
     """Remove what is left of an output that was finished, but whose process was killed before it could do that."""
-    folder = unfinished(output)
+    folder = unfinished_folder(output)
     marker = folder / ABOUT_TO_FINISH
     with contextlib.suppress(OSError):
         done = marker.is_file() and not (folder / marker.read_text(encoding="utf-8")).exists()
         if done or not {each.name for each in folder.iterdir()} - {LOCK}:
-            _remove(folder)
+            remove(folder, markers=[ABOUT_TO_FINISH])
 
 
 @contextlib.contextmanager
@@ -86,18 +73,18 @@ def open_spool(
 
     If something goes wrong, or a signal ends the work, whole chunks stay, and the exception bears a note that says so.
     """
-    folder = unfinished(output)
+    folder = unfinished_folder(output)
     settings = json.loads(json.dumps(settings))
     with explained(folder):
         folder.mkdir(exist_ok=True)
-    with _locked(folder):
-        _settle(folder, settings, force=force)
+    with locked(folder):
+        settle(folder, settings, what="output", markers=[ABOUT_TO_FINISH], force=force)
         spool = Spool(folder, fitted, per)
         try:
             yield spool
         except BaseException as error:
             if not spool.clear_if_empty():
-                note = f"What was done is kept in {_short(folder)}: the same command goes on from there."
+                note = f"What was done is kept in {short(folder)}: the same command goes on from there."
                 error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
             raise
 
@@ -125,7 +112,7 @@ class Spool:
             if in_shards:
                 raise InputError(
                     f"The input has changed since the work began, in texts that are in whole shards already (from "
-                    f"text {first + 1:,} on). To start anew, remove {_short(self.folder)} first."
+                    f"text {first + 1:,} on). To start anew, remove {short(self.folder)} first."
                 )
             self._say(number, "the input has changed there")
             return None
@@ -134,7 +121,7 @@ class Spool:
         if in_shards:
             raise InputError(
                 f"{self._vectors(number)} is damaged or gone, and some of its texts are in a whole shard already. To "
-                f"start anew, remove {_short(self.folder)} first."
+                f"start anew, remove {short(self.folder)} first."
             )
         self._say(number, "it is damaged")
         return None
@@ -178,7 +165,7 @@ class Spool:
 
     def remove(self) -> None:
         """The output has its name: nothing here is needed any more."""
-        _remove(self.folder)
+        remove(self.folder, markers=[ABOUT_TO_FINISH])
 
     def clear_if_empty(self) -> bool:
         """Remove the folder if there is nothing in it to go on with."""
@@ -204,84 +191,10 @@ class Spool:
             return False
 
     def _say(self, number: int, reason: str) -> None:
-        warnings.warn(
-            f"Chunk {number} in {_short(self.folder)} is made again: {reason}.", PolysemeWarning, stacklevel=4
-        )
+        warnings.warn(f"Chunk {number} in {short(self.folder)} is made again: {reason}.", PolysemeWarning, stacklevel=4)
 
     def _vectors(self, number: int) -> Path:
         return self.folder / f"{number:06}.parquet"
 
     def _about(self, number: int) -> Path:
         return self.folder / f"{number:06}.json"
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the system lets go of the lock when this one ends, however it ends."""
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(
-                f"Another process is at work on this output: it holds {_short(folder)}. Wait for it, or choose another "
-                "name for the output."
-            ) from None
-        yield
-
-
-def _settle(folder: Path, settings: Mapping[str, Any], *, force: bool) -> None:
-    """See to it that what is in the folder is of these settings."""
-    path = folder / SETTINGS
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        before = None
-    if before == settings:
-        _sweep(folder)
-        return
-    there = {each.name for each in folder.iterdir() if not each.match(".*.part")}
-    foreign = before is None and there - {LOCK, ABOUT_TO_FINISH}
-    if not force and (before is not None or foreign):
-        raise OutputError(_refusal(folder, before, settings))
-    for each in folder.iterdir():
-        if each.name != LOCK:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-    with whole_file(path, force=True) as made:
-        made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _remove(folder: Path) -> None:
-    """Remove a spool, so that what is left, should that be cut short, can still be told from anything else."""
-    last = (SETTINGS, ABOUT_TO_FINISH, LOCK)
-    with contextlib.suppress(OSError):
-        for each in sorted(folder.iterdir(), key=lambda one: last.index(one.name) if one.name in last else -1):
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-        folder.rmdir()
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a process that was killed had begun and not finished."""
-    for workshop in folder.rglob(".*.part"):
-        shutil.rmtree(workshop, ignore_errors=True)
-
-
-def _refusal(folder: Path, before: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> str:
-    advice = "To start anew, give --force (force=True), or choose another name for the output."
-    if before is None:
-        return f"{folder} is there already, and is no unfinished output of polyseme. {advice}"
-    named = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
-    told = [f"{name} was {_shown(before.get(name))} and is {_shown(settings.get(name))}" for name in named]
-    return (
-        f"{_short(folder)} is the unfinished output of other settings: {'; '.join(told)}. To go on with it, give the "
-        f"settings it had. {advice}"
-    )
-
-
-def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _short(folder: Path) -> str:
-    """As seen from here, if that is shorter."""
-    return min(str(folder), os.path.relpath(folder), key=len)
