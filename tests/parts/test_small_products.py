@@ -9,7 +9,7 @@ from torch import nn
 
 from polyseme.parts.activations import gelu_tanh
 from polyseme.parts.product import Product, packing_works
-from polyseme.parts.small_products import HalfProduct, Int8Product
+from polyseme.parts.small_products import HalfProduct, Int8Product, IntegerSums, PackedSums, PlainSums, Sums
 
 SMALL = {"bf16": (HalfProduct, 2e-2), "int8": (Int8Product, 3e-2)}
 
@@ -63,6 +63,24 @@ def test_a_row_does_not_depend_on_its_neighbours(name: str) -> None:
     with torch.inference_mode():
         alone, together = product(x[:1]), product(crowd)[:1]
     torch.testing.assert_close(alone.float(), together.float(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [PackedSums, IntegerSums, PlainSums])
+def test_sums_of_whole_numbers(kind: type[Sums]) -> None:
+    """Every second weight is 0, so that no two products are added up in the few bits an old processor has for that."""
+    torch.manual_seed(0)
+    weight = torch.randint(-127, 128, (48, 96), dtype=torch.int8)
+    weight[:, ::2] = 0
+    x = torch.randint(-127, 128, (33, 96), dtype=torch.int8)
+    scale = torch.rand(48)
+    with torch.inference_mode():
+        sums = kind(weight, scale)
+        sums.pack(33)
+        found = sums(x.float())
+        expected = (x.double() @ weight.double().T * scale.double()).float()
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6 * float(expected.abs().max()))
+        if kind is not PlainSums:
+            assert torch.equal(sums(x[5:6].float()), found[5:6])
 
 
 def test_int8_takes_rows_of_zeros() -> None:

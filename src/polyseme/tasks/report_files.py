@@ -16,6 +16,7 @@ from polyseme.files.atomic import check_output, whole_file
 from polyseme.plots.bars import PAGE_STYLE, Bar, bars_figure, bars_table
 from polyseme.plots.page import escaped, page
 from polyseme.plots.similarity import figure_bytes
+from polyseme.tasks.metrics import METRICS
 from polyseme.tasks.report import Line, Report
 
 AnyPath = str | PathLike[str]
@@ -49,7 +50,7 @@ def spelled(name: str, value: float | None) -> str:
     """A figure as tables have it: shares in percent, counts whole."""
     if value is None:
         return ""
-    if name in ("accuracy", "low", "high", "spread"):
+    if name in ("low", "high", "spread") or (name in METRICS and name != "log_loss"):
         return f"{100 * value:.1f}"
     if name == "ties":
         return f"{value:.0f}"

@@ -1,0 +1,166 @@
+"""What a head computes over words before it scores labels: nothing, a BiLSTM, or BiLSTMs with attention between texts.
+
+Shapes: R rows, W and V words of the first and second text, D width, H cells of a BiLSTM in one direction.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.heads.config import HeadConfig
+from polyseme.parts.recurrence import Reader
+
+CELLS = 200
+"""Of a BiLSTM in one direction, unless a config says otherwise (as in ELMo's taggers)."""
+
+Texts = tuple[Tensor, Tensor | None]
+
+
+class BiLSTM(nn.Module):
+    """[R, W, D] → [R, W, 2 H], forward and backward states side by side; zeros at padding, which changes nothing."""
+
+    def __init__(self, below: int, width: int, *, n_layers: int = 1, dropout_rate: float = 0.0) -> None:
+        super().__init__()
+        belows = [below, *[2 * width] * (n_layers - 1)]
+        self.forwards = nn.ModuleList(Reader(each, width, forget_bias=1.0) for each in belows)
+        self.backwards = nn.ModuleList(Reader(each, width, forget_bias=1.0, backwards=True) for each in belows)
+        self.dropout = nn.Dropout(dropout_rate)
+        self.width = 2 * width
+        for reader in [*self.forwards, *self.backwards]:
+            for gate in range(4):
+                rows = slice(gate * width, (gate + 1) * width)
+                nn.init.xavier_uniform_(reader.input.data[rows])
+                nn.init.orthogonal_(reader.recurrent.data[rows])
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        lengths = mask.sum(1)
+        for number, (onwards, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            x = x if number == 0 else self.dropout(x)
+            halves = [reader(x, lengths, None, carried=False)[0] for reader in (onwards, back)]
+            x = torch.cat(halves, dim=-1) * mask[:, :, None]
+        return x
+
+
+class AsGiven(nn.Module):
+    """No body: words as they are."""
+
+    def __init__(self, config: HeadConfig, below: int) -> None:
+        super().__init__()
+        self.width = below
+
+    def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
+        return words, second
+
+
+class Recurrent(nn.Module):
+    """A BiLSTM over each text."""
+
+    def __init__(self, config: HeadConfig, below: int) -> None:
+        super().__init__()
+        cells = config.inner_width or CELLS
+        self.dropout = nn.Dropout(config.dropout_rate)
+        self.reader = BiLSTM(below, cells, n_layers=config.n_layers, dropout_rate=config.dropout_rate)
+        self.width = 2 * cells
+
+    def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
+        first = self.reader(self.dropout(words), mask)
+        if second is None or second_mask is None:
+            return first, None
+        return first, self.reader(self.dropout(second), second_mask)
+
+
+class Aligned(nn.Module):
+    """A BiLSTM over each text, every word beside what it attends to in the other, and a second BiLSTM over that.
+
+    As Chen et al. (2017) infer entailment, and GLUE's BiLSTM with attention: attention is the softmax of plain products
+    of states; a word h and what it attends to, a, go on as [h; a; h − a; h ∘ a]. A single text attends to itself, each
+    word to the others.
+    """
+
+    def __init__(self, config: HeadConfig, below: int) -> None:
+        super().__init__()
+        cells = config.inner_width or CELLS
+        self.dropout = nn.Dropout(config.dropout_rate)
+        self.reader = BiLSTM(below, cells, n_layers=config.n_layers, dropout_rate=config.dropout_rate)
+        self.compare = nn.Linear(8 * cells, cells)
+        self.compose = BiLSTM(cells, cells)
+        self.width = 2 * cells
+        nn.init.xavier_uniform_(self.compare.weight)
+        nn.init.zeros_(self.compare.bias)
+
+    def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
+        first = self.reader(self.dropout(words), mask)
+        if second is None or second_mask is None:
+            itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+            return self._composed(first, attended(first, first, mask[:, None, :] & ~itself), mask), None
+        other = self.reader(self.dropout(second), second_mask)
+        return (
+            self._composed(first, attended(first, other, second_mask[:, None, :]), mask),
+            self._composed(other, attended(other, first, mask[:, None, :]), second_mask),
+        )
+
+    def _composed(self, states: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+        both = torch.cat([states, seen, states - seen, states * seen], dim=-1)
+        composed: Tensor = self.compose(self.dropout(torch.relu(self.compare(both))), mask)
+        return composed
+
+
+def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
+    """Σ softmax(q · k) k over the keys that are seen: [R, W, D], [R, V, D], [R, 1 or W, V] → [R, W, D].
+
+    Zeros where a query sees nothing.
+    """
+    if not keys.shape[1]:
+        return torch.zeros_like(queries)
+    products = torch.matmul(queries, keys.transpose(1, 2))  # [R, W, V]
+    products = products.float() if products.dtype in (torch.float16, torch.bfloat16) else products
+    shares = torch.softmax(products.masked_fill(~seen, torch.finfo(products.dtype).min), dim=-1) * seen
+    return torch.matmul(shares.to(keys.dtype), keys)
+
+
+BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned]] = {
+    "linear": AsGiven,
+    "mlp": AsGiven,
+    "bilstm": Recurrent,
+    "bilstm-attention": Aligned,
+}
+"""By the config's `body`; an mlp stands above the readout, in `Scores`."""
+
+
+class TextBody(nn.Module):
+    """The body of a config, with the words' vectors once more beside its output where they are read again."""
+
+    def __init__(self, config: HeadConfig, *, below: int | None = None) -> None:
+        super().__init__()
+        below = config.width if below is None else below
+        self.body = BODIES[config.body](config, below)
+        self.again = config.again
+        self.two_way_width = 0 if isinstance(self.body, AsGiven) else self.body.width
+        """How many of the output's numbers are [forward; backward] states; the rest are the words' own."""
+        self.width = self.body.width + (below if config.again else 0)
+
+    def forward(
+        self, words: Tensor, mask: Tensor, second: Tensor | None = None, second_mask: Tensor | None = None
+    ) -> Texts:
+        first, other = self.body(words, mask, second, second_mask)
+        if self.again:
+            first = torch.cat([first, words], dim=-1)
+            other = None if other is None or second is None else torch.cat([other, second], dim=-1)
+        return first, other
+
+
+class Scores(nn.Sequential):
+    """From a vector to the scores of labels: dropout and a linear layer; an mlp has a tanh layer below it."""
+
+    def __init__(self, config: HeadConfig, below: int, n_labels: int, *, layer: bool, dropout_rate: float) -> None:
+        inner = config.inner_width or below
+        parts: list[nn.Module] = [nn.Dropout(dropout_rate)]
+        if layer:
+            parts += [nn.Linear(below, inner), nn.Tanh(), nn.Dropout(dropout_rate)]
+        parts.append(nn.Linear(inner if layer else below, n_labels))
+        super().__init__(*parts)
+        for part in parts:
+            if isinstance(part, nn.Linear):
+                nn.init.normal_(part.weight, std=config.initial_spread)
+                nn.init.zeros_(part.bias)

@@ -1,0 +1,194 @@
+"""Vectors of words without a language model: a table of the training words beside a CNN over characters.
+
+The inputs of the taggers before ELMo (Lample et al. 2016; Ma and Hovy 2016), which are the baseline of contextual ones.
+
+Shapes: R rows, W words of the longest row, N different words of a batch, K characters of the longest word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.config import Config
+from polyseme.errors import ModelError
+
+PADDING, UNKNOWN = 0, 1
+N_SPECIAL = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordInputsConfig(Config):
+    """The tables' entries, in order, and their sizes."""
+
+    words: tuple[str, ...]
+    """The words of train, as `simplified` writes them, by falling count."""
+    rare: int = 0
+    """How many of the last of them occur once: in training these are now and then taken for unknown."""
+    characters: tuple[str, ...] = ()
+    word_width: int = 100
+    character_width: int = 30
+    n_filters: int = 30
+    """Of the CNN over characters; 0: words are not spelled."""
+    filter_width: int = 3
+    unknown_rate: float = 0.5
+    """How often a rare word is taken for unknown in training, so that the vector of unknown words is learnt."""
+    dropout_rate: float = 0.5
+    """Of the characters' vectors."""
+
+    def __post_init__(self) -> None:
+        for name in ("words", "characters"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("word_width", "character_width", "filter_width"):
+            given = getattr(self, name)
+            if not isinstance(given, int) or given < 1:
+                raise ModelError(f"The '{name}' of word inputs must be a whole number above 0. Got {given!r} instead.")
+
+    @property
+    def width(self) -> int:
+        """Of a word's vector."""
+        return self.word_width + self.n_filters
+
+
+def simplified(word: str) -> str:
+    """As words stand in the table: in lower case, each digit a 0. The characters keep what this loses.
+
+    >>> simplified("Boeing-747")
+    'boeing-000'
+    """
+    return "".join("0" if character.isdigit() else character for character in word.lower())
+
+
+def learn_word_inputs(
+    rows: Iterable[Sequence[str]],
+    *,
+    word_width: int = 100,
+    character_width: int = 30,
+    n_filters: int = 30,
+    filter_width: int = 3,
+    unknown_rate: float = 0.5,
+    dropout_rate: float = 0.5,
+) -> WordInputsConfig:
+    """The tables of the words of train, and of its characters that occur more than once."""
+    words, characters = Counter[str](), Counter[str]()
+    for row in rows:
+        words.update(map(simplified, row))
+        for word in row:
+            characters.update(word)
+    by_count = sorted(words, key=lambda word: (-words[word], word))
+    return WordInputsConfig(
+        words=tuple(by_count),
+        rare=sum(count == 1 for count in words.values()),
+        characters=tuple(sorted(character for character, count in characters.items() if count > 1)),
+        word_width=word_width,
+        character_width=character_width,
+        n_filters=n_filters,
+        filter_width=filter_width,
+        unknown_rate=unknown_rate,
+        dropout_rate=dropout_rate,
+    )
+
+
+@dataclass
+class WordNumbers:
+    """Rows of words, as the tables count them."""
+
+    words: Tensor
+    """[R, W], `PADDING` past the end of a row."""
+    mask: Tensor
+    """[R, W]"""
+    spelled: Tensor
+    """[N, K]: the characters of each different word, `PADDING` past its end."""
+    which: Tensor
+    """[R, W]: which of these each word is."""
+
+    def to(self, device: torch.device | str) -> WordNumbers:
+        return WordNumbers(
+            self.words.to(device), self.mask.to(device), self.spelled.to(device), self.which.to(device)
+        )  # fmt: skip
+
+
+class WordInputs(nn.Module):
+    """Words → [R, W, width], zeros at padding: a word's vector in the table, and the largest answer of each filter to
+    its characters. A word has the same vector wherever it stands.
+    """
+
+    def __init__(self, config: WordInputsConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.word_numbers = {word: number for number, word in enumerate(config.words, N_SPECIAL)}
+        self.character_numbers = {character: number for number, character in enumerate(config.characters, N_SPECIAL)}
+        self.words = nn.Embedding(N_SPECIAL + len(config.words), config.word_width)
+        _draw(self.words)
+        self.characters: nn.Embedding | None = None
+        if config.n_filters:
+            self.characters = nn.Embedding(N_SPECIAL + len(config.characters), config.character_width)
+            _draw(self.characters)
+            self.filters = nn.Conv1d(
+                config.character_width, config.n_filters, config.filter_width, padding=config.filter_width - 1
+            )
+            nn.init.xavier_uniform_(self.filters.weight)
+            nn.init.zeros_(self.filters.bias)  # type: ignore[arg-type]
+        self.dropout = nn.Dropout(config.dropout_rate)
+
+    @property
+    def width(self) -> int:
+        return self.config.width
+
+    def read(self, rows: Sequence[Sequence[str]]) -> WordNumbers:
+        """Words as numbers; what train did not have is unknown."""
+        longest = max((len(row) for row in rows), default=0)
+        different = list(dict.fromkeys(word for row in rows for word in row))
+        place = {word: number for number, word in enumerate(different)}
+        words = torch.full((len(rows), longest), PADDING)
+        which = torch.zeros(len(rows), longest, dtype=torch.long)
+        mask = torch.zeros(len(rows), longest, dtype=torch.bool)
+        for number, row in enumerate(rows):
+            n_words = len(row)
+            words[number, :n_words] = torch.tensor(
+                [self.word_numbers.get(simplified(word), UNKNOWN) for word in row], dtype=torch.long
+            )
+            which[number, :n_words] = torch.tensor([place[word] for word in row], dtype=torch.long)
+            mask[number, :n_words] = True
+        spelled = torch.full((max(1, len(different)), max([1, *map(len, different)])), PADDING)
+        for number, word in enumerate(different):
+            spelled[number, : len(word)] = torch.tensor(
+                [self.character_numbers.get(character, UNKNOWN) for character in word], dtype=torch.long
+            )
+        return WordNumbers(words, mask, spelled, which)
+
+    def forward(self, given: WordNumbers) -> Tensor:
+        words = given.words
+        if self.training and self.config.unknown_rate and self.config.rare:
+            rare = words >= N_SPECIAL + len(self.config.words) - self.config.rare
+            taken = torch.rand(words.shape, device=words.device) < self.config.unknown_rate
+            words = words.masked_fill(rare & taken, UNKNOWN)
+        vectors = self.words(words)
+        if self.characters is not None:
+            vectors = torch.cat([vectors, self._spelled(given.spelled)[given.which]], dim=-1)
+        known: Tensor = vectors * given.mask[:, :, None]
+        return known
+
+    def _spelled(self, spelled: Tensor) -> Tensor:
+        """[N, K] → [N, filters]: the largest answer where a filter touches at least one character."""
+        assert self.characters is not None
+        real = spelled != PADDING
+        vectors = self.dropout(self.characters(spelled)) * real[:, :, None]
+        answers = self.filters(vectors.transpose(1, 2))  # [N, filters, K + filter width - 1]
+        touched = torch.arange(answers.shape[-1], device=spelled.device) < (
+            real.sum(1)[:, None] + self.config.filter_width - 1
+        )
+        answers = answers.masked_fill(~touched[:, None, :], torch.finfo(answers.dtype).min)
+        found: Tensor = answers.amax(-1) * real[:, :1]
+        return found
+
+
+def _draw(table: nn.Embedding) -> None:
+    """As Ma and Hovy draw tables: from ± √(3 / width)."""
+    bound = math.sqrt(3 / table.embedding_dim)
+    nn.init.uniform_(table.weight, -bound, bound)

@@ -1,0 +1,128 @@
+"""The linear-chain conditional random field (Lafferty et al. 2001): tags scored as a sequence.
+
+    score(tags) = first[tag_1] + Σ_t scores[t, tag_t] + Σ_t between[tag_t-1, tag_t] + last[tag_W]
+    log p(tags) = score(tags) − log Σ exp score(any tags)
+
+Everything runs over the whole batch at once, a step a word; bounds come from shapes, never from data. Sums are taken in
+32-bit floats at least. What a tag scheme rules out costs `FORBIDDEN`, in training and in decoding alike: no such
+sequence is worth anything, yet a gold one that breaks the rules has a finite loss, and something is decoded even where
+nothing is allowed.
+
+Shapes: R rows, W words of the longest row, L tags. Rows are padded on the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.parts.tag_schemes import allowed_transitions
+
+FORBIDDEN = -10_000.0
+NO_TAG = -1
+"""What stands past the end of a decoded row."""
+
+
+class LinearChain(nn.Module):
+    """The scores of tags that follow one another, and of the first and last tag of a row; learnt, zero at first."""
+
+    forbidden_between: Tensor
+    forbidden_first: Tensor
+    forbidden_last: Tensor
+
+    def __init__(self, tags: Sequence[str], scheme: str | None = None) -> None:
+        super().__init__()
+        self.between = nn.Parameter(torch.zeros(len(tags), len(tags)))
+        self.first = nn.Parameter(torch.zeros(len(tags)))
+        self.last = nn.Parameter(torch.zeros(len(tags)))
+        names = ("forbidden_between", "forbidden_first", "forbidden_last")
+        for name, allowed in zip(names, allowed_transitions(tags, scheme), strict=True):
+            # derived from the tags, therefore not saved
+            self.register_buffer(name, torch.zeros(allowed.shape).masked_fill(~allowed, FORBIDDEN), persistent=False)
+
+    def path_score(self, scores: Tensor, mask: Tensor, tags: Tensor) -> Tensor:
+        """The score of one sequence a row: [R, W, L], [R, W], [R, W] → [R]. Tags at padding may be anything."""
+        scores, (first, between, last) = _precise(scores), self._transitions(scores)
+        if not scores.shape[1]:
+            return scores.new_zeros(scores.shape[0])
+        tags = tags.masked_fill(~mask, 0)
+        here = scores.gather(2, tags[:, :, None]).squeeze(2) * mask  # [R, W]
+        steps = between[tags[:, :-1], tags[:, 1:]] * mask[:, 1:]  # [R, W-1]
+        at_end = (mask.sum(1) - 1).clamp(min=0)[:, None]
+        ends = first[tags[:, 0]] + last[tags.gather(1, at_end).squeeze(1)]
+        return here.sum(1) + steps.sum(1) + ends * mask[:, 0]
+
+    def log_partition(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """The log of Σ exp score over all sequences of each row's length: [R]; 0 for a row of no words."""
+        scores, (_, _, last) = _precise(scores), self._transitions(scores)
+        if not scores.shape[1]:
+            return scores.new_zeros(scores.shape[0])
+        return torch.logsumexp(self._forwards(scores, mask)[-1] + last, dim=1) * mask[:, 0]
+
+    def loss(self, scores: Tensor, mask: Tensor, tags: Tensor) -> Tensor:
+        """−log p of the gold tags, one a row: [R]."""
+        return self.log_partition(scores, mask) - self.path_score(scores, mask, tags)
+
+    def marginals(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """The probability of each tag at each word, over all sequences: [R, W, L]; zeros at padding."""
+        scores = _precise(scores)
+        if not scores.shape[1]:
+            return scores
+        before, after = self._forwards(scores, mask), self._backwards(scores, mask)
+        together = torch.stack(before, dim=1) + torch.stack(after, dim=1)
+        return torch.softmax(together, dim=-1) * mask[:, :, None]
+
+    def best_path(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The best sequence of each row and its score, by Viterbi: tags [R, W], `NO_TAG` at padding, and [R]."""
+        scores, (first, between, last) = _precise(scores), self._transitions(scores)
+        n_rows, n_words, n_tags = scores.shape
+        if not n_words:
+            return mask.long(), scores.new_zeros(n_rows)
+        best = first + scores[:, 0]
+        stay = torch.arange(n_tags, device=scores.device).expand(n_rows, n_tags)
+        came_from = []
+        for word in range(1, n_words):
+            value, tag = (best[:, :, None] + between).max(dim=1)
+            going = mask[:, word, None]
+            best = torch.where(going, value + scores[:, word], best)
+            came_from.append(torch.where(going, tag, stay))  # padding is passed through
+        score, tag = (best + last).max(dim=1)
+        tags = [tag]
+        for pointers in reversed(came_from):
+            tag = pointers.gather(1, tag[:, None]).squeeze(1)
+            tags.append(tag)
+        path = torch.stack(tags[::-1], dim=1)
+        return path.masked_fill(~mask, NO_TAG), score * mask[:, 0]
+
+    def _forwards(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
+        """At each word and tag, log Σ exp of all that leads up to it, the word's own score included: [R, L] a word."""
+        first, between, _ = self._transitions(scores)
+        so_far = [first + scores[:, 0]]
+        for word in range(1, scores.shape[1]):
+            new = torch.logsumexp(so_far[-1][:, :, None] + between, dim=1) + scores[:, word]
+            so_far.append(torch.where(mask[:, word, None], new, so_far[-1]))
+        return so_far
+
+    def _backwards(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
+        """At each word and tag, log Σ exp of all that may come after: [R, L] a word."""
+        _, between, last = self._transitions(scores)
+        to_come = [last.expand(scores.shape[0], -1)]
+        for word in range(scores.shape[1] - 1, 0, -1):
+            new = torch.logsumexp(between + (scores[:, word] + to_come[-1])[:, None, :], dim=2)
+            to_come.append(torch.where(mask[:, word, None], new, to_come[-1]))
+        return to_come[::-1]
+
+    def _transitions(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """First, between and last, with what is forbidden, as precise as the sums."""
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        return (
+            self.first.to(dtype) + self.forbidden_first.to(dtype),
+            self.between.to(dtype) + self.forbidden_between.to(dtype),
+            self.last.to(dtype) + self.forbidden_last.to(dtype),
+        )
+
+
+def _precise(scores: Tensor) -> Tensor:
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -1,0 +1,99 @@
+"""Exact match and F1 of answers, as SQuAD's official scripts of v1.1 and v2.0 count them.
+
+An answer is normalised (small letters, no punctuation, no articles, single blanks) and compared with every gold answer;
+the best counts. The two versions differ in what is empty: in v2.0 a question may have no answer, a gold answer that
+normalises to nothing is none, and where one side is empty the figures say whether both are. v1.1 knows nothing of that.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from polyseme.errors import InputError
+from polyseme.tasks.items import Answer
+
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class AnswerScore(NamedTuple):
+    """What one answer is worth: whether it is a gold one, and the overlap in words with the nearest one."""
+
+    exact: float
+    f1: float
+
+
+def normalised(answer: str) -> str:
+    """An answer as it is compared.
+
+    >>> normalised("The  Broncos, of an 'NFL'.")
+    'broncos of nfl'
+    """
+    return " ".join(_ARTICLE.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def score_answer(gold: Sequence[Any], predicted: str, *, version: str = "v1.1") -> AnswerScore:
+    """The score of one answer, empty for none, against the gold ones (`Answer` or strings)."""
+    golds = [each.text if isinstance(each, Answer) else str(each) for each in gold]
+    if version == "v2.0":
+        golds = [each for each in golds if normalised(each)] or [""]
+    if not golds:
+        raise InputError("A question has no gold answer. In v1.1 each has one; where some have none, count as v2.0.")
+    ours = normalised(predicted)
+    exact = max(float(normalised(each) == ours) for each in golds)
+    return AnswerScore(exact, max(_f1(normalised(each), ours, version) for each in golds))
+
+
+def _f1(gold: str, predicted: str, version: str) -> float:
+    golden, guessed = gold.split(), predicted.split()
+    if version == "v2.0" and not (golden and guessed):
+        return float(golden == guessed)
+    shared = (Counter(golden) & Counter(guessed)).total()
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(guessed), shared / len(golden)
+    return 2 * precision * recall / (precision + recall)
+
+
+def version_of(gold: Sequence[Sequence[Any]]) -> str:
+    """v2.0 where a question has no answer, else v1.1."""
+    return "v1.1" if all(gold) else "v2.0"
+
+
+def answer_scores(
+    gold: Sequence[Sequence[Any]], predicted: Sequence[str], *, version: str | None = None
+) -> list[AnswerScore]:
+    """The score of each answer; the version of the script is found by whether some question has no answer."""
+    version = version or version_of(gold)
+    return [score_answer(golds, each, version=version) for golds, each in zip(gold, predicted, strict=True)]
+
+
+class Threshold(NamedTuple):
+    """Above which probability of no answer none is given, and the mean score with it."""
+
+    value: float
+    score: float
+
+
+def best_threshold(scores: Sequence[float], has_answer: Sequence[bool], no_answer: Sequence[float]) -> Threshold:
+    """The threshold on the probability of no answer at which the mean score is best, as v2.0's script seeks it.
+
+    Args:
+        scores: of each question, that of the best answer that is not empty.
+        has_answer: whether there is one.
+        no_answer: how likely it was thought that there is none; above the threshold the answer becomes empty.
+    """
+    if not scores:
+        raise InputError("There are no questions to find a threshold on.")
+    current = best = float(sum(not each for each in has_answer))
+    threshold = 0.0
+    for at in sorted(range(len(scores)), key=lambda number: no_answer[number]):
+        # the script takes one point for an answer, however good, where there is none
+        current += scores[at] if has_answer[at] else -1.0
+        if current > best:
+            best, threshold = current, no_answer[at]
+    return Threshold(threshold, best / len(scores))

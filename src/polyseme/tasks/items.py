@@ -1,0 +1,74 @@
+"""What a task is made of: items to be judged, with their gold answers, in splits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Kind = Literal["classify", "pair", "tag", "span", "choose"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A stretch of a passage that answers its question: where it starts, and its text."""
+
+    start: int
+    text: str
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One thing to be judged."""
+
+    text: str = ""
+    """classify: the text; pair: the first text; span: the passage; choose: the question or context."""
+    words: tuple[str, ...] = ()
+    """The words where they were given (always in tagging; `text` is then the words with spaces between); else empty."""
+    second: str | None = None
+    """pair: the second text; span: the question."""
+    choices: tuple[str, ...] = ()
+    marks: tuple[int, ...] = ()
+    """A number a word, such as 1 at the predicate whose roles are asked for; empty: none."""
+    gold: Any = None
+    """classify and pair: a label, a float (regression) or a tuple of labels (several may hold); tag: a tuple with a
+    tag a word; span: a tuple of `Answer` (empty: the passage has none); choose: the index of the right choice, counting
+    from 0. None: not labelled."""
+    id: str = ""
+    place: str = ""
+    """Where it was read, for messages: `train.tsv, line 3`."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What else came with it."""
+
+    @classmethod
+    def of_words(cls, words: Sequence[str], **others: Any) -> Item:
+        """An item over given words."""
+        return cls(text=" ".join(words), words=tuple(words), **others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskData:
+    """A task with its splits, as read and checked."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    """The labels that there are (tags, in tagging), in a fixed order; empty for regression, spans and choices."""
+    regression: bool = False
+    multi: bool = False
+    """Whether several labels may hold of one item."""
+    splits: Mapping[str, Sequence[Item]]
+    """"train", "dev", "test", as far as they are there; MNLI has "dev_mismatched" too."""
+    sampled: tuple[str, ...] = ()
+    """The splits that are samples of the published ones: a figure on or from them is not comparable."""
+    metrics: tuple[str, ...]
+    """Their names; the first is what dev chooses by."""
+    scheme: str | None = None
+    """How tags mark spans ("IOB1", "BIO", "BIOES"); None where a tag is a word's own, as in parts of speech."""
+    notes: tuple[str, ...] = ()
+    """What was repaired, skipped or made while reading: to be said once."""
