@@ -1,0 +1,176 @@
+"""Recurrent language models trained in minutes: words of WikiText-2, characters, and a biLM of ELMo's smallest size.
+
+    python experiments/recurrent.py wikitext WIKITEXT-2-FOLDER -o runs/ [--budget 5min]
+    python experiments/recurrent.py characters TEXTS... -o runs/ [--budget 3min]
+    python experiments/recurrent.py elmo TEXTS... -o runs/ [--budget 5min]
+
+Each trains by the one command (`polyseme.pretrain`), writes what it found to `runs/NAME.json`, and prints it.
+
+WikiText-2 is one stream of words in which every line that is not blank ends with a marker, read with the state carried
+through the whole file, as the published figures are. Those also count the ends of blank lines, which are easy to guess;
+here they are left out of the text. The share and the sharpness of the cache are chosen on the validation file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tables import machine
+
+import polyseme
+from polyseme.corpus.corpus import Corpus
+from polyseme.decode.neural_cache import Caches, NeuralCache
+from polyseme.text.given import given_text
+from polyseme.types import Batch
+
+SHARES = (0.1, 0.2, 0.3)
+SHARPNESSES = (0.0, 0.1, 0.2, 0.4, 0.7)
+CACHE = 2000
+STRETCH = 2048
+ELMO_WORDS = 32_768
+"""Words of the biLM's softmax."""
+
+
+def train(recipe: str, sources: list[str], run: Path, budget: str, **settings: Any) -> dict[str, Any]:
+    """One run; what it cost, its last evaluation and its corpus."""
+    bill = polyseme.pretrain(sources, output=run, recipe=recipe, budget=budget, force=True, **settings)
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    corpus = Corpus.open(run / "corpus")
+    model = polyseme.load(run, device="cpu")
+    return {
+        "recipe": recipe,
+        "settings": settings,
+        "parameters": model.bundle.n_parameters(),
+        "machine": machine("torch"),
+        "train_pieces": corpus.n_pieces("train"),
+        "unigram_entropy": corpus.unigram_entropy("held"),
+        "held_out": next(line["held_out"] for line in reversed(log) if "held_out" in line),
+        "curve": [[line["step"], line["held_out"]["loss"]] for line in log if "held_out" in line],
+        "ledger": bill.to_json(),
+    }
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def stream_of(path: Path, tokenizer: Any) -> torch.Tensor:
+    """A file as one stream of words, with a marker at the end of each line that is not blank."""
+    with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    end = [tokenizer.specials["end"]]
+    encoded = tokenizer.encode_many([given_text(line) for line in lines])
+    return torch.from_numpy(np.concatenate([np.concatenate([each.ids, end]) for each in encoded]))
+
+
+@torch.inference_mode()
+def read(model: polyseme.Model, stream: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The state that guesses each word of a stream [N, D], carried through all of it, and what is said of it [N]."""
+    bundle = model.bundle
+    ids = stream.to(bundle.device)
+    before = torch.cat([ids[-1:], ids[:-1]])  # it begins as it ends, with the marker
+    memory = bundle.encoder.new_memory(1)
+    states, log_probs = [], []
+    for some, targets in zip(before.split(STRETCH), ids.split(STRETCH), strict=True):
+        found = bundle.encoder(Batch(some[None]), layers=[-1], memory=memory)
+        memory = found.memory
+        states.append(found[-1][0])
+        log_probs.append(bundle.outputs["causal"].log_probs(states[-1]).gather(1, targets[:, None])[:, 0])
+    return torch.cat(states), torch.cat(log_probs)
+
+
+def perplexity(log_probs: torch.Tensor) -> float:
+    """Of a word, markers included."""
+    return math.exp(-float(log_probs.double().mean()))
+
+
+def wikitext(folder: list[str], runs: Path, budget: str) -> dict[str, Any]:
+    """An LSTM of 2 × 650 (`lstm-lm`), with and without the cache."""
+
+    def file(split: str) -> Path:
+        return next(path for path in sorted(Path(folder[0]).iterdir()) if path.name.startswith(f"wiki.{split}"))
+
+    kept = train(
+        "lstm-lm",
+        [str(file("train"))],
+        runs / "wikitext",
+        budget,
+        tokenizer="blanks",
+        documents="line",
+        held_out=0.005,
+        dtype="fp32",
+    )
+    model = polyseme.load(runs / "wikitext", device="cuda" if torch.cuda.is_available() else "cpu")
+    valid, test = (stream_of(file(split), model.bundle.tokenizer) for split in ("valid", "test"))
+    (valid_states, valid_alone), (test_states, test_alone) = read(model, valid), read(model, test)
+
+    def cached(settings: NeuralCache, states: torch.Tensor, stream: torch.Tensor, alone: torch.Tensor) -> float:
+        return perplexity(Caches(settings)(0, states, stream.to(states.device), alone))
+
+    tried = [NeuralCache(size=CACHE, share=share, sharpness=sharpness) for share in SHARES for sharpness in SHARPNESSES]
+    found = [cached(settings, valid_states, valid, valid_alone) for settings in tried]
+    best = tried[int(np.argmin(found))]
+    return kept | {
+        "words": {"valid": len(valid), "test": len(test)},
+        "valid": {"without": perplexity(valid_alone), "with": min(found)},
+        "test": {"without": perplexity(test_alone), "with": cached(best, test_states, test, test_alone)},
+        "cache": {"size": best.size, "share": best.share, "sharpness": best.sharpness},
+    }
+
+
+# --- characters, and characters of words ------------------------------------------------------------------------------
+
+
+def characters(texts: list[str], runs: Path, budget: str) -> dict[str, Any]:
+    """`char-lm`: bits a character of held-out text."""
+    kept = train("char-lm", texts, runs / "characters", budget)
+    return kept | {"bits_a_character": kept["held_out"]["loss"] / math.log(2)}
+
+
+def elmo(texts: list[str], runs: Path, budget: str) -> dict[str, Any]:
+    """`elmo-small` with a softmax of the corpus's commonest words and AdamW, since minutes are no ten epochs."""
+    kept = train(
+        "elmo-small",
+        texts,
+        runs / "elmo",
+        budget,
+        shape={"n_outputs": ELMO_WORDS},
+        optimiser="adamw",
+        rate=1e-3,
+        schedule="cosine",
+        warm_up=0.05,
+    )
+    return kept | {"perplexity": {side: math.exp(kept["held_out"][side]) for side in ("forward", "backward")}}
+
+
+KINDS: dict[str, Callable[[list[str], Path, str], dict[str, Any]]] = {
+    "wikitext": wikitext,
+    "characters": characters,
+    "elmo": elmo,
+}
+BUDGETS = {"wikitext": "5min", "characters": "3min", "elmo": "5min"}
+
+
+def main() -> None:
+    """Train one, and say what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("texts", nargs="+")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--budget")
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    found = KINDS[asked.kind](asked.texts, asked.output, asked.budget or BUDGETS[asked.kind])
+    (asked.output / f"{asked.kind}.json").write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps({name: value for name, value in found.items() if name != "curve"}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
