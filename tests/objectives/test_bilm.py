@@ -37,9 +37,9 @@ N_WORDS = 12
 N_ROWS, LENGTH = 3, 8
 
 CASES: dict[str, tuple[BiLM, dict[str, Any]]] = {
-    "full": (BiLM(), {}),
-    "sampled": (BiLM(softmax="sampled", n_samples=6), {}),
-    "adaptive": (BiLM(), {"output_cutoffs": (8,)}),
+    "full": (BiLM(fresh=0), {}),
+    "sampled": (BiLM(fresh=0, softmax="sampled", n_samples=6), {}),
+    "adaptive": (BiLM(fresh=0), {"output_cutoffs": (8,)}),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -196,6 +196,35 @@ def test_no_half_peeks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not changed[1 - half].any()
 
 
+def test_a_stream_that_begins_anew_knows_nothing_of_what_it_read_and_the_others_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objective = told()
+    nets = objective.nets(bundle_for()).double().eval()
+    arrays = tensors(objective.corrupt(some_rows()))
+    memory = objective.loss(nets, tensors(objective.corrupt(some_rows(1))), nets.new_memory(N_ROWS)).memory
+    carried = losses_of(nets, arrays, memory, monkeypatch)
+    alone = losses_of(nets, arrays, nets.new_memory(N_ROWS), monkeypatch)
+    some = losses_of(nets, {**arrays, "fresh": torch.tensor([False, True, False])}, memory, monkeypatch)
+    assert (carried != alone).all()
+    assert torch.equal(some[:, 1], alone[:, 1])
+    assert torch.equal(some[:, [0, 2]], carried[:, [0, 2]])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+def test_as_many_streams_begin_anew_as_asked(share: float) -> None:
+    objective = BiLM(fresh=share).for_tokenizer(TOKENIZER)
+    rows = some_rows()
+    many = 4000
+    keys = row_keys(5, 0, np.arange(many))
+    pieces = np.broadcast_to(rows.pieces[:1], (many, rows.pieces.shape[1]))
+    marks = np.zeros(pieces.shape, np.bool_)
+    fresh = objective.corrupt(Rows(pieces=pieces, starts=~marks, special=marks, keys=keys)).arrays["fresh"]
+    assert abs(fresh.mean() - share) < 0.02
+    with pytest.raises(OptionError, match="from 0 to 1"):
+        BiLM(fresh=1.5)
+
+
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
@@ -297,7 +326,7 @@ def test_a_vocabulary_of_another_softmax_is_refused(tmp_path: Path) -> None:
 
 def test_published_files_cannot_score_or_generate_and_say_why() -> None:
     model = polyseme.load(GOLDEN / "allennlp", device="cpu")
-    with pytest.raises(ModelError, match=r"cannot score texts.*it has: none; direction: two-way"):
+    with pytest.raises(ModelError, match=r"cannot score texts: it has no softmax and no words for one"):
         model.score(["Dawn broke."])
     with pytest.raises(ModelError, match=r"cannot generate.* has the outputs: none"):
         model.generate("Dawn")

@@ -11,6 +11,10 @@ its perplexity would be too good to be true, and what it learnt would not be the
 no such choice to make: it read single sentences in random order, each direction its own, the backward one with the
 words of each sentence turned round.)
 
+All streams begin at the first step, and all are thousands of words old soon after. A model that only ever sees such
+states learns to count on them, and guesses badly in the first hundreds of words of a text, where it is used: held-out
+loss rises while that of training falls. So in some rows, drawn by chance, a stream begins anew (`fresh`).
+
 Between documents the corpus has one separator. As in the original, whoever reads it reads the marker with which a text
 begins for him, `<S>` forwards and `</S>` backwards, and whoever guesses it guesses the one that ends it.
 
@@ -33,6 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
+from polyseme.corpus.chance import uniform
 from polyseme.cost import forward_flops
 from polyseme.encoders.two_way import TwoWay, TwoWayState
 from polyseme.errors import OptionError
@@ -71,9 +76,13 @@ class BiLM(BaseObjective):
     n_samples: int = SAMPLES
     max_characters: int = 50
     """Characters of a word, as the encoder reads it."""
+    fresh: float = 0.1
+    """How often a stream begins a row without what it has read before. The original never did."""
 
     def __post_init__(self) -> None:
         check_softmax(self.softmax, self.n_samples)
+        if not 0 <= self.fresh <= 1:
+            raise OptionError(f"The share of rows that begin anew must be from 0 to 1. Got {self.fresh} instead.")
 
     @property
     def needs(self) -> Needs:
@@ -142,6 +151,7 @@ class BiLM(BaseObjective):
             "numbers": numbers.reshape(read.shape).astype(np.int32),
             "targets": targets.astype(np.int32),
             "characters": np.concatenate([spelled, room]),
+            "fresh": uniform(rows.keys, "fresh", 1)[:, 0] < self.fresh,
         }
         n_targets = float(targets.size // 2)
         return Example(arrays, {"forward": n_targets, "backward": n_targets})
@@ -187,11 +197,14 @@ class BiLMNets(nn.Module):
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None
     ) -> tuple[dict[str, Tensor], Memory | None]:
-        """`arrays`: numbers and targets [R, 2T], those of the forward half first; characters [U, C]."""
+        """`arrays`: numbers and targets [R, 2T], those of the forward half first; characters [U, C]; fresh [R]."""
         vectors = self.encoder.tokens(arrays["characters"].long())  # [U, D]
         tokens = nn.functional.embedding(arrays["numbers"].long(), vectors)  # [R, 2T, D]
         onward, back = tokens.chunk(2, dim=1)
         held = memory if isinstance(memory, TwoWayState) else None
+        if held is not None:
+            new = cast(TwoWayState, self.new_memory(len(held.lengths)))
+            held = held.begun_anew(arrays["fresh"], new)
         ahead = self.encoder.onward.over(onward, None, layers=[-1], memory=None if held is None else held.onward)
         behind = self.encoder.back.over(back, None, layers=[-1], memory=None if held is None else held.back)
         targets = arrays["targets"].long()

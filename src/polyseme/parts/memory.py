@@ -39,6 +39,15 @@ class Memory:
         written: SomeMemory = _zip_map(lambda mine, theirs: mine.index_copy(0, rows, theirs), self, memory)
         return written
 
+    def begun_anew(self: SomeMemory, rows: Tensor, new: SomeMemory) -> SomeMemory:
+        """The same memory, but with that of `new` in the rows that say so, [R] booleans."""
+
+        def chosen(mine: Tensor, theirs: Tensor) -> Tensor:
+            return torch.where(rows.view(-1, *[1] * (mine.dim() - 1)), theirs.to(mine.dtype), mine)
+
+        begun: SomeMemory = _zip_map(chosen, self, new)
+        return begun
+
     def detach(self: SomeMemory) -> SomeMemory:
         """The same memory, cut off from the graph that made it."""
         detached: SomeMemory = _zip_map(lambda mine: mine.detach(), self)

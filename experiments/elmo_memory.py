@@ -1,0 +1,73 @@
+"""How much memory ELMo of the original size takes for 100,000 words in one call on a CPU, and how long.
+
+    python experiments/elmo_memory.py TEXT [--words 100000] [--size elmo-original] [--layer -1]
+
+Random weights of a published size, since memory and time do not hang on their values; real text, a sentence a line,
+since they hang on its words and lengths. Every vector of the call is held, as the caller gets them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import resource
+import time
+from pathlib import Path
+
+import torch
+from tables import machine
+
+from polyseme.api import Model
+from polyseme.bundle import new_bundle
+from polyseme.convert.elmo import SIZES
+from polyseme.convert.families import FAMILIES
+from polyseme.text.characters import CharacterTokenizer
+from polyseme.text.given import given_text
+from polyseme.text.sentences import split_sentences
+
+GIBIBYTE = 2**30
+
+
+def sentences_of(path: Path, n_words: int) -> list[list[str]]:
+    """The first sentences of a text that have so many words together."""
+    with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        found: list[list[str]] = []
+        left = n_words
+        for line in file:
+            for start, end in split_sentences(line.strip()):
+                words = [str(word) for word in given_text(line.strip()[start:end]).words][:left]
+                if words:
+                    found.append(words)
+                    left -= len(words)
+                if not left:
+                    return found
+    raise SystemExit(f"{path} has fewer than {n_words:,} words.")
+
+
+def main() -> None:
+    """Embed, and say what it took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--words", type=int, default=100_000)
+    parser.add_argument("--size", default="elmo-original", choices=SIZES)
+    parser.add_argument("--layer", default="-1")
+    asked = parser.parse_args()
+    sentences = sentences_of(asked.text, asked.words)
+    torch.manual_seed(0)
+    config = SIZES[asked.size]
+    bundle = new_bundle(FAMILIES["elmo"], config, [], CharacterTokenizer(config.max_characters)).eval()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    started = time.perf_counter()
+    embedded = Model(bundle).embed(sentences, layer=asked.layer)
+    seconds = time.perf_counter() - started
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    n_words = sum(len(document.words) for document in embedded)
+    print(
+        f"{machine('torch')}; {asked.size}, layer {asked.layer}: {n_words:,} words of {len(sentences):,} sentences in "
+        f"{seconds:.0f} s ({n_words / seconds:,.0f} words/s); at most {most / GIBIBYTE:.2f} GiB, of which "
+        f"{before / GIBIBYTE:.2f} GiB were there before the call (Python, torch, the model's weights)"
+    )
+
+
+if __name__ == "__main__":
+    main()
