@@ -23,6 +23,7 @@ from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.sizes import size_named
 from polyseme.decode.score import Scorer
+from polyseme.decode.score_bundle import scorer_of
 from polyseme.decode.score_items import PairScores, score_pairs
 from polyseme.tasks import blimp
 from polyseme.tasks.accuracy import pair_figures
@@ -46,7 +47,7 @@ def random_model(kind: str, data: Path, device: str, dtype: str) -> Model:
 
 def scored(model: Model, sets: list[PairSet], hide: str, batch_pieces: int | None) -> tuple[Scorer, PairScores, float]:
     """All pairs, and the seconds that took, tokenising included."""
-    scorer = Scorer(model.bundle, hide=hide, batch_pieces=batch_pieces, precision=model.precision)
+    scorer = scorer_of(model.bundle, hide=hide, batch_pieces=batch_pieces, precision=model.precision)
     if scorer.device.type == "cuda":
         torch.cuda.synchronize()
     started = time.perf_counter()

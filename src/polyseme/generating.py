@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Dtype, Model, load
+from polyseme.bundle import OF_WRITING
 from polyseme.cost import Cost, peak_memory
 from polyseme.decode import generate_files
-from polyseme.decode.settings import Decoding, EarlyStopping
+from polyseme.decode.settings import MAX_NEW, Decoding, EarlyStopping
 from polyseme.decode.texts import Continuation, OnText, TextGenerator
 from polyseme.errors import OptionError, OutputError
 from polyseme.files.asked import Split
@@ -34,6 +35,8 @@ class Generated:
     prompts: list[str]
     continuations: list[list[Continuation]]
     cost: Cost
+    continues: bool = True
+    """Whether texts go on from their prompts; else each is a text of its own, made from its prompt."""
 
 
 def generate(
@@ -42,7 +45,7 @@ def generate(
     source: Sources | None = None,
     model: AnyPath | None = None,
     output: AnyPath | None = None,
-    max_new: int = 20,
+    max_new: int | None = None,
     min_new: int = 0,
     temperature: float | None = None,
     top_k: int | None = None,
@@ -65,10 +68,11 @@ def generate(
     dtype: Dtype = "fp32",
     batch_rows: int | None = None,
     force: bool = False,
+    on_start: Callable[[bool], None] | None = None,
     on_text: OnText | None = None,
     progress: Progress | None = None,
 ) -> Generated:
-    """Write on from prompts, given here or in files.
+    """Write on from prompts, given here or in files; a model that has a decoder reads them as sources.
 
     Work on files that was stopped is gone on with by the same call.
 
@@ -76,8 +80,9 @@ def generate(
         prompts: one text to write on from, or several.
         source: a file, folder or pattern of prompts instead, or `-` for standard input; `output` is needed then.
         model: a model folder, or `hub:owner/name`.
-        output: .jsonl for a record a text, with its score; any other ending for a plain line a text.
-        max_new: pieces that are written at most.
+        output: .jsonl for a record a text, with its score; any other ending (.txt, .hyp) for a plain line a text, in
+            the order of the prompts.
+        max_new: pieces that are written at most; None: 20, and from a source 200.
         min_new: pieces before which a text does not end by itself.
         temperature: 0 takes the likeliest piece each time, above that pieces are drawn; None: 1 where drawing is asked
             for otherwise (`top_k`, `top_p`, `n` without a beam), else 0.
@@ -103,13 +108,14 @@ def generate(
         dtype: what is computed in, as for `load`.
         batch_rows: how many texts are written side by side.
         force: replace an output that is there, and start anew where unfinished work has other settings.
+        on_start: told once, before anything is written, whether texts go on from their prompts.
         on_text: told of new text as it comes: the prompt's place, the number of the text, what is added to it. Of
             prompts that are given here.
         progress: told how many bytes of `source` are done, and of how many.
     """
     started = time.perf_counter()
     decoding = Decoding(
-        max_new=max_new,
+        max_new=MAX_NEW if max_new is None else max_new,
         min_new=min_new,
         temperature=temperature,
         top_k=top_k,
@@ -135,7 +141,12 @@ def generate(
     listed = [] if source is None else [source] if isinstance(source, (str, PathLike)) else list(source)
     _check(given, [os.fspath(one) for one in listed], reading, output, n, force)
     loaded = load(model, device=device, dtype=dtype)
+    if max_new is None:
+        decoding = decoding.replace(max_new=loaded.usual_length)
     generator = loaded.generator(decoding, batch_rows=batch_rows)
+    continues = generator.prompts.continues
+    if on_start is not None:
+        on_start(continues)
     if listed and output is not None:
         earlier = generate_files.generate_files(
             generator,
@@ -147,12 +158,13 @@ def generate(
             progress=progress,
         )
         cost = _cost(generator, time.perf_counter() - started + earlier)
-        return Generated(prompts=[], continuations=[], cost=cost)
+        return Generated(prompts=[], continuations=[], cost=cost, continues=continues)
     texts = [each.text for each in given_documents(given)]
     found = generator(texts, on_text=on_text)
     if output is not None:
         _write(output, texts, found, n, force)
-    return Generated(prompts=texts, continuations=found, cost=_cost(generator, time.perf_counter() - started))
+    cost = _cost(generator, time.perf_counter() - started)
+    return Generated(prompts=texts, continuations=found, cost=cost, continues=continues)
 
 
 def _check(
@@ -199,6 +211,7 @@ def _settings(
         "model": loaded.path,
         **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle).items()},
         "the model's outputs": _outputs(loaded),
+        **{f"the model's {name}": value for name, value in loaded.bundle.foreign.items() if name in OF_WRITING},
         **generator.decoding.to_json(),
         "input": [os.fspath(one) for one in sources],
         **reading,
@@ -211,10 +224,12 @@ def _settings(
 
 
 def _outputs(loaded: Model) -> str:
-    """A hash of the outputs' numbers, those left out that are the encoder's own."""
+    """A hash of the outputs' numbers, and of a decoder's, those left out that are the encoder's own."""
     own = {id(parameter) for parameter in loaded.bundle.encoder.parameters()}
     digest = hashlib.sha256()
-    for name, parameter in sorted(loaded.bundle.outputs.named_parameters()):
+    decoder = loaded.bundle.decoder
+    further = [] if decoder is None else [(f"decoder.{name}", each) for name, each in decoder.named_parameters()]
+    for name, parameter in sorted([*loaded.bundle.outputs.named_parameters(), *further]):
         digest.update(f"{name} {tuple(parameter.shape)} ".encode())
         if id(parameter) not in own:
             digest.update(parameter.detach().cpu().contiguous().float().numpy().tobytes())

@@ -10,15 +10,19 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyseme.api import AnyPath, Dtype, load
+from polyseme.api import AnyPath, Dtype, find_device, load
+from polyseme.convert.hub import find_model
 from polyseme.cost import Cost, peak_memory
-from polyseme.decode.neural_cache import NeuralCache
+from polyseme.decode.neural_cache import asked_for
 from polyseme.decode.score import Scorer
+from polyseme.decode.score_any_order import parse_order
+from polyseme.decode.score_bundle import scorer_of
 from polyseme.decode.score_files import By, check_by, check_scores_output, scores_writer
 from polyseme.decode.score_items import score_last_words, score_pairs
 from polyseme.decode.score_masked import Hide, check_hide
@@ -29,13 +33,16 @@ from polyseme.files import read_rows
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.found import Sources
 from polyseme.files.read import ENDINGS
+from polyseme.files.rows import Row
 from polyseme.files.source import suffixes
-from polyseme.tasks import accuracy, agreement, blimp, lambada
+from polyseme.tasks import accuracy, agreement, bleu, blimp, lambada
 from polyseme.tasks.found import find_data
 from polyseme.tasks.pairs import PairSet, read_pairs
 from polyseme.tasks.report import Figures, Report
 from polyseme.tasks.report_files import check_report_output, write_report
-from polyseme.types import Progress
+from polyseme.text.sentences import split_sentences
+from polyseme.transfer.evaluating import evaluate_labelled, has_head
+from polyseme.types import Document, Progress
 from polyseme.vectors.job import document_of, some_rows
 
 # --- score ------------------------------------------------------------------------------------------------------------
@@ -57,10 +64,13 @@ class Scores:
 def score(
     sources: Sources,
     *,
+    source: AnyPath | None = None,
+    source_field: str | None = None,
     output: AnyPath | None = None,
     model: AnyPath | None = None,
     by: By = "word",
     hide: Hide = "word",
+    order: str | Sequence[int] | None = None,
     stride: int | None = None,
     neural_cache: bool = False,
     cache_size: int = 2000,
@@ -85,10 +95,14 @@ def score(
 
     Args:
         sources: a path, folder, pattern or `-` for standard input, or several of them.
+        source: for a model that has a decoder, the file with the source of each text, in the same order; read as
+            `sources` are.
+        source_field: the field of `source` with the text; None: as `field`.
         output: where the scores go: .tsv, .jsonl, .parquet, or .html with the text shaded; None: they are returned.
-        model: a model folder, or `hub:owner/name`, with a causal or a masked output.
+        model: a model folder, or `hub:owner/name`, with an output that guesses pieces.
         by: what has a row of its own in the output: word, piece or byte.
         hide: as for `Model.score`.
+        order: as for `Model.score`.
         stride: as for `Model.score`.
         neural_cache: whether a causal model's guesses are mixed with those of a cache of the text's own last pieces
             (Grave et al. 2017, `decode.neural_cache`).
@@ -100,7 +114,8 @@ def score(
         fields: names of other fields to keep beside the scores, as strings, or "all".
         format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
         words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, whether a text is a line, a paragraph or the whole document.
+        split: in plain text, whether a text is a line, a sentence (lines are split further), a paragraph or the whole
+            document.
         quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
         delimiter: in CSV and TSV, what separates the fields.
         check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
@@ -113,41 +128,60 @@ def score(
     started = time.perf_counter()
     check_by(by)
     check_hide(hide)
-    cache = _neural_cache(neural_cache, cache_size, cache_share, cache_sharpness)
+    cache = asked_for(neural_cache, cache_size, cache_share, cache_sharpness)
+    if order is not None:
+        parse_order(order)
+    if source is None and source_field is not None:
+        raise OptionError(f"The option 'source_field' ({source_field!r}) is about a source, and there is none.")
     listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
     if output is not None:
         check_scores_output(output, force=force)
         if any(Path(one).exists() and Path(output).exists() and Path(one).samefile(output) for one in listed):
             raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
     loaded = load(model, device=device, dtype=dtype)
-    scorer = Scorer(
+    scorer = scorer_of(
         loaded.bundle,
         hide=hide,
+        order=order,
         stride=stride,
         neural_cache=cache,
         batch_pieces=batch_pieces,
         precision=loaded.precision,
     )
+    _check_source(scorer, source)
+    reading: dict[str, Any] = {
+        "field": field,
+        "id_field": id_field,
+        "fields": fields,
+        "format": format,
+        "words": words,
+        "split": split,
+        "quotes": quotes,
+        "delimiter": delimiter,
+        "check_text": check_text,
+        "sentences": split_sentences,
+    }
+    of_source = {**reading, "field": field if source_field is None else source_field, "id_field": None, "fields": ()}
     found: list[Scored] = []
     summed = Totals()
-    with read_rows(
-        listed,
-        field=field,
-        id_field=id_field,
-        fields=fields,
-        format=format,
-        words=words,
-        split=split,
-        quotes=quotes,
-        delimiter=delimiter,
-        check_text=check_text,
-    ) as rows:
+    with (
+        read_rows(listed, **reading) as rows,
+        nullcontext() if source is None else read_rows([os.fspath(source)], **of_source) as source_rows,
+    ):
 
         def chunks() -> Iterator[list[Scored]]:
             before = 0
+            beside = None if source_rows is None else iter(source_rows)
             for some in some_rows(rows):
-                yield scorer([document_of(row) for row in some], _of_chunk(progress, before, rows.done, rows.total))
+                told = _of_chunk(progress, before, rows.done, rows.total)
+                theirs = None if beside is None else _their_sources(some, beside, str(source))
+                yield scorer([document_of(row) for row in some], told, sources=theirs)
                 before = rows.done
+            if beside is not None and (more := next(beside, None)) is not None:
+                raise InputError(
+                    f"{more.place}: there is no text for this source; {rows.name} has ended before. Each text has its "
+                    "own source, in the same order."
+                )
 
         if output is None:
             for scored in chunks():
@@ -169,12 +203,28 @@ def score(
     return Scores(how=scorer.how, totals=summed, texts=found, notes=notes, cost=cost)
 
 
-def _neural_cache(asked: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
-    """The cache that was asked for; settings of one that was not are refused."""
-    chosen = NeuralCache(size=size, share=share, sharpness=sharpness)
-    if not asked and chosen != NeuralCache():
-        raise OptionError("The settings of a cache were given, and no cache asked for. Ask for the neural cache, too.")
-    return chosen if asked else None
+def _check_source(scorer: Scorer, source: AnyPath | None) -> None:
+    if scorer.needs_source and source is None:
+        raise OptionError(
+            "The model reads a source and says how likely a text is given that. Name the file with the sources "
+            "(--source)."
+        )
+    if source is not None and not scorer.needs_source:
+        raise OptionError(f"The model reads no source; it scores texts by themselves. Leave the source ({source}) out.")
+
+
+def _their_sources(rows: Sequence[Row], beside: Iterator[Row], name: str) -> list[Document]:
+    """The source of each row, refused where they have run out."""
+    found = []
+    for row in rows:
+        theirs = next(beside, None)
+        if theirs is None:
+            raise InputError(
+                f"{row.place}: there is no source for this text; {name} has ended before. Each text has its own "
+                "source, in the same order."
+            )
+        found.append(document_of(theirs))
+    return found
 
 
 def _of_chunk(progress: Progress | None, before: int, until: int, total: int | None) -> OnBatch | None:
@@ -198,6 +248,7 @@ class Asked:
 
     model: AnyPath | None
     hide: Hide
+    order: str | Sequence[int] | None
     stride: int | None
     device: str
     dtype: Dtype
@@ -230,6 +281,8 @@ class Evaluation:
     """From items to answers; loads what it needs, if anything."""
     measure: Callable[[Any, Any], Figures]
     """From items and the values of answers to figures."""
+    two_sides: bool = False
+    """Whether what is evaluated are texts beside their references, without a model."""
 
 
 def evaluate(
@@ -237,8 +290,14 @@ def evaluate(
     *,
     model: AnyPath | None = None,
     data: AnyPath | None = None,
+    source: AnyPath | None = None,
+    reference: AnyPath | Sequence[AnyPath] = (),
+    text: str | int | None = None,
+    second: str | int | None = None,
+    label: str | int | None = None,
     output: AnyPath | None = None,
     hide: Hide = "word",
+    order: str | Sequence[int] | None = None,
     stride: int | None = None,
     device: str = "auto",
     dtype: Dtype = "fp32",
@@ -246,15 +305,22 @@ def evaluate(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Evaluate a model on a benchmark, or on a file of minimal pairs of one's own.
+    """Evaluate a model on a benchmark, or on a file of minimal pairs of one's own; or texts beside their references.
 
     Args:
-        name: one of `EVALUATIONS` (blimp, lambada, agreement, pairs), or a file of pairs: a table with the columns
-            good and bad, and group where there are several kinds.
-        model: a model folder, or `hub:owner/name`, with a causal or a masked output.
+        name: one of `EVALUATIONS` (blimp, lambada, agreement, pairs, bleu), or a file of pairs: a table with the
+            columns good and bad, and group where there are several kinds.
+        model: a model folder, or `hub:owner/name`, with an output that guesses pieces; none for bleu.
         data: the benchmark's file, or the folder that it lies in.
+        source: for bleu, the file with the texts that are evaluated, one a line.
+        reference: for bleu, the file with the reference of each, or several such files.
+        text: for a model that `finetune` made, whose `name` is a file with labels or a benchmark: the column with the
+            text, by name or counted from 1. None: as in training; likewise `second` and `label`.
+        second: the column with the second text, or the question.
+        label: the column with the gold.
         output: where the report goes: .json, .tsv, .html, .png or .svg; .jsonl has a line an item.
         hide: as for `Model.score`.
+        order: as for `Model.score`.
         stride: as for `Model.score`.
         device: as for `load`.
         dtype: what is computed in, as for `load`.
@@ -265,6 +331,7 @@ def evaluate(
     asked = Asked(
         model=model,
         hide=hide,
+        order=order,
         stride=stride,
         device=device,
         dtype=dtype,
@@ -274,7 +341,15 @@ def evaluate(
     check_hide(hide)
     if output is not None:
         check_report_output(output, force=force)
-    chosen, files = _chosen(name, data)
+    folder = None if name in EVALUATIONS or model is None else find_model(str(model))
+    if folder is not None and has_head(folder):
+        columns = {"text": text, "second": second, "label": label}
+        report = evaluate_labelled(name, folder, data=data, columns=columns, device=find_device(device))
+        if output is not None:
+            write_report(report, output, force=force)
+        return report
+    references = [reference] if isinstance(reference, (str, PathLike)) else list(reference)
+    chosen, files = _chosen(name, data, source, references, model)
     evaluation = EVALUATIONS[chosen]
     items = evaluation.read(files)
     answers = evaluation.score(items, asked)
@@ -292,8 +367,26 @@ def evaluate(
     return report
 
 
-def _chosen(name: str, data: AnyPath | None) -> tuple[str, list[Path]]:
+def _chosen(
+    name: str,
+    data: AnyPath | None,
+    source: AnyPath | None,
+    references: Sequence[AnyPath],
+    model: AnyPath | None,
+) -> tuple[str, list[Path]]:
     """The row of the table, and its files. A name that is none is a file of pairs."""
+    if name in EVALUATIONS and EVALUATIONS[name].two_sides:
+        useless = "a model" if model is not None else "data" if data is not None else None
+        if useless is not None:
+            raise OptionError(f"{name} compares texts with their references, and has no use for {useless}.")
+        if source is None or not references:
+            missing = "the texts (--in)" if source is None else "their references (--reference)"
+            raise OptionError(f"{name} compares texts with their references. Name the file of {missing}.")
+        return name, [Path(source), *map(Path, references)]
+    if source is not None or references:
+        raise OptionError(
+            f"Texts and their references are for {', '.join(_two_sided())}, not for {name}. Leave both out."
+        )
     if name in EVALUATIONS:
         return name, find_data(data, name, EVALUATIONS[name].files)
     if Path(name).is_file() or Path(name).suffix:
@@ -329,6 +422,12 @@ def _score_last_words(items: Sequence[lambada.LastWord], asked: Asked) -> Answer
     return Answers(values, path, scorer.how, notes, _cost(scorer, time.perf_counter() - asked.started))
 
 
+def _compare(sides: bleu.Sides, asked: Asked) -> Answers:
+    """Texts beside their references: no model is asked."""
+    found = bleu.compare(sides)
+    return Answers(found, "none", f"beside {sides.n_references} reference{'s' * (sides.n_references > 1)}", found.notes)
+
+
 EVALUATIONS: Mapping[str, Evaluation] = {
     "blimp": Evaluation(
         about="67 paradigms of minimal pairs (Warstadt et al. 2020)",
@@ -358,15 +457,28 @@ EVALUATIONS: Mapping[str, Evaluation] = {
         score=_score_pairs,
         measure=accuracy.pair_figures,
     ),
+    "bleu": Evaluation(
+        about="texts beside their references (--in, --reference): BLEU and chrF by sacrebleu, without a model",
+        files=(),
+        read=bleu.read_sides,
+        score=_compare,
+        measure=bleu.figures,
+        two_sides=True,
+    ),
 }
 """What can be evaluated, by name."""
 
 
+def _two_sided() -> list[str]:
+    return [name for name, evaluation in EVALUATIONS.items() if evaluation.two_sides]
+
+
 def _scorer(asked: Asked) -> tuple[str, Scorer]:
     loaded = load(asked.model, device=asked.device, dtype=asked.dtype)
-    scorer = Scorer(
+    scorer = scorer_of(
         loaded.bundle,
         hide=asked.hide,
+        order=asked.order,
         stride=asked.stride,
         batch_pieces=asked.batch_pieces,
         precision=loaded.precision,

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
-from transformers import T5ForConditionalGeneration, T5Tokenizer
+from transformers import T5Config, T5EncoderModel, T5ForConditionalGeneration, T5Tokenizer
 
 from convert.spoiling import change_config
 from convert.two_stacks import PRECISIONS, assert_both_sides_equal
+from polyseme.api import load
 from polyseme.bundle import count_parameters, load_bundle, new_bundle, save_bundle
 from polyseme.convert.sizes import SIZES
 from polyseme.convert.t5 import FAMILY, read_config, write_config
@@ -21,7 +22,7 @@ from polyseme.convert.table import read
 from polyseme.errors import ModelError
 from polyseme.text.load import load_tokenizer
 from polyseme.text.words import document
-from references import Pair, in_its_own_precision, make_pair, make_reference
+from references import Pair, assert_close, in_its_own_precision, make_pair, make_reference
 from tiny_models import TEXT, tiny_config, tiny_model, tiny_tokenizer, write_tokenizer
 
 TINY: Any = FAMILY.tiny()
@@ -183,3 +184,27 @@ def test_embed_and_pieces_read_the_encoder() -> None:
     pieces = model.pieces("Sandy broke the law.")
     assert pieces.pieces[-1] == "</s>"
     assert pieces.states.shape[0] == TINY.n_layers + 1
+
+
+def test_an_encoder_by_itself(tmp_path: Path) -> None:
+    """`T5EncoderModel` leaves a folder without a decoder."""
+    n_pieces = tiny_tokenizer("t5").n_pieces
+    settings = T5Config(vocab_size=n_pieces, d_model=32, d_kv=6, d_ff=48, num_layers=2, num_heads=4)
+    torch.manual_seed(3)
+    reference = T5EncoderModel(settings).eval()
+    for parameter in reference.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    reference.save_pretrained(tmp_path / "theirs")
+    write_tokenizer("t5", tmp_path / "theirs")
+    model = load(tmp_path / "theirs", device="cpu")
+    assert model.bundle.decoder is None
+    assert not {"score", "generate"} & set(model.show().can)
+    found = model.pieces("Dawn broke.")
+    with torch.no_grad():
+        layers = reference(torch.from_numpy(found.ids)[None], output_hidden_states=True).hidden_states
+    for ours, theirs in zip(found.states, layers, strict=True):
+        assert_close(torch.from_numpy(ours), theirs[0], 1e-5)
+    model.save(tmp_path / "ours")
+    again = T5EncoderModel.from_pretrained(tmp_path / "ours")
+    assert torch.equal(again.shared.weight, reference.shared.weight)
+    assert (load(tmp_path / "ours", device="cpu").pieces("Dawn broke.").states == found.states).all()

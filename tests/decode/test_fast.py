@@ -14,8 +14,9 @@ from polyseme.decode.next_piece import StepByStep
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import MaskedOutput
+from polyseme.outputs.table import TableOutput
 from polyseme.parts.memory import Cache
-from polyseme.types import Batch
+from polyseme.types import Batch, States
 from references import assert_close
 from tiny_models import tiny_model
 
@@ -26,6 +27,9 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "bands": ("gpt2", {"masks": ("causal", "band:3", "causal")}),
     "sinusoids": ("gpt2", {"positions": "sinusoidal"}),
     "shared layers": ("gpt2", {"layer_map": (0, 1, 0)}),
+    "gated": ("gpt2", {"gated": True}),
+    "buckets": ("gpt2", {"positions": "buckets", "n_buckets": 8, "max_distance": 10}),
+    "buckets and bands": ("gpt2", {"positions": "buckets", "masks": ("causal", "band:3", "causal")}),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 ROWS = [[5, 9, 3, 7, 21], [30], [4, 4, 8], [17, 2, 3, 4]]
@@ -80,8 +84,8 @@ def test_an_output_of_another_kind() -> None:
 
 @pytest.mark.parametrize(
     ("family", "changes"),
-    [("bert", {}), ("gpt2", {"memory": "none"}), ("gpt2", {"gated": True}), ("gpt2", {"positions": "buckets"})],
-    ids=["both directions", "no memory", "gated", "buckets"],
+    [("bert", {}), ("gpt2", {"memory": "none"}), ("transfo-xl", {})],
+    ids=["both directions", "no memory", "segments"],
 )
 def test_encoders_that_go_the_plain_way(family: str, changes: dict[str, Any]) -> None:
     config = tiny_model(family).bundle.config.replace(**changes)
@@ -89,6 +93,62 @@ def test_encoders_that_go_the_plain_way(family: str, changes: dict[str, Any]) ->
     assert not steps_fast(encoder)
     with pytest.raises(ModelError, match="has no fast step"):
         FastSteps(encoder, tiny_model("gpt2").bundle.outputs["causal"])  # type: ignore[arg-type]
+
+
+# --- with a source ----------------------------------------------------------------------------------------------------
+
+SOURCES = [[7, 8, 9], [11, 12, 13, 14, 15, 16], [40], [3, 4]]
+
+
+def with_source(family: str, dtype: torch.dtype) -> tuple[StepByStep, StepByStep, States]:
+    """A decoder, the plain way and the fast one, and what it reads."""
+    bundle = tiny_model(family).bundle.to(dtype)
+    output = bundle.outputs["causal"]
+    if isinstance(output, TableOutput) and output.bias is not None:
+        torch.nn.init.normal_(output.bias)
+    assert bundle.decoder is not None
+    with torch.no_grad():
+        source = bundle.encoder(padded(SOURCES), layers=[-1])
+    return StepByStep(bundle.decoder, output, fast=False), StepByStep(bundle.decoder, output), source  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["as they are", "laid out"])
+@pytest.mark.parametrize("family", ["bart", "t5", "transformer"])
+def test_a_step_with_a_source(family: str, settled: bool) -> None:
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        plain, fast, source = with_source(family, dtype)
+        assert fast.steps is not None
+        if settled:
+            fast.settle()
+        batch = Batch(torch.tensor([[2]] * 4), source=source)
+        (_, theirs), (_, ours) = plain.start(batch, 16), fast.start(batch, 16)
+        for number in range(6):
+            pieces = torch.tensor([[number], [7], [8], [9]])
+            expected, theirs = plain.step(Batch(pieces), theirs)
+            found, ours = fast.step(Batch(pieces), ours)
+            assert_close(found, expected, tolerance)
+        rows = torch.tensor([2, 2, 1])
+        expected, theirs = plain.step(Batch(pieces[:3]), theirs.select(rows))
+        found, ours = fast.step(Batch(pieces[:3]), ours.select(rows))
+        assert_close(found, expected, tolerance)
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_a_graph_with_a_source(family: str) -> None:
+    plain, fast, source = with_source(family, torch.float64)
+    assert fast.steps is not None
+    batch = Batch(torch.tensor([[2]] * 4), source=source)
+    (_, theirs), (_, ours) = plain.start(batch, 16), plain.start(batch, 16)
+    assert isinstance(ours, Cache)
+    graph = Graph(fast.steps, ours)
+    for number in range(6):
+        pieces = torch.tensor([number, 7, 8, 9])
+        expected, theirs = plain.step(Batch(pieces[:, None]), theirs)
+        found, ours = graph(pieces, ours)
+        assert_close(found, expected, 1e-10)
+        if number == 3:
+            rows = torch.tensor([3, 0, 0, 1])
+            theirs, ours = theirs.select(rows), ours.select(rows)
 
 
 # --- graphs: here the function that is captured runs as it is --------------------------------------------------------

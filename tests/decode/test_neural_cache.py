@@ -17,7 +17,7 @@ from polyseme.api import Model
 from polyseme.cli import main
 from polyseme.decode import neural_cache as module
 from polyseme.decode.neural_cache import Caches, NeuralCache
-from polyseme.decode.score import Scorer
+from polyseme.decode.score_bundle import scorer_of
 from polyseme.decode.score_texts import Scored
 from polyseme.errors import OptionError
 from polyseme.text.given import given_documents
@@ -40,7 +40,7 @@ SETTINGS = [
 
 
 def score(model: Model, texts: list[str], cache: NeuralCache | None, batch_pieces: int | None = None) -> list[Scored]:
-    return Scorer(model.bundle, neural_cache=cache, batch_pieces=batch_pieces)(given_documents(texts))
+    return scorer_of(model.bundle, neural_cache=cache, batch_pieces=batch_pieces)(given_documents(texts))
 
 
 def guessing_states(model: Model, ids: list[int]) -> list[tuple[NDArray[np.float64], int]]:
@@ -168,7 +168,7 @@ def test_no_more_is_kept_than_was_asked_for_and_nothing_of_texts_that_have_ended
 
 def test_it_is_said_and_paid_for() -> None:
     model = tiny_model("lstm")
-    plain, cached = Scorer(model.bundle), Scorer(model.bundle, neural_cache=NeuralCache(size=50))
+    plain, cached = scorer_of(model.bundle), scorer_of(model.bundle, neural_cache=NeuralCache(size=50))
     for scorer in (plain, cached):
         scorer(given_documents(TEXTS))
     assert cached.how == "left to right, with a cache of the last 50 pieces of the text (share 0.1, sharpness 0.3)"
@@ -241,9 +241,9 @@ def test_settings_that_make_no_sense(settings: dict[str, float], message: str, t
 
 def test_it_is_for_whole_texts_and_causal_models() -> None:
     with pytest.raises(OptionError, match="for causal models"):
-        Scorer(tiny_model("bert").bundle, neural_cache=NeuralCache())
+        scorer_of(tiny_model("bert").bundle, neural_cache=NeuralCache())
     model = tiny_model("lstm")
     assert model.bundle.tokenizer is not None
     encoded = model.bundle.tokenizer.encode_many(given_documents(TEXTS[:1]))
     with pytest.raises(OptionError, match="whole texts are scored"):
-        Scorer(model.bundle, neural_cache=NeuralCache()).pieces(encoded, best=True)
+        scorer_of(model.bundle, neural_cache=NeuralCache()).pieces(encoded, best=True)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from decode.writing import gpt2, padded, prompts, rereading, step_by_step
 from polyseme.config import Direction, EncoderConfig
 from polyseme.convert.families import FAMILIES
-from polyseme.decode.next_piece import PiecesSoFar, Rereading, StepByStep, language_model
+from polyseme.decode.language_model import language_model
+from polyseme.decode.next_piece import PiecesSoFar, Rereading, StepByStep
 from polyseme.encoders.base import Encoder, Layers
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig

@@ -14,7 +14,7 @@ from encoders.small_modules import Recurrent, RecurrentConfig
 from polyseme.api import Model
 from polyseme.bundle import Bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.decode.score import Scorer
+from polyseme.decode.score_bundle import scorer_of
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.text.given import given_documents
 from polyseme.types import Batch, Pieces
@@ -230,7 +230,7 @@ def test_equal_texts_have_equal_scores_to_the_last_bit(family: str) -> None:
 @pytest.mark.parametrize("family", ["gpt2", "bert"])
 @pytest.mark.parametrize("much", [1, 60])
 def test_asking_for_a_run_gives_what_asking_for_all_does(family: str, much: int) -> None:
-    scorer = Scorer(tiny_model(family).bundle.double())
+    scorer = scorer_of(tiny_model(family).bundle.double())
     encoded = scorer.tokenizer.encode_many(given_documents(TEXTS * much))
     runs = [(number % len(each), len(each)) for number, each in enumerate(encoded)]
     every, some = scorer.pieces(encoded, best=True), scorer.pieces(encoded, only=runs, best=True)
@@ -241,7 +241,7 @@ def test_asking_for_a_run_gives_what_asking_for_all_does(family: str, much: int)
 
 def test_best_is_where_no_other_piece_is_as_likely() -> None:
     bundle = gpt2().ours
-    scorer = Scorer(bundle)
+    scorer = scorer_of(bundle)
     row = [scorer.tokenizer.specials["end"]]
     for _ in range(12):  # the likeliest piece, but for every fourth
         found = log_probs(gpt2().reference, row)[-1]
@@ -256,7 +256,7 @@ def test_where_two_pieces_are_as_likely_none_is_best() -> None:
     model = tiny_model("gpt2")
     output = model.bundle.outputs["causal"]
     output.table = torch.nn.Parameter(torch.zeros_like(output.table))  # type: ignore[assignment,arg-type]
-    scorer = Scorer(model.bundle)
+    scorer = scorer_of(model.bundle)
     [scores] = scorer.pieces(scorer.tokenizer.encode_many(given_documents(TEXTS[0])), best=True)
     assert not scores.best.any()
     np.testing.assert_allclose(scores.log_probs, -np.log(scorer.tokenizer.n_pieces), rtol=1e-6)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options, scoring
+from polyseme.cli import options, scoring, tuning
 from polyseme.cli.progress import Bar
 from polyseme.cli.table import print_table
 
@@ -21,8 +21,16 @@ DEEPEST = 2
 @click.argument("name", metavar="NAME|FILE")
 @options.model
 @click.option("--data", metavar="PATH", help="The file or the folder with the data of the benchmark NAME.")
+@click.option("--in", "source", metavar="FILE", help="For bleu: the texts that are evaluated, one a line.")
+@click.option(
+    "--reference", multiple=True, metavar="FILE", help="For bleu: the reference of each; may be given several times."
+)
+@tuning.text
+@tuning.second
+@tuning.label
 @options.output("Keep the report as .json, .tsv, .html, .png or .svg; .jsonl has a line an item.", required=False)
 @scoring.hide
+@scoring.order
 @scoring.stride
 @options.device
 @options.dtype
@@ -31,6 +39,10 @@ DEEPEST = 2
 @options.as_json
 def command(name: str, as_json: bool, **settings: Any) -> None:
     """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of one's own minimal pairs.
+
+    With a model that `polyseme finetune` made, FILE has labels as in training, or NAME is a benchmark.
+
+    bleu needs no model: it compares texts with their references, line by line.
 
     FILE is a table (.csv, .tsv, .jsonl, .parquet) with the columns good and bad, and group where pairs are of several
     kinds. The good side must have the higher score; a tie is wrong.
@@ -41,6 +53,8 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
       polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
       polyseme evaluate pairs.tsv -m path/to/bert --hide left-to-right -o pairs.json
+      polyseme evaluate test.conll -m models/ner
+      polyseme evaluate bleu --in test.hyp --reference test.de
     """
     with Bar("scoring"):
         report = polyseme.evaluate(name, **settings)

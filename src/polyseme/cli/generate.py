@@ -33,7 +33,12 @@ def _names(context: click.Context, option: click.Parameter, given: str | None) -
 )
 @options.model
 @options.output("Where texts go: .jsonl for a record each, with its score, else a plain line each.", required=False)
-@click.option("--max-new", type=int, default=20, show_default=True, metavar="N", help="Pieces written at most.")
+@click.option(
+    "--max-new",
+    type=int,
+    metavar="N",
+    help="Pieces written at most.  [default: 20; by a model that reads sources, 200]",
+)
 @click.option(
     "--min-new", type=int, default=0, show_default=True, metavar="N", help="Pieces before which no text ends by itself."
 )
@@ -120,7 +125,7 @@ def _names(context: click.Context, option: click.Parameter, given: str | None) -
 )
 @options.as_json
 def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
-    """Write on from each PROMPT..., or from those of a file.
+    """Write on from each PROMPT..., or from those of a file; a model with a decoder reads them as sources.
 
     The likeliest piece is taken each time, unless a temperature, --top-k, --top-p, --n or --beam says otherwise. Draws
     depend on --seed and on the number of the prompt alone. Stopped over a file? The same command goes on.
@@ -131,18 +136,21 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
       polyseme generate "In a shocking finding, scientists" -m path --top-p 0.9 --temperature 0.8 --n 3 --seed 1
       polyseme generate "Q: Who wrote Emma? A:" -m path --beam 4 --stop "Q:" --max-new 40
       polyseme generate --in prompts.jsonl --field prompt -m path -o out.jsonl
+      polyseme generate --in test.en -m models/ende --beam 4 -o test.hyp
     """
-    streamed = _streams(prompts, as_json, settings)
-    bar = None if streamed else Bar("loading the model", then="writing")
+    shown = _Shown(prompts[0]) if _streams(prompts, as_json, settings) else None
+    bar = None if shown else Bar("loading the model", then="writing")
     with bar or nullcontext():
-        found = polyseme.generate(prompts, **settings, on_text=_Shown(prompts[0]) if streamed else None, progress=bar)
-    if streamed:
+        found = polyseme.generate(
+            prompts, **settings, on_start=None if shown is None else shown.begin, on_text=shown, progress=bar
+        )
+    if shown:
         click.echo()
     elif as_json:
         click.echo(json.dumps(_records(found), ensure_ascii=False, indent=2))
     else:
         whole = [
-            prompt + each.text
+            prompt + each.text if found.continues else each.text
             for prompt, texts in zip(found.prompts, found.continuations, strict=True)
             for each in texts
             if settings["output"] is None
@@ -159,10 +167,14 @@ def _streams(prompts: tuple[str, ...], as_json: bool, settings: dict[str, Any]) 
 
 
 class _Shown:
-    """Shows a prompt, then text as it is written."""
+    """Shows a prompt, where it is gone on from, then text as it is written."""
 
     def __init__(self, prompt: str) -> None:
         self.prompt: str | None = prompt
+
+    def begin(self, continues: bool) -> None:
+        if not continues:
+            self.prompt = None
 
     def __call__(self, place: int, number: int, text: str) -> None:
         if self.prompt is not None:

@@ -16,6 +16,7 @@ from polyseme.cli.table import print_table
 @click.command()
 @click.argument("text")
 @options.model
+@options.stack
 @click.option("--attentions", is_flag=True, help="Write the attentions of every layer to OUTPUT as well.")
 @options.output("Write ids, spans and the states of every layer to this .npz.", required=False)
 @options.device

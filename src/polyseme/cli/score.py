@@ -18,6 +18,10 @@ from polyseme.cli.table import print_table
 
 @click.command()
 @click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
+@click.option(
+    "--source", metavar="FILE", help="For a model with a decoder: the source of each text, in the same order."
+)
+@click.option("--source-field", metavar="NAME", help="The field of FILE with the source.  [default: as --field]")
 @options.output(
     "Where the scores go: .tsv, .jsonl, .parquet, or .html with the text shaded.  [default: printed]", required=False
 )
@@ -26,6 +30,7 @@ from polyseme.cli.table import print_table
     "--by", default="word", show_default=True, metavar="UNIT", help="What has a score of its own: word, piece, byte."
 )
 @scoring.hide
+@scoring.order
 @scoring.stride
 @click.option(
     "--neural-cache", is_flag=True, help="Mix a causal model's guesses with those of a cache of the text's last pieces."
@@ -56,8 +61,8 @@ from polyseme.cli.table import print_table
 def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Score every text of INPUT...: how likely each word is, given the others that the model sees.
 
-    A causal model guesses from left to right, a masked one from both sides. Scores are natural log-probabilities, and
-    surprisals in bits; with them come perplexities a word, a piece and a byte.
+    A causal model guesses from left to right, a masked one from both sides, one with a decoder given a source. Scores
+    are natural log-probabilities, and surprisals in bits; with them come perplexities a word, a piece and a byte.
 
     \b
     Examples:
@@ -66,6 +71,8 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
       polyseme score long.txt --split document --stride 256 -m path/to/gpt2 -o scores.parquet
       polyseme score long.txt --split document --neural-cache -m path/to/lstm
       polyseme score reviews.csv --field review --by byte -m path/to/bert -o scores.tsv
+      polyseme score essay.txt --order both -m models/elmo
+      polyseme score test.de --source test.en -m models/ende -o scores.tsv
     """
     typed = "-" in sources and sys.stdin.isatty()
     if typed:

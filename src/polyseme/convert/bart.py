@@ -146,6 +146,7 @@ FAMILY = Family(
     outputs={"causal": causal_output},
     architectures=[("BartForConditionalGeneration", frozenset({"causal"})), ("BartModel", frozenset())],
     frame="bart",
+    first="end",
     tiny=lambda: TransformerConfig(
         n_pieces=99,
         width=32,

@@ -46,6 +46,8 @@ class Family:
     """The module of `transformers` that holds the reference, or None."""
     folder: Folder = HUGGING_FACE
     """Which files of a model folder hold what."""
+    first: str | None = None
+    """The role of the piece that a second stack reads before any other; None where there is none."""
     tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said
     """config.json and their tensors by name → whether the output shares the table of pieces."""
 

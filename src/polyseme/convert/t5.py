@@ -77,6 +77,8 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     if theirs.get("num_decoder_layers") is None:
         theirs = {**theirs, "num_decoder_layers": theirs.get("num_layers")}
     ours = SETTINGS.read(theirs, where)
+    if theirs.get("is_encoder_decoder", True) is False or "T5EncoderModel" in (theirs.get("architectures") or ()):
+        ours["decoder_layers"] = None
     scaled = theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True))
     return TransformerConfig(
         **ours,
@@ -90,8 +92,6 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    if config.decoder_layers is None:
-        raise ModelError("A T5 has two stacks, and the config has no 'decoder_layers'.")
     inner = ("gated-" if config.gated else "", config.activation)
     names = {
         ("gated-" if theirs.startswith("gated-") else "", ours): theirs
@@ -101,6 +101,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
         **SETTINGS.write(config),
         "feed_forward_proj": "gated-gelu" if inner == ("gated-", "gelu_new") else names[inner],
         "scale_decoder_outputs": config.output_scale != 1.0,
+        "is_encoder_decoder": config.decoder_layers is not None,
     }
     return checked(written, config, read_config)
 
@@ -145,6 +146,8 @@ def stack(name: str, n_layers: int, *, cross: bool, gated: bool) -> list[Rule]:
 
 
 def table(config: TransformerConfig, tied: bool) -> Table:
+    """Where there is no second stack (`T5EncoderModel`), there is no output either."""
+    n_written = config.decoder_layers
     causal, aliases = causal_rules("shared.weight", tied=tied)
     aliases += [Alias(f"{name}.embed_tokens.weight", "shared.weight") for name in ("encoder", "decoder")]
     return Table(
@@ -153,9 +156,9 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         body=[
             *module("shared", "encoder.embeddings.pieces", bias=False),
             *stack("encoder", config.n_layers, cross=False, gated=config.gated),
-            *stack("decoder", config.decoder_layers or 0, cross=True, gated=config.gated),
+            *(stack("decoder", n_written, cross=True, gated=config.gated) if n_written is not None else []),
         ],
-        outputs={"causal": causal},
+        outputs={} if n_written is None else {"causal": causal},
         aliases=aliases,
         derived=[Derived(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight")],
         foreign=[Foreign(r"(classification_head|qa_outputs|classifier)\..*")],
@@ -176,6 +179,7 @@ FAMILY = Family(
     outputs={"causal": causal_output},
     architectures=[("T5ForConditionalGeneration", frozenset({"causal"})), ("T5Model", frozenset())],
     frame="t5",
+    first="pad",
     tiny=lambda: TransformerConfig(
         n_pieces=99,
         width=32,

@@ -38,7 +38,12 @@ class _Beam:
 
 
 def search(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], decoding: Decoding, *, text_of: TextOf | None = None
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    decoding: Decoding,
+    *,
+    sources: Sequence[Sequence[int]] | None = None,
+    text_of: TextOf | None = None,
 ) -> list[list[Written]]:
     """The `n` best texts for each prompt, the best first."""
     width = decoding.beam
@@ -47,7 +52,7 @@ def search(
             f"A beam of {width} looks at {2 * width} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
         )
     shaping = Shaping(model, decoding)
-    lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride)
+    lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
     growing = _Growing(model, decoding, text_of)
     beams = [_Beam(number, [Written()], []) for number in range(len(prompts))]
     log_probs = lines.start()

@@ -15,6 +15,7 @@ Shapes: R rows, S slots, D width, H heads, d head width, V pieces in the vocabul
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
@@ -29,15 +30,23 @@ from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.outputs.base import Output
 from polyseme.outputs.pieces import CausalOutput, MaskedOutput
+from polyseme.outputs.softmaxes import SoftmaxOutput
+from polyseme.outputs.table import TableOutput
 from polyseme.parts.activations import Activation
+from polyseme.parts.feed_forward import FeedForward
 from polyseme.parts.masks import Places, mask_named, seen
 from polyseme.parts.memory import Cache
+from polyseme.parts.positions import BucketBias
 from polyseme.parts.product import Product
 
 PACKED_ROWS = 16
 """Rows that packed weights are laid out for."""
+ROUND_DISTANCES = 128
+"""Biases of distances are looked up for so many at once, or a multiple."""
 MOST_GRAPHS = 4
 """Graphs, each with a cache of its own, that are kept at once."""
+WITH_LOGITS = (CausalOutput, MaskedOutput, SoftmaxOutput, TableOutput)
+"""Outputs that give numbers before they are made into log-probabilities."""
 WARM_UPS = 3
 """Steps before one is captured, in which kernels are chosen and room is set aside."""
 
@@ -50,14 +59,13 @@ def steps_fast(encoder: Encoder) -> bool:
     return (
         config.memory == "cache"
         and config.direction == "causal"
-        and config.positions in ("learned", "sinusoidal", "none")
-        and not (config.cross or config.gated)
+        and config.positions in ("learned", "sinusoidal", "buckets", "none")
     )
 
 
 def log_probs_of(output: Output, states: Tensor) -> Tensor:
     """[R, D] → [R, V], never in half precision: there, many pieces would be exactly as likely."""
-    if states.dtype in (torch.bfloat16, torch.float16) and isinstance(output, (CausalOutput, MaskedOutput)):
+    if states.dtype in (torch.bfloat16, torch.float16) and isinstance(output, WITH_LOGITS):
         return output.logits(states).float().log_softmax(dim=-1)
     return output.log_probs(states)
 
@@ -88,16 +96,35 @@ class Layout:
     """The products of a whole model, laid out for one row or for many."""
 
     def __init__(self, encoder: Transformer, output: Output, make: Callable[..., AnyProduct]) -> None:
-        def product(linear: nn.Linear, activation: Activation | None = None) -> AnyProduct:
-            bias = None if linear.bias is None else linear.bias.detach()
-            return make(linear.weight.detach(), bias, activation)
+        def product(linear: nn.Linear, activation: Activation | None = None, n_first: int | None = None) -> AnyProduct:
+            bias = None if linear.bias is None else linear.bias.detach()[:n_first]
+            return make(linear.weight.detach()[:n_first], bias, activation)
+
+        def inner(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
+            if not feed_forward.gated:
+                return product(feed_forward.up, feed_forward.activation)
+            up = product(feed_forward.up)
+
+            def gated(x: Tensor) -> Tensor:
+                gate, inner = up(x).chunk(2, dim=-1)
+                return feed_forward.activation(gate) * inner
+
+            return gated
 
         layers = [cast(TransformerLayer, layer) for layer in encoder.layers]
+        crosses = [layer.cross for layer in layers if layer.cross is not None]
         self.project = [product(layer.attention.project) for layer in layers]
         self.attended = [product(layer.attention.output) for layer in layers]
-        self.up = [product(layer.feed_forward.up, layer.feed_forward.activation) for layer in layers]
+        self.asked = [product(cross.project, n_first=cross.inner_width) for cross in crosses]
+        self.answered = [product(cross.output) for cross in crosses]
+        self.up = [inner(layer.feed_forward) for layer in layers]
         self.down = [product(layer.feed_forward.down) for layer in layers]
-        self.vocabulary = make(output.table.detach(), None, None) if isinstance(output, CausalOutput) else None
+        self.vocabulary: AnyProduct | None = None
+        self.scale = 1.0
+        if isinstance(output, (CausalOutput, TableOutput)):
+            bias = output.bias if isinstance(output, TableOutput) else None
+            self.scale = output.scale if isinstance(output, TableOutput) else 1.0
+            self.vocabulary = make(output.table.detach(), None if bias is None else bias.detach(), None)
 
 
 def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
@@ -110,7 +137,10 @@ PRODUCTS: Mapping[str, Callable[..., AnyProduct]] = {"plain": Product.of, "one r
 
 
 class FastSteps:
-    """A causal Transformer with a cache and its output: `step(pieces [R], cache)` → log-probabilities, cache."""
+    """A causal Transformer with a cache and its output: `step(pieces [R], cache)` → log-probabilities, cache.
+
+    The keys of a source, where there is one, are in the cache.
+    """
 
     def __init__(self, encoder: Encoder, output: Output) -> None:
         if not isinstance(encoder, Transformer) or not steps_fast(encoder):
@@ -119,7 +149,8 @@ class FastSteps:
         self.output = output
         self._settled = False
         self._layouts: dict[str, Layout] = {}
-        self._graphs: OrderedDict[tuple[int, int], Graph] = OrderedDict()
+        self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
+        self._by_distance: dict[int, Tensor] = {}  # all are kept: a graph reads the one that it was captured with
 
     def settle(self) -> None:
         """Prepare for much work: lay weights out, each layout once, when it is first needed."""
@@ -134,7 +165,7 @@ class FastSteps:
         n_slots = int(lengths.max()) + 1
         level = bool((lengths == lengths[0]).all())
         log_probs = self.run(pieces, memory, n_slots=n_slots, level=level)
-        return log_probs, Cache(lengths + 1, memory.keys, memory.values)
+        return log_probs, dataclasses.replace(memory, lengths=lengths + 1)
 
     def run(self, pieces: Tensor, memory: Cache, *, n_slots: int, level: bool = False) -> Tensor:
         """The step itself: log-probabilities [R, V] after `pieces` [R], written into slots `memory.lengths`.
@@ -146,6 +177,7 @@ class FastSteps:
         lengths = memory.lengths
         rows = torch.arange(len(pieces), device=pieces.device)
         hidden = self._hidden(lengths, n_slots, level)
+        beyond = self._hidden_source(memory)
         x: Tensor = encoder.embeddings(pieces[:, None], lengths[:, None], None)[:, 0]  # [R, D]
         for index, number in enumerate(config.weight_sets):
             layer = cast(TransformerLayer, encoder.layers[number])
@@ -165,6 +197,15 @@ class FastSteps:
             x = layout.attended[number](attended.flatten(1), x)
             if not layer.norm_first:
                 x = layer.attention_norm(x)
+            if layer.cross is not None and layer.cross_norm is not None:
+                normed = layer.cross_norm(x) if layer.norm_first else x
+                asked = layout.asked[number](normed).view(len(pieces), attention.n_heads, 1, -1)
+                answered = F.scaled_dot_product_attention(
+                    asked, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
+                )  # [R, H, 1, d]
+                x = layout.answered[number](answered.flatten(1), x)
+                if not layer.norm_first:
+                    x = layer.cross_norm(x)
             normed = layer.feed_forward_norm(x) if layer.norm_first else x
             x = layout.down[number](layout.up[number](normed), x)
             if not layer.norm_first:
@@ -172,28 +213,49 @@ class FastSteps:
         x = encoder.norm(x)
         if layout.vocabulary is None:
             return log_probs_of(self.output, x)
-        logits = layout.vocabulary(x)
+        logits = layout.vocabulary(x if layout.scale == 1.0 else x * layout.scale)
         if logits.dtype in (torch.bfloat16, torch.float16):
             logits = logits.float()
         return logits.log_softmax(dim=-1)
 
     def _hidden(self, lengths: Tensor, n_slots: int, level: bool) -> dict[str, Tensor | None]:
-        """For each mask of the config what is added to the scores, [R, 1, 1, S]: 0, or minus infinity for the unseen.
+        """For each mask of the config what is added to the scores, [R, 1 or H, 1, S].
 
-        None where everything is seen.
+        That is the bias of distances, or 0, and minus infinity for the unseen; None where there is no bias and
+        everything is seen.
         """
         slots = torch.arange(n_slots, device=lengths.device)[None]
         places = Places(lengths[:, None], slots, None, counted=False)
         like = next(self.encoder.embeddings.parameters())
+        bias = None if self.encoder.bias is None else self._bias(lengths[:1] if level else lengths, slots)
         found: dict[str, Tensor | None] = {}
         for name in dict.fromkeys(self.encoder.config.layer_masks):
             allowed = None if level and name == "causal" else seen(mask_named(name), None, places).allowed
             if allowed is None:
-                found[name] = None
+                found[name] = bias
                 continue
-            nothing = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
+            nothing = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device) if bias is None else bias
             found[name] = nothing.masked_fill(~allowed, float("-inf"))
         return found
+
+    def _bias(self, lengths: Tensor, slots: Tensor) -> Tensor:
+        """The bias of how far back slots [1, S] are from the pieces to come at `lengths` [R]: [R, H, 1, S]."""
+        farthest = -(-slots.shape[1] // ROUND_DISTANCES) * ROUND_DISTANCES
+        if farthest not in self._by_distance:
+            places = torch.arange(farthest, device=slots.device)[None]
+            bias = cast(BucketBias, self.encoder.bias)(places[:, -1:], places)  # [1, H, 1, S]
+            self._by_distance[farthest] = bias[0, :, 0].flip(-1)
+        back = (lengths[:, None] - slots).clamp(min=0)  # [R, S]
+        return self._by_distance[farthest][:, back].transpose(0, 1)[:, :, None]
+
+    def _hidden_source(self, memory: Cache) -> Tensor | None:
+        """What is added to the scores of a source's keys, [R, 1, 1, M]; None where all of them are there."""
+        if memory.source_lengths is None:
+            return None
+        keys = memory.source_keys[0]
+        places = torch.arange(keys.shape[2], device=keys.device)
+        absent = (places >= memory.source_lengths[:, None])[:, None, None]
+        return torch.zeros(absent.shape, dtype=keys.dtype, device=keys.device).masked_fill(absent, float("-inf"))
 
     def _layout(self, n_rows: int) -> Layout:
         """Weights as they are best read for so many rows; on a GPU, and for little work, as they are."""
@@ -204,13 +266,18 @@ class FastSteps:
         return self._layouts[kind]
 
     def _graph(self, memory: Cache) -> Graph:
-        shape = (memory.keys[0].shape[0], memory.keys[0].shape[2])
+        sizes = [keys[0].shape[2] for keys in (memory.keys, memory.source_keys) if keys]
+        shape = (memory.keys[0].shape[0], *sizes, int(memory.source_lengths is None))
         if shape not in self._graphs:
             while len(self._graphs) >= MOST_GRAPHS:
                 self._graphs.popitem(last=False)
             self._graphs[shape] = Graph(self, memory)
         self._graphs.move_to_end(shape)
         return self._graphs[shape]
+
+
+def _keys_and_values(cache: Cache) -> tuple[tuple[Tensor, ...], ...]:
+    return cache.keys, cache.values, cache.source_keys, cache.source_values
 
 
 class Graph:
@@ -224,11 +291,11 @@ class Graph:
         self.steps = steps
         n_rows, _, self.n_slots, _ = like.keys[0].shape
         self.pieces = like.lengths.new_zeros(n_rows)
-        self.memory = Cache(
-            torch.zeros_like(like.lengths),
-            tuple(torch.zeros_like(each) for each in like.keys),
-            tuple(torch.zeros_like(each) for each in like.values),
+        keys, values, source_keys, source_values = (
+            tuple(torch.zeros_like(each) for each in some) for some in _keys_and_values(like)
         )
+        source_lengths = None if like.source_lengths is None else torch.zeros_like(like.source_lengths)
+        self.memory = Cache(torch.zeros_like(like.lengths), keys, values, source_keys, source_values, source_lengths)
         self.log_probs: Tensor
         self._captured: torch.cuda.CUDAGraph | None = None
         self._handed_on: Cache | None = None
@@ -238,7 +305,7 @@ class Graph:
             self._take_in(memory)
         self.pieces.copy_(pieces)
         self._run()
-        self._handed_on = Cache(self.memory.lengths, self.memory.keys, self.memory.values)
+        self._handed_on = dataclasses.replace(self.memory)
         return self.log_probs.clone(), self._handed_on
 
     def _take_in(self, memory: Cache) -> None:
@@ -248,8 +315,11 @@ class Graph:
                 "the memory that the last step handed back, or keep a copy of it (memory.select)."
             )
         self.memory.lengths.copy_(memory.lengths)
-        torch._foreach_copy_(list(self.memory.keys), list(memory.keys))
-        torch._foreach_copy_(list(self.memory.values), list(memory.values))
+        for ours, theirs in zip(_keys_and_values(self.memory), _keys_and_values(memory), strict=True):
+            if ours:
+                torch._foreach_copy_(list(ours), list(theirs))
+        if self.memory.source_lengths is not None and memory.source_lengths is not None:
+            self.memory.source_lengths.copy_(memory.source_lengths)
 
     def _step(self) -> None:
         self.log_probs = self.steps.run(self.pieces, self.memory, n_slots=self.n_slots)

@@ -21,6 +21,7 @@ from polyseme.decode.settings import Decoding
 from polyseme.decode.shaping import Shaping
 from polyseme.decode.stopping import first_stop
 from polyseme.decode.written import TextOf, Told, Written
+from polyseme.errors import ModelError
 
 STEPS_UNSEEN = 16
 """On a GPU, steps between two looks at what was written: each look waits for everything before it."""
@@ -31,21 +32,25 @@ def write_on(
     prompts: Sequence[Sequence[int]],
     decoding: Decoding,
     *,
+    sources: Sequence[Sequence[int]] | None = None,
     numbers: Sequence[int] | None = None,
     text_of: TextOf | None = None,
     told: Told | None = None,
 ) -> list[list[Written]]:
     """`n` texts for each prompt, all written side by side.
 
-    `numbers` are those of the prompts among all there are, which their random numbers go by; None: 0, 1, …. `text_of`
-    is needed where there are stop strings.
+    `sources` are what each prompt's texts are written from, where the model reads a source. `numbers` are those of the
+    prompts among all there are, which their random numbers go by; None: 0, 1, …. `text_of` is needed where there are
+    stop strings.
     """
     numbers = range(len(prompts)) if numbers is None else numbers
     if not prompts:
         return []
+    if (sources is None) != (model.source is None):
+        raise ModelError("A model that reads a source needs one for every prompt, and no other does.")
     if decoding.beam > 1:
-        return search(model, prompts, decoding, text_of=text_of)
-    return _Writing(model, prompts, decoding, numbers, text_of, told).run()
+        return search(model, prompts, decoding, sources=sources, text_of=text_of)
+    return _Writing(model, prompts, decoding, sources, numbers, text_of, told).run()
 
 
 class _Writing:
@@ -56,6 +61,7 @@ class _Writing:
         model: LanguageModel,
         prompts: Sequence[Sequence[int]],
         decoding: Decoding,
+        sources: Sequence[Sequence[int]] | None,
         numbers: Sequence[int],
         text_of: TextOf | None,
         told: Told | None,
@@ -65,7 +71,7 @@ class _Writing:
         self.text_of = text_of
         self.told = told
         self.shaping = Shaping(model, decoding)
-        self.lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride)
+        self.lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
         self.written = [Written() for _ in range(len(prompts) * decoding.n)]
         self.at_work = list(range(len(self.written)))
         """Which text each row writes."""

@@ -15,17 +15,25 @@ from torch import Tensor
 
 from polyseme.decode.next_piece import LanguageModel
 from polyseme.parts.memory import Memory
-from polyseme.types import Batch
+from polyseme.types import Batch, States
 
 
 class Lines:
     """Rows that are written side by side; `start` reads the prompts, `advance` one more piece each."""
 
     def __init__(
-        self, model: LanguageModel, prompts: Sequence[Sequence[int]], max_new: int, *, stride: int | None = None
+        self,
+        model: LanguageModel,
+        prompts: Sequence[Sequence[int]],
+        max_new: int,
+        *,
+        stride: int | None = None,
+        sources: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.model = model
         self.stride = stride
+        self.sources = sources
+        """What each row reads before it is written, where the model has a source."""
         self.sizes = [len(prompt) for prompt in prompts]
         """How many pieces each row has."""
         longest = max(self.sizes, default=0)
@@ -41,8 +49,9 @@ class Lines:
         self.memory: Memory
 
     def start(self) -> Tensor:
-        """Read the prompts; log-probabilities [R, V] of what follows each."""
-        log_probs, self.memory = self._read_anew(range(len(self.sizes)))
+        """Read the sources, if there are any, and the prompts; log-probabilities [R, V] of what follows each."""
+        source = None if self.sources is None else self.model.read_source(self.sources)
+        log_probs, self.memory = self._read_anew(range(len(self.sizes)), source)
         return log_probs
 
     def select(self, rows: Sequence[int]) -> None:
@@ -86,7 +95,7 @@ class Lines:
         _, memory = self._read_anew(rows)
         self.memory = self.memory.put(torch.tensor(rows, device=self.pieces.device), memory)
 
-    def _read_anew(self, rows: Sequence[int]) -> tuple[Tensor, Memory]:
+    def _read_anew(self, rows: Sequence[int], source: States | None = None) -> tuple[Tensor, Memory]:
         before = self.model.before
         stretches = [(row, self.firsts[row], self.sizes[row]) for row in rows]
         lengths = [len(before) + size - first for _, first, size in stretches]
@@ -95,5 +104,5 @@ class Lines:
         for number, (row, first, size) in enumerate(stretches):
             batch[number, len(before) : lengths[number]] = self.pieces[row, first:size]
         level = min(lengths) == max(lengths)
-        read = Batch(batch, None if level else torch.tensor(lengths, device=batch.device))
+        read = Batch(batch, None if level else torch.tensor(lengths, device=batch.device), source=source)
         return self.model.next_piece.start(read, self.capacity)

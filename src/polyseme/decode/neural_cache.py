@@ -57,6 +57,14 @@ class NeuralCache:
         )
 
 
+def asked_for(wanted: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
+    """The cache that was asked for, if one was; settings of one that was not are refused."""
+    chosen = NeuralCache(size=size, share=share, sharpness=sharpness)
+    if not wanted and chosen != NeuralCache():
+        raise OptionError("The settings of a cache were given, and no cache asked for. Ask for the neural cache, too.")
+    return chosen if wanted else None
+
+
 @dataclass
 class _Kept:
     states: Tensor

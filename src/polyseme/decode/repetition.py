@@ -35,6 +35,11 @@ def without_repeats(log_probs: Tensor, pieces: Tensor, lengths: Tensor, n: int) 
 
 
 def _among(log_probs: Tensor, pieces: Tensor, counted: Tensor) -> Tensor:
-    """[R, V]: which pieces of the vocabulary are among those of `pieces` that are `counted`, both [R, ·]."""
+    """[R, V]: which pieces of the vocabulary are among those of `pieces` that are `counted`, both [R, ·].
+
+    What stands in a text need not be of the vocabulary: a model that spells words reads any.
+    """
+    known = pieces < log_probs.shape[1]
+    pieces, counted = pieces.where(known, 0), counted & known
     found = torch.zeros(log_probs.shape, dtype=torch.int32, device=log_probs.device)
     return found.scatter_reduce(1, pieces, counted.int(), "amax") > 0

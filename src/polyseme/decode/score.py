@@ -1,8 +1,8 @@
 """Scoring: how likely a model finds texts, piece by piece and word by word.
 
-What can be scored is asked of a bundle by its outputs: from left to right where there is a `causal` one, from both
-sides where there is a `masked` one. Documents of equal pieces are scored once, so that they have the same score to the
-last bit, however they stand in batches.
+From which side, and with what before them, pieces are guessed is a `Way` (`score_rows`); `score_bundle` chooses it.
+Documents of equal pieces are scored once, so that they have the same score to the last bit, however they stand in
+batches.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from polyseme.bundle import Bundle
-from polyseme.cost import forward_flops
-from polyseme.decode.neural_cache import NeuralCache
+from polyseme.decode.next_piece import LanguageModel
 from polyseme.decode.score_causal import LeftToRight
-from polyseme.decode.score_masked import Hide, Pseudo, check_hide
-from polyseme.decode.score_rows import Guesser, OnBatch
+from polyseme.decode.score_masked import Pseudo
+from polyseme.decode.score_rows import OnBatch, Way
+from polyseme.decode.score_source import GivenSource
+from polyseme.decode.score_steps import StepByStepScores
 from polyseme.decode.score_texts import Floats, Scored
-from polyseme.encoders.frozen import Frozen, Precision, freeze
-from polyseme.errors import ModelError, OptionError, PolysemeWarning
-from polyseme.outputs.base import Output
+from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.types import Document, Pieces, Tokenizer
 
 
@@ -52,58 +51,23 @@ class Tally:
     """Documents without any word."""
     unscored: int = 0
     """Pieces without a score, since nothing stands before them."""
+    unknown: int = 0
+    """Words that were read as they are, and guessed as the unknown word."""
 
 
 class Scorer:
-    """Documents in, documents with scores out, in their order."""
+    """Documents in, documents with scores out, in their order. `score_bundle.scorer_of` makes one of a bundle."""
 
-    def __init__(
-        self,
-        bundle: Bundle,
-        *,
-        hide: Hide = "word",
-        stride: int | None = None,
-        neural_cache: NeuralCache | None = None,
-        batch_pieces: int | None = None,
-        precision: Precision = "own",
-        frozen: Frozen | None = None,
-    ) -> None:
-        if bundle.tokenizer is None:
-            raise ModelError("The model has no tokenizer, so no text can be scored with it.")
-        if batch_pieces is not None and batch_pieces < 1:
-            raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
-        check_hide(hide)
-        self.neural_cache = neural_cache
-        output, name = _output(bundle)
-        self.tokenizer: Tokenizer = bundle.tokenizer
-        self.config = bundle.config
-        self.device = bundle.device
-        guesser = Guesser(
-            freeze(bundle.encoder, precision) if frozen is None else frozen,
-            output,
-            device=self.device,
-            batch_pieces=batch_pieces,
-            threads=precision != "int8",
-        )
-        self._output_weights = sum(parameter.numel() for parameter in output.parameters())
-        self.way: LeftToRight | Pseudo
-        if name == "causal":
-            if hide != "word":
-                raise OptionError(
-                    f"Hiding pieces ({hide!r}) is for masked models; this one guesses from left to right. Leave the "
-                    "option out."
-                )
-            self.way = LeftToRight(bundle, self.tokenizer, guesser, stride=stride, neural_cache=neural_cache)
-        else:
-            if stride is not None:
-                raise OptionError("A stride is for causal models; this one guesses from both sides. Leave it out.")
-            if neural_cache is not None:
-                raise OptionError(
-                    "A neural cache recalls what came before, and is for causal models; this one guesses from both "
-                    "sides. Leave it out."
-                )
-            self.way = Pseudo(bundle, self.tokenizer, guesser, hide=hide)
+    def __init__(self, tokenizer: Tokenizer, way: Way, device: torch.device) -> None:
+        self.tokenizer = tokenizer
+        self.way = way
+        self.device = device
         self.tally = Tally()
+
+    @classmethod
+    def step_by_step(cls, model: LanguageModel, tokenizer: Tokenizer) -> Scorer:
+        """One for whatever says what comes next: an n-gram, an interpolation."""
+        return cls(tokenizer, StepByStepScores(model, tokenizer), model.device)
 
     @property
     def how(self) -> str:
@@ -115,10 +79,26 @@ class Scorer:
         """Whether a piece is guessed from what stands after it, too."""
         return isinstance(self.way, Pseudo)
 
-    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Scored]:
-        """Documents with their scores."""
+    @property
+    def needs_source(self) -> bool:
+        """Whether each text is scored given a source."""
+        return isinstance(self.way, GivenSource)
+
+    def __call__(
+        self,
+        documents: Sequence[Document],
+        on_batch: OnBatch | None = None,
+        *,
+        sources: Sequence[Document] | None = None,
+    ) -> list[Scored]:
+        """Documents with their scores; `sources` are what each is scored given, where the model reads a source."""
         encoded = self.tokenizer.encode_many(documents)
-        found = self.pieces(encoded, on_batch=on_batch)
+        given = None if sources is None else self.tokenizer.encode_many(sources)
+        if isinstance(self.way, GivenSource) and given is not None:
+            self._check(encoded, given, None, False)
+            names = [f"text {document.id or number}" for number, document in enumerate(documents)]
+            self.way.check(encoded, given, names)
+        found = self.pieces(encoded, sources=given, on_batch=on_batch)
         self.tally.words += sum(len(document.words) for document in documents)
         self.tally.vanished += sum(each.n_unknown for each in encoded)
         self.tally.wordless += sum(not len(each.words) for each in encoded)
@@ -142,47 +122,74 @@ class Scorer:
         self,
         encoded: Sequence[Pieces],
         *,
+        sources: Sequence[Pieces] | None = None,
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
     ) -> list[PieceScores]:
         """Scores of documents that are in pieces already; `only` asks for a run `[start, end)` of each one's pieces."""
-        if (only is not None or best) and self.neural_cache is not None:
-            raise OptionError("With a neural cache whole texts are scored, by their probabilities alone.")
-        numbers: dict[tuple[bytes, tuple[int, int] | None], int] = {}
+        self._check(encoded, sources, only, best)
+        numbers: dict[tuple[bytes, bytes, tuple[int, int] | None], int] = {}
         asked = [None] * len(encoded) if only is None else list(only)
+        given = [b""] * len(encoded) if sources is None else [each.ids.tobytes() for each in sources]
         which = [
-            numbers.setdefault((self.way.key(each), run), len(numbers))
-            for each, run in zip(encoded, asked, strict=True)
+            numbers.setdefault((self.way.key(each), source, run), len(numbers))
+            for each, source, run in zip(encoded, given, asked, strict=True)
         ]
         chosen: list[int] = [0] * len(numbers)
         for number, distinct in enumerate(which):
             chosen[distinct] = number
         some = [encoded[number] for number in chosen]
         runs = None if only is None else [only[number] for number in chosen]
-        guessed, lengths = self.way(some, only=runs, best=best, on_batch=on_batch)
+        if isinstance(self.way, GivenSource) and sources is not None:
+            theirs = [sources[number] for number in chosen]
+            guessed, took = self.way(some, sources=theirs, only=runs, best=best, on_batch=on_batch)
+        else:
+            guessed, took = self.way(some, only=runs, best=best, on_batch=on_batch)
         ends = np.cumsum([0, *map(len, some)]).tolist()
         found = [
             PieceScores(guessed.log_probs[start:end], guessed.best[start:end])
             for start, end in itertools.pairwise(ends)
         ]
         self.tally.documents += len(encoded)
-        self.tally.pieces += sum(lengths)
-        self.tally.flops += forward_flops(self.config, lengths)
-        if isinstance(self.way, LeftToRight):
-            self.tally.flops += self.way.cache_flops
-            self.way.cache_flops = 0.0
-        self.tally.flops += 2.0 * self._output_weights * float(np.count_nonzero(~np.isnan(guessed.log_probs)))
-        self.tally.unscored += 0 if self.way.first_is_scored else sum(1 for each in encoded if len(each))
+        self.tally.pieces += took.pieces
+        self.tally.flops += took.flops
+        self.tally.unscored += 0 if self.way.unscored_first is None else sum(1 for each in encoded if len(each))
+        self.tally.unknown += sum(self.way.unknown(each) for each in encoded)
         return [found[distinct] for distinct in which]
+
+    def _check(
+        self,
+        encoded: Sequence[Pieces],
+        sources: Sequence[Pieces] | None,
+        only: Sequence[tuple[int, int]] | None,
+        best: bool,
+    ) -> None:
+        cached = isinstance(self.way, LeftToRight) and self.way.neural_cache is not None
+        if (only is not None or best) and cached:
+            raise OptionError("With a neural cache whole texts are scored, by their probabilities alone.")
+        if self.needs_source and sources is None:
+            raise OptionError(
+                "The model reads a source and says how likely a text is given that. Give a source for each text."
+            )
+        if sources is not None and not self.needs_source:
+            raise OptionError("The model reads no source; it scores texts by themselves. Leave the sources out.")
+        if sources is not None and len(sources) != len(encoded):
+            raise InputError(f"There are {len(encoded):,} texts and {len(sources):,} sources. Each text has its own.")
 
     def notes(self) -> list[str]:
         """What is to be said of the scores so far, besides them."""
+        return [*self.way.notes(), *self.cautions()]
+
+    def cautions(self) -> list[str]:
+        """What must be known of the scores so far, so as not to take them for what they are not."""
         said = []
-        if self.tally.unscored:
+        if self.tally.unscored and self.way.unscored_first is not None:
+            said.append(self.way.unscored_first)
+        if self.tally.unknown:
             said.append(
-                "The model's tokenizer has no piece that starts or ends texts, so the first piece of each text has "
-                "no score and is left out of all sums."
+                f"{self.tally.unknown:,} word{'' if self.tally.unknown == 1 else 's'} that the model's softmax lacks "
+                "were scored as the unknown word, which makes perplexities look better than they are."
             )
         if self.tally.vanished:
             said.append(
@@ -194,31 +201,5 @@ class Scorer:
 
     def warn(self) -> None:
         """Say it, once."""
-        for note in self.notes():
+        for note in self.cautions():
             warnings.warn(note, PolysemeWarning, stacklevel=3)
-
-
-def can_score(bundle: Bundle) -> bool:
-    """Whether a bundle has what scoring takes."""
-    return _fitting(bundle) is not None
-
-
-def _fitting(bundle: Bundle) -> str | None:
-    """The name of the output that guesses pieces."""
-    if "causal" in bundle.outputs and bundle.config.direction == "causal":
-        return "causal"
-    has_mask = bundle.tokenizer is not None and "mask" in bundle.tokenizer.specials
-    return "masked" if "masked" in bundle.outputs and has_mask else None
-
-
-def _output(bundle: Bundle) -> tuple[Output, str]:
-    """The output that guesses pieces, and its name, which says from which side."""
-    name = _fitting(bundle)
-    if name is not None:
-        return cast(Output, bundle.outputs[name]), name
-    has = ", ".join(bundle.outputs) or "none"
-    raise ModelError(
-        "The model cannot score texts: it has neither a 'causal' output over an encoder that reads from left to right, "
-        f"nor a 'masked' output and a mask piece (it has: {has}; direction: {bundle.config.direction}). Take a "
-        "checkpoint that was saved with one, such as a language model of the GPT or BERT line."
-    )

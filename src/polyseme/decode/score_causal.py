@@ -1,4 +1,4 @@
-"""Scoring from left to right: each piece after those before it.
+"""Scoring in one direction: each piece after those before it, or before those after it.
 
 The first piece is guessed after the start piece, or where there is none the piece that ends texts (GPT-2's
 `<|endoftext|>`), as in training; a tokenizer that has neither leaves it without a score. A text longer than the
@@ -6,12 +6,16 @@ encoder's positions is read in windows (`score_windows`). An encoder that carrie
 any text with it: each piece then has all that the memory holds before it.
 
 With a cache (`neural_cache`) each text is read in order, window after window.
+
+Of a two-way encoder each half scores by itself; it reads words by their characters, and guesses those of its softmax.
+The backward half reads from the end, and guesses the last word first, after the marker that ends a text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +24,10 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.decode.neural_cache import Caches, NeuralCache
-from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, batches, flat
+from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, batches, flat, ran
 from polyseme.decode.score_windows import check_stride, strides
+from polyseme.decode.words import WordTable
+from polyseme.encoders.base import Encoder
 from polyseme.errors import OptionError
 from polyseme.types import Batch, Pieces, Tokenizer
 
@@ -42,29 +48,60 @@ class _Window(NamedTuple):
     last: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How an encoder reads a text in one direction, and what it guesses of it."""
+
+    lead: Any
+    """What is read before the first piece that is guessed: a piece, or one spelled in characters; None: nothing."""
+    lead_always: bool = False
+    """Whether every row has begun with it in training, not only every text."""
+    room: int | None = None
+    """Pieces that are read at once."""
+    carries: bool = False
+    """Whether the encoder's memory is carried from one stretch of a text to the next."""
+    backwards: bool = False
+    """Whether texts are read from the end."""
+    words: WordTable | None = None
+    """The words that are guessed, where those that are read are spelled in characters."""
+
+
+def manner_of(bundle: Bundle, tokenizer: Tokenizer) -> Manner:
+    """How a causal encoder reads."""
+    return Manner(
+        lead=tokenizer.specials.get("start", tokenizer.specials.get("end")),
+        lead_always=tokenizer.frame(np.zeros(1, np.int64)).offset > 0,
+        room=bundle.config.window,
+        carries=bundle.config.memory in CARRIED,
+    )
+
+
+def manner_of_half(words: WordTable, *, backwards: bool) -> Manner:
+    """How a half of a two-way encoder reads: from the marker that begins a text for it."""
+    lead = words.characters(np.array(words.end if backwards else words.begin))
+    return Manner(lead=lead, backwards=backwards, words=words)
+
+
 class LeftToRight:
-    """Scores of a causal encoder."""
+    """Scores of a causal encoder, or of one half of a two-way one."""
 
     def __init__(
         self,
-        bundle: Bundle,
-        tokenizer: Tokenizer,
+        encoder: Encoder,
         guesser: Guesser,
+        manner: Manner,
         *,
-        stride: int | None,
+        stride: int | None = None,
         neural_cache: NeuralCache | None = None,
     ) -> None:
         self.neural_cache = neural_cache
         self.cache_flops = 0.0
         """What the cache has cost so far."""
-        self.bundle = bundle
+        self.encoder = encoder
         self.guesser = guesser
-        self.lead = tokenizer.specials.get("start", tokenizer.specials.get("end"))
-        framed = tokenizer.frame(np.zeros(1, np.int64))
-        self.lead_always = framed.offset > 0
-        """Whether every row has begun with it in training, not only every text."""
-        self.room = bundle.config.window
-        self.carries = bundle.config.memory in CARRIED
+        self.manner = manner
+        self.lead, self.lead_always = manner.lead, manner.lead_always
+        self.room, self.carries = manner.room, manner.carries
         self.stride = stride
         if stride is not None:
             self._check_stride(stride)
@@ -72,15 +109,28 @@ class LeftToRight:
     @property
     def how(self) -> str:
         """In words, how texts are scored."""
-        return "left to right" if self.neural_cache is None else f"left to right, {self.neural_cache}"
+        side = "right to left" if self.manner.backwards else "left to right"
+        return side if self.neural_cache is None else f"{side}, {self.neural_cache}"
 
     @property
-    def first_is_scored(self) -> bool:
-        return self.lead is not None
+    def unscored_first(self) -> str | None:
+        if self.lead is not None:
+            return None
+        return (
+            "The model's tokenizer has no piece that starts or ends texts, so the first piece of each text has no "
+            "score and is left out of all sums."
+        )
 
     def key(self, pieces: Pieces) -> bytes:
         """Equal for documents that have equal scores."""
         return pieces.ids.tobytes()
+
+    def unknown(self, pieces: Pieces) -> int:
+        words = self.manner.words
+        return 0 if words is None else int((words.guessed(pieces.ids) == words.unknown).sum())
+
+    def notes(self) -> list[str]:
+        return []
 
     def __call__(
         self,
@@ -89,17 +139,23 @@ class LeftToRight:
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, list[int]]:
-        """Log-probabilities of all pieces of all documents, one after another, and the lengths of the rows run."""
-        pieces, ends = flat([each.ids for each in encoded])
+    ) -> tuple[Guessed, Ran]:
+        """Log-probabilities of all pieces of all documents, one after another, and what that took."""
+        words = self.manner.words
+        pieces, ends = flat([each.ids if words is None else words.guessed(each.ids) for each in encoded])
         if self.carries:
-            return self._with_memory(pieces, ends, best=best, on_batch=on_batch)
-        guesses = self._guesses(encoded, ends, only)
-        if self.neural_cache is not None:
-            found = self._with_cache(guesses, pieces, ends, on_batch)
-            return found, guesses.lengths[guesses.stretch].tolist()
-        found = self.guesser(guesses, pieces, best=best, on_batch=on_batch)
-        return found, guesses.lengths[guesses.stretch].tolist()
+            found, lengths = self._with_memory(pieces, ends, best=best, on_batch=on_batch)
+        else:
+            guesses = self._guesses(encoded, ends, only)
+            lengths = guesses.lengths[guesses.stretch].tolist()
+            self.guesser.frozen.meet([guesses.ids])
+            if self.neural_cache is not None:
+                found = self._with_cache(guesses, pieces, ends, on_batch)
+            else:
+                found = self.guesser(guesses, pieces, best=best, on_batch=on_batch)
+        took = ran(self.encoder.config, lengths, found, self.guesser.output)
+        cache_flops, self.cache_flops = self.cache_flops, 0.0
+        return found, took._replace(flops=took.flops + cache_flops)
 
     def _guesses(self, encoded: Sequence[Pieces], ends: Ints, only: Sequence[tuple[int, int]] | None) -> Guesses:
         read: list[Ints] = []
@@ -107,6 +163,13 @@ class LeftToRight:
         at = 0
         for number, each in enumerate(encoded):
             begin, end = (0, len(each)) if only is None else only[number]
+            if self.manner.backwards:
+                if end > begin:
+                    ids = np.concatenate([each.ids[begin + 1 :], self.lead[None]])
+                    found.append((at, len(ids), 0, int(ends[number]) + begin, end - begin))
+                    read.append(ids)
+                    at += len(ids)
+                continue
             for ids, windows in self._windows(each.ids[:end]):  # what comes after is not seen
                 for window in windows:
                     first = max(window.first, begin)
@@ -168,6 +231,8 @@ class LeftToRight:
         for rows in batches(order, lengths, self.guesser.batch_pieces):
             states, targets, n_read = self.guesser.states(guesses, rows)
             whose = np.repeat(document[rows], guesses.count[rows])
+            if self.manner.backwards:  # in the order of reading
+                states, targets, whose = states.flip(0), targets[::-1].copy(), whose[::-1].copy()
             found.log_probs[targets] = self._recalled(caches, states, pieces, targets, whose, ends)
             done += n_read
             if on_batch is not None:
@@ -191,7 +256,8 @@ class LeftToRight:
                 number = int(whose[start])
                 some = slice(start, end)
                 log_probs[some] = caches(number, states[some], theirs[some], log_probs[some])
-                if int(targets[end - 1]) == int(ends[number + 1]) - 1:
+                last = int(ends[number]) if self.manner.backwards else int(ends[number + 1]) - 1
+                if int(targets[end - 1]) == last:
                     caches.forget(number)
             self.cache_flops += caches.flops - before
         return log_probs.double().cpu().numpy()
@@ -207,14 +273,14 @@ class LeftToRight:
         shift = 0 if self.lead is None else 1
         lengths = np.diff(ends) - 1 + shift  # of what is read
         order = [number for number in np.argsort(lengths, kind="stable").tolist() if lengths[number] > 0]
-        width = min(self.room or AT_A_TIME, self.guesser.batch_pieces)
+        width = self.room or min(AT_A_TIME, self.guesser.batch_pieces)
         run: list[int] = []
         caches = self._caches()
         done, total = 0, int(lengths[order].sum()) if order else 0
         while order:
             n_rows = _rows_that_fit(lengths[order], width, self.guesser.batch_pieces)
             some, order = np.array(order[:n_rows]), order[n_rows:]
-            memory = self.bundle.encoder.new_memory(len(some))
+            memory = self.encoder.new_memory(len(some))
             for at in range(0, int(lengths[some].max()), width):
                 going = np.flatnonzero(lengths[some] > at)
                 if len(going) < len(some):
@@ -231,7 +297,7 @@ class LeftToRight:
                         row[0] = self.lead
                 device = self.guesser.device
                 batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(counts).to(device))
-                states = self.bundle.encoder(batch, layers=[-1], memory=memory)
+                states = self.encoder(batch, layers=[-1], memory=memory)
                 memory = states.memory
                 real = np.arange(rows.shape[1]) < counts[:, None]
                 flat_targets = np.concatenate(targets)

@@ -20,7 +20,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from polyseme.bundle import Bundle
-from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, flat
+from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, flat, ran
 from polyseme.errors import OptionError, nearest
 from polyseme.text.windows import cut
 from polyseme.types import Pieces, Tokenizer
@@ -44,9 +44,10 @@ def check_hide(hide: str) -> None:
 class Pseudo:
     """Scores of a masked model."""
 
-    first_is_scored = True
+    unscored_first: str | None = None
 
     def __init__(self, bundle: Bundle, tokenizer: Tokenizer, guesser: Guesser, *, hide: Hide) -> None:
+        self.config = bundle.config
         self.tokenizer = tokenizer
         self.guesser = guesser
         self.hide = hide
@@ -62,6 +63,12 @@ class Pseudo:
         """Equal for documents that have equal scores."""
         return pieces.ids.tobytes() + (b"" if self.hide == "piece" else pieces.words.tobytes())
 
+    def unknown(self, pieces: Pieces) -> int:
+        return 0
+
+    def notes(self) -> list[str]:
+        return []
+
     def __call__(
         self,
         encoded: Sequence[Pieces],
@@ -69,8 +76,8 @@ class Pseudo:
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, list[int]]:
-        """Log-probabilities of all pieces of all documents, one after another, and the lengths of the rows run."""
+    ) -> tuple[Guessed, Ran]:
+        """Log-probabilities of all pieces of all documents, one after another, and what that took."""
         pieces, ends = flat([each.ids for each in encoded])
         guesses = self._guesses(encoded, ends)
         if only is not None:
@@ -80,7 +87,7 @@ class Pseudo:
             before = np.cumsum(wanted)
             guesses = guesses.select(before[guesses.first + guesses.count] > before[guesses.first])
         found = self.guesser(guesses, pieces, mask=self.tokenizer.specials["mask"], best=best, on_batch=on_batch)
-        return found, guesses.lengths[guesses.stretch].tolist()
+        return found, ran(self.config, guesses.lengths[guesses.stretch].tolist(), found, self.guesser.output)
 
     def _guesses(self, encoded: Sequence[Pieces], ends: Ints) -> Guesses:
         rows: list[Ints] = []

@@ -14,16 +14,19 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyseme.config import EncoderConfig
+from polyseme.cost import forward_flops
 from polyseme.encoders.frozen import FlatRows, Frozen
 from polyseme.outputs.base import Output
 from polyseme.parts.cores import even_share, one_core, side_by_side
+from polyseme.types import Pieces
 
 Ints = NDArray[np.int64]
 
@@ -82,6 +85,52 @@ class Guessed(NamedTuple):
     """[P]"""
     best: NDArray[np.bool_]
     """[P]: whether no other piece was as likely; all False unless that was asked for."""
+
+
+class Ran(NamedTuple):
+    """What scoring some documents took."""
+
+    pieces: int
+    """That were read."""
+    flops: float
+
+
+def ran(config: EncoderConfig, lengths: Sequence[int], found: Guessed, output: Output) -> Ran:
+    """Rows of these lengths through an encoder, and what was guessed through an output."""
+    weights = sum(parameter.numel() for parameter in output.parameters())
+    guessed = float(np.count_nonzero(~np.isnan(found.log_probs)))
+    return Ran(sum(lengths), forward_flops(config, lengths) + 2.0 * weights * guessed)
+
+
+class Way(Protocol):
+    """How pieces are guessed: from which side, and with what before them."""
+
+    @property
+    def how(self) -> str:
+        """In words."""
+
+    @property
+    def unscored_first(self) -> str | None:
+        """Why one piece of each text has no score, in words; None: all have."""
+
+    def key(self, pieces: Pieces) -> bytes:
+        """Equal for documents that have equal scores."""
+
+    def unknown(self, pieces: Pieces) -> int:
+        """How many pieces of a document are guessed as the unknown one, where reading knows more than guessing."""
+
+    def notes(self) -> list[str]:
+        """What else is to be said of the scores so far."""
+
+    def __call__(
+        self,
+        encoded: Sequence[Pieces],
+        *,
+        only: Sequence[tuple[int, int]] | None = None,
+        best: bool = False,
+        on_batch: OnBatch | None = None,
+    ) -> tuple[Guessed, Ran]:
+        """Log-probabilities of all pieces of all documents, one after another; `only` asks for a run of each one's."""
 
 
 class Guesser:

@@ -11,13 +11,17 @@ from polyseme.config import Config
 from polyseme.errors import OptionError
 
 EarlyStopping = bool | Literal["never"]
+MAX_NEW = 20
+"""Pieces that are written at most, where nothing is said."""
+MAX_FROM_SOURCE = 200
+"""The same of a model that makes texts of its own from sources, and has learnt to end them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding(Config):
     """What decides which piece follows, and when a text ends; what cannot be meant is refused at once."""
 
-    max_new: int = 20
+    max_new: int = MAX_NEW
     """Pieces that are written at most."""
     min_new: int = 0
     """Pieces before which a text does not end by itself."""

@@ -13,19 +13,27 @@ from polyseme.decode.settings import Decoding
 
 
 class Shaping:
-    """Forbidden pieces, no end before its time, repetition control."""
+    """Forbidden pieces, no end before its time, repetition control; pieces that a text must begin or end with."""
 
     def __init__(self, model: LanguageModel, decoding: Decoding) -> None:
         self.decoding = decoding
         self.forbidden = torch.tensor(model.forbidden, dtype=torch.long, device=model.device)
         early = [*model.forbidden, *([] if model.end is None else [model.end])]
         self.early = torch.tensor(early, dtype=torch.long, device=model.device)
+        self.first = model.first
+        self.last = model.last
         self.may_forbid_all = decoding.no_repeat_ngram > 0
         """Whether it can come to pass that no piece is left."""
 
     def __call__(self, log_probs: Tensor, lines: Lines, n_new: int) -> Tensor:
         """[R, V] → [R, V], after so many new pieces."""
         decoding = self.decoding
+        forced = self.first if n_new == 0 and self.first is not None else None
+        forced = self.last if n_new == decoding.max_new - 1 and self.last is not None else forced
+        if forced is not None:
+            only = torch.full_like(log_probs, NEVER)
+            only[:, forced] = 0.0
+            return only
         longest = max(lines.sizes)
         if decoding.repetition_penalty != 1:
             log_probs = penalised(log_probs, lines.pieces[:, :longest], lines.lengths, decoding.repetition_penalty)

@@ -1,8 +1,4 @@
-"""Texts to texts: prompts in, what follows them out.
-
-What a model adds is the difference between the prompt's pieces as text and all pieces as text, so that blanks and parts
-of words come out as they should; put behind the prompt, it reads on.
-"""
+"""Texts to texts: prompts in, what follows them out, or sources in, and what a model makes of them out."""
 
 from __future__ import annotations
 
@@ -14,11 +10,12 @@ from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.decode.generate import write_on
 from polyseme.decode.next_piece import LanguageModel
+from polyseme.decode.prompts import Prompt, Prompts
 from polyseme.decode.settings import Decoding
 from polyseme.decode.stopping import settled
 from polyseme.decode.written import Ending, Written
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
-from polyseme.text.words import document, split_words
+from polyseme.text.words import split_words
 
 SETTLED_FROM = 64
 """Steps from which on it pays to lay weights out for them first."""
@@ -60,10 +57,11 @@ class TextGenerator:
     def __init__(
         self, bundle: Bundle, model: LanguageModel, decoding: Decoding, *, batch_rows: int | None = None
     ) -> None:
-        if bundle.tokenizer is None:
+        if model.prompts is None:
             raise ModelError("The model has no tokenizer, so it cannot read a prompt.")
         self.config = bundle.config
-        self.tokenizer = bundle.tokenizer
+        self.decoder = None if bundle.decoder is None else bundle.decoder.config
+        self.prompts: Prompts = model.prompts
         self.model = model
         self.decoding = decoding
         self.batch_rows = ROWS.get(model.device.type, 16) if batch_rows is None else batch_rows
@@ -79,13 +77,13 @@ class TextGenerator:
         messages call the prompts.
         """
         encoded = [
-            self._pieces(prompt, names[place] if names else f"Prompt {first + place}")
+            self._read(prompt, names[place] if names else f"Prompt {first + place}")
             for place, prompt in enumerate(prompts)
         ]
         at_once = max(self.batch_rows // self.decoding.rows, 1)
         if self.decoding.max_new * -(-len(prompts) // at_once) >= SETTLED_FROM:
             self.model.settle()
-        by_length = sorted(range(len(encoded)), key=lambda place: -len(encoded[place]))
+        by_length = sorted(range(len(encoded)), key=lambda place: -encoded[place].n_read)
         found: list[list[Continuation]] = [[] for _ in encoded]
         for start in range(0, len(by_length), at_once):
             places = by_length[start : start + at_once]
@@ -94,20 +92,17 @@ class TextGenerator:
         return found
 
     def _batch(
-        self, encoded: Sequence[list[int]], places: Sequence[int], first: int, on_text: OnText | None
+        self, encoded: Sequence[Prompt], places: Sequence[int], first: int, on_text: OnText | None
     ) -> list[list[Continuation]]:
-        plain = [self.tokenizer.decode(encoded[place]) for place in places]
-
         def text_of(number: int, pieces: Sequence[int]) -> str:
-            whole = self.tokenizer.decode([*encoded[places[number]], *pieces])
-            prompt = plain[number]
-            return whole[len(prompt) if whole.startswith(prompt) else _n_alike(whole, prompt) :]
+            return self.prompts.added(encoded[places[number]], pieces)
 
         told = None if on_text is None else _Teller(on_text, places, text_of, self.decoding.stop)
         written = write_on(
             self.model,
-            [encoded[place] for place in places],
+            [encoded[place].pieces for place in places],
             self.decoding,
+            sources=None if self.model.source is None else [encoded[place].source or [] for place in places],
             numbers=[first + place for place in places],
             text_of=text_of,
             told=told,
@@ -117,7 +112,7 @@ class TextGenerator:
             for number, texts in enumerate(written)
         ]
         for number, place in enumerate(places):
-            self._count(len(encoded[place]), found[number])
+            self._count(encoded[place], found[number])
             if told is not None and self.decoding.beam > 1:
                 for which, each in enumerate(written[number]):
                     told(number, which, each)
@@ -129,30 +124,24 @@ class TextGenerator:
             )
         return found
 
-    def _pieces(self, prompt: str, name: str) -> list[int]:
-        """A prompt in pieces; the start piece stands for an empty one."""
-        pieces: list[int] = self.tokenizer.encode(document(prompt)).ids.tolist()
-        if not pieces and not self.model.before:
-            start = self.tokenizer.specials.get("start")
-            if start is None:
-                raise InputError(
-                    f"{name} is empty, and the model has no piece to start a text with. Give it something to go on "
-                    "from."
-                )
-            pieces = [start]
-        room, decoding = self.model.room, self.decoding
-        if room is not None and decoding.stride is None and len(pieces) + decoding.max_new > room + 1:
+    def _read(self, prompt: str, name: str) -> Prompt:
+        """A prompt in pieces, if there is room for it and for what is to follow."""
+        read = self.prompts.read(prompt, name)
+        room, decoding, n_pieces = self.model.room, self.decoding, len(read.pieces)
+        if room is not None and decoding.stride is None and n_pieces + decoding.max_new > room + 1:
             raise InputError(
-                f"{name} has {len(pieces):,} pieces, and with {decoding.max_new:,} more that is over the {room:,} that "
+                f"{name} has {n_pieces:,} pieces, and with {decoding.max_new:,} more that is over the {room:,} that "
                 "the model can read at once. Shorten it, lower max_new, or give a stride, by which what is read moves "
                 "on."
             )
-        return pieces
+        return read
 
     def _check(self) -> None:
         if self.batch_rows < 1:
             raise OptionError(f"The number of rows in a batch must be at least 1. Got {self.batch_rows} instead.")
         room, stride = self.model.room, self.decoding.stride
+        if self.model.source is not None:
+            self._check_source()
         if stride is not None and room is None:
             raise OptionError("The model reads texts of any length, so there is no use for a stride. Leave it out.")
         if stride is not None and room is not None and stride >= room:
@@ -170,14 +159,27 @@ class TextGenerator:
         if self.decoding.min_new and self.model.end is None:
             raise OptionError("The model has no piece that ends a text, so 'min_new' means nothing. Leave it out.")
 
-    def _count(self, n_prompt: int, continuations: Sequence[Continuation]) -> None:
-        lengths = [n_prompt + each.n_pieces for each in continuations]
+    def _check_source(self) -> None:
+        room, decoding = self.model.room, self.decoding
+        if decoding.stride is not None:
+            raise OptionError("The model writes a text of its own from each source, and has no use for a stride.")
+        if room is not None and decoding.max_new > room + 1:
+            raise OptionError(
+                f"The model writes at most {room + 1:,} pieces from a source, and 'max_new' asks for "
+                f"{decoding.max_new:,}. Lower it."
+            )
+
+    def _count(self, prompt: Prompt, continuations: Sequence[Continuation]) -> None:
+        lengths = [len(prompt.pieces) + each.n_pieces for each in continuations]
         n_new = sum(each.n_pieces for each in continuations)
         self.tally.texts += len(continuations)
         self.tally.words += sum(len(split_words(each.text)) for each in continuations)
-        self.tally.pieces += n_prompt + n_new
-        to_vocabulary = 2.0 * self.config.n_pieces * self.config.widths[-1] * n_new
-        self.tally.flops += forward_flops(self.config, lengths) + to_vocabulary
+        self.tally.pieces += prompt.n_read + n_new
+        writer = self.config if self.decoder is None else self.decoder
+        if prompt.source is not None:
+            self.tally.flops += forward_flops(self.config, [len(prompt.source)])
+        to_vocabulary = 2.0 * self.model.n_pieces * writer.widths[-1] * n_new
+        self.tally.flops += forward_flops(writer, lengths) + to_vocabulary
 
 
 class _Teller:
@@ -209,9 +211,3 @@ def _continuation(written: Written, text: str) -> Continuation:
         score=written.score,
         ending=written.ending or "length",
     )
-
-
-def _n_alike(one: str, other: str) -> int:
-    """How many characters two texts have in common at their start."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))

@@ -7,18 +7,30 @@ from typing import Any
 
 from polyseme.config import EncoderConfig
 from polyseme.encoders.base import Encoder
-from polyseme.encoders.recurrent import Recurrent
-from polyseme.encoders.recurrent_config import RecurrentConfig, TwoWayConfig
-from polyseme.encoders.transformer import Transformer
-from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.encoders.two_way import TwoWay
 from polyseme.errors import ModelError, nearest
+from polyseme.extras import LateTable, later
 
-KINDS: Mapping[str, tuple[type[EncoderConfig], Callable[[Any], Encoder]]] = {
-    "transformer": (TransformerConfig, Transformer),
-    "recurrent": (RecurrentConfig, Recurrent),
-    "two-way": (TwoWayConfig, TwoWay),
-}
+Kind = tuple[type[EncoderConfig], Callable[[Any], Encoder]]
+
+
+def _load(home: tuple[str, str, str, str]) -> Kind:
+    config_file, config, file, encoder = home
+    found: Kind = (
+        getattr(later(f"polyseme.encoders.{config_file}"), config),
+        getattr(later(f"polyseme.encoders.{file}"), encoder),
+    )
+    return found
+
+
+KINDS: Mapping[str, Kind] = LateTable(
+    {
+        "transformer": ("transformer_config", "TransformerConfig", "transformer", "Transformer"),
+        "recurrent": ("recurrent_config", "RecurrentConfig", "recurrent", "Recurrent"),
+        "two-way": ("recurrent_config", "TwoWayConfig", "two_way", "TwoWay"),
+    },
+    _load,
+)
+"""Kind → where its config and its class stand in this folder; they are loaded when one is met."""
 
 
 def build_encoder(config: EncoderConfig) -> Encoder:
@@ -38,7 +50,7 @@ def config_from_json(settings: Mapping[str, Any]) -> EncoderConfig:
     return config
 
 
-def _kind(name: str) -> tuple[type[EncoderConfig], Callable[[Any], Encoder]]:
+def _kind(name: str) -> Kind:
     if name not in KINDS:
         raise ModelError(f"There is no kind of encoder called {name!r}. {nearest(name, KINDS)}")
     return KINDS[name]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,14 +19,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme.encoders.base import Layers, wanted_layers
+from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.frozen import FlatRows, Precision
 from polyseme.encoders.recurrent import Recurrent
 from polyseme.encoders.two_way import TwoWay, TwoWayState
 from polyseme.parts.memory import Memory
 from polyseme.parts.recurrence import State
-
-if TYPE_CHECKING:
-    from polyseme.encoders.frozen import FlatRows
 
 PIECES_AT_ONCE = {"cpu": 2048, "cuda": 65536}
 """Pieces of all rows in a stretch."""
@@ -34,6 +32,11 @@ WORDS_AT_ONCE = {"cpu": 256, "cuda": 4096}
 """Words whose characters are looked at together."""
 MOST_PADDING = 0.25
 """The share of a row that may be padding, where rows of several lengths run together."""
+
+
+def freeze(encoder: Encoder, precision: Precision) -> Stretched | None:
+    """A recurrent or two-way encoder in the precision of its weights, or None."""
+    return Stretched(encoder) if isinstance(encoder, (Recurrent, TwoWay)) and precision == "own" else None
 
 
 @dataclass

@@ -163,7 +163,7 @@ class Transformer(Encoder):
                 reading.slots = content.places.q
                 reading.held = (cache.keys[index], cache.values[index])
             if config.cross:
-                reading.source, reading.source_seen = self._source(batch, cache, layer, index)
+                reading.source, reading.source_seen = self._source(batch, content.places.q, cache, layer, index)
                 if cache is not None:
                     source_keys.append(reading.source[0])
                     source_values.append(reading.source[1])
@@ -275,9 +275,9 @@ class Transformer(Encoder):
         return Distances(sinusoids(clamped, self.config.width, self.config.sinusoids), index, other, self.relative)
 
     def _source(
-        self, batch: Batch, cache: Cache | None, layer: TransformerLayer, index: int
+        self, batch: Batch, places: Tensor, cache: Cache | None, layer: TransformerLayer, index: int
     ) -> tuple[tuple[Tensor, Tensor], Seen]:
-        """The source's keys and values in a layer, from the cache where it has them, and which of them exist."""
+        """The source's keys and values in a layer, from the cache where it has them, and which of them are seen."""
         if cache is not None and cache.source_keys:
             keys_and_values = (cache.source_keys[index], cache.source_values[index])
             lengths = cache.source_lengths
@@ -286,11 +286,11 @@ class Transformer(Encoder):
             lengths = batch.source.lengths
         else:
             raise ModelError("This encoder reads a source, and the batch has none.")
-        if lengths is None:
+        if lengths is None and batch.source_mask is None:
             return keys_and_values, Seen(None)
-        k = torch.arange(keys_and_values[0].shape[2], device=lengths.device)[None]
-        places = Places(k, k, k < lengths[:, None], counted=False)
-        return keys_and_values, seen(Everything(), None, places)
+        k = torch.arange(keys_and_values[0].shape[2], device=places.device)[None]
+        exists = None if lengths is None else k < lengths[:, None]
+        return keys_and_values, seen(Everything(), batch.source_mask, Places(places, k, exists, counted=False))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
