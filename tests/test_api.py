@@ -98,6 +98,19 @@ def test_a_list_of_strings_is_texts(model: Model) -> None:
     assert found[0].offsets.tolist() == [[0, 4], [5, 10], [10, 11]]
 
 
+def test_a_text_may_have_one_vector(model: Model) -> None:
+    words, texts = model.embed(SENTENCES), model.embed(SENTENCES, per="text")
+    assert [(each.id, each.text, list(each.words), each.offsets.shape) for each in texts] == [
+        (each.id, each.text, [], (0, 2)) for each in words
+    ]
+    for text, its in zip(texts, words, strict=True):
+        np.testing.assert_allclose(text.vectors, its.vectors.mean(axis=0, keepdims=True), rtol=1e-6, atol=1e-6)
+    with pytest.warns(PolysemeWarning, match="1 text has no words"):
+        assert not model.embed([" "], per="text")[0].vectors.any()
+    with pytest.raises(OptionError, match=r"There is no per 'txt'.*'text'"):
+        model.embed(SENTENCES, per="txt")  # type: ignore[arg-type]
+
+
 def test_one_string_is_one_text(model: Model) -> None:
     [found] = model.embed(SENTENCES[0])
     np.testing.assert_array_equal(found.vectors, model.embed(SENTENCES)[0].vectors)

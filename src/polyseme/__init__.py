@@ -10,8 +10,9 @@ Importing polyseme loads neither torch nor numpy; names are loaded when they are
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from polyseme.extras import later
 
 if TYPE_CHECKING:
     from polyseme.api import Model, load
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from polyseme.generating import generate
     from polyseme.runs import list_recipes, pretrain
     from polyseme.scoring import evaluate, score
+    from polyseme.transfer.folder import load_task_model
+    from polyseme.transferring import finetune, glue, predict
     from polyseme.types import Document, Embedded, Word
     from polyseme.uses import senses, similar
     from polyseme.vectors.view import view
@@ -36,11 +39,15 @@ _HOMES = {
     "embed": "verbs",
     "evaluate": "scoring",
     "fill": "verbs",
+    "finetune": "transferring",
     "generate": "generating",
+    "glue": "transferring",
     "list_recipes": "runs",
     "load": "api",
+    "load_task_model": "transfer.folder",
     "next": "verbs",
     "pieces": "verbs",
+    "predict": "transferring",
     "pretrain": "runs",
     "score": "scoring",
     "senses": "uses",
@@ -69,11 +76,15 @@ __all__ = [
     "embed",
     "evaluate",
     "fill",
+    "finetune",
     "generate",
+    "glue",
     "list_recipes",
     "load",
+    "load_task_model",
     "next",
     "pieces",
+    "predict",
     "pretrain",
     "read_vectors",
     "score",
@@ -87,7 +98,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(later(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +20,9 @@ from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.text.given import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed
-from polyseme.vectors.flow import Carried, Embedder
-from polyseme.vectors.job import warn_vanished
+from polyseme.vectors.both_sides import Stack, check_stack, decoder_of
+from polyseme.vectors.flow import Carried, Embedder, warn_vanished
+from polyseme.vectors.texts import check_per, per_text, warn_wordless
 
 if TYPE_CHECKING:
     from polyseme.decode.next_piece import LanguageModel
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from polyseme.decode.score_texts import Scored
     from polyseme.decode.settings import Decoding, EarlyStopping
     from polyseme.decode.texts import OnText, TextGenerator
+    from polyseme.files.sink import Per
 
 AnyPath = str | PathLike[str]
 Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
@@ -39,6 +42,8 @@ DTYPES = {
     "int8": torch.float32,
 }
 """What weights are kept in; int8 ones are made from fp32."""
+WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
+"""Models that have learnt to write on; those that fill masks can only be made to."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +108,17 @@ class Model:
         *,
         layer: str | int = -1,
         pool: str = "mean",
+        stack: Stack = "encoder",
+        per: Per = "word",
         batch_pieces: int | None = None,
         carry_state: bool = False,
     ) -> list[Embedded]:
-        """One vector for every word of every text.
+        """One vector for every word of every text, or with `per="text"` one a text: the mean of its words.
 
         A list of strings is texts; a list of lists of strings is words, which are kept as they are. `layer` is a
         number (0 is the token layer, −1 the top), `all`, `sum:a:b`, `mean:a:b`, `concat:a:b` or `mix…`; `pool` is
-        first, last, mean or max.
+        first, last, mean or max. Of a model that has two stacks, `stack` says whose layers are meant: the encoder's, or
+        the decoder's, with the text on both sides.
 
         With `carry_state` a recurrent encoder does not begin each text anew, but goes on as the original ELMo did: 64
         texts are a batch, and each goes on from where the text of the same number in the batch before ended, also from
@@ -119,11 +127,18 @@ class Model:
             >>> model = polyseme.load()                                         # doctest: +SKIP
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
-        embedder = self.embedder(layer=layer, pool=pool, batch_pieces=batch_pieces, carry_state=carry_state)
+        check_per(per)
+        embedder = self.embedder(
+            layer=layer, pool=pool, stack=stack, batch_pieces=batch_pieces, carry_state=carry_state
+        )
         found = embedder(given_documents(texts))
         if embedder.tally.vanished:
             warn_vanished(embedder.tally.vanished)
-        return found
+        if per == "word":
+            return found
+        if embedder.tally.wordless:
+            warn_wordless(embedder.tally.wordless)
+        return per_text(found)
 
     def forget(self) -> None:
         """Begin anew after texts that were embedded with `carry_state`."""
@@ -134,6 +149,7 @@ class Model:
         *,
         layer: str | int = -1,
         pool: str = "mean",
+        stack: Stack = "encoder",
         batch_pieces: int | None = None,
         carry_state: bool = False,
     ) -> Embedder:
@@ -142,6 +158,7 @@ class Model:
             self.bundle,
             layer=layer,
             pool=pool,
+            stack=stack,
             batch_pieces=batch_pieces,
             precision=self.precision,
             frozen=self._frozen,
@@ -162,14 +179,27 @@ class Model:
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
-    def pieces(self, text: str | Sequence[str], *, attentions: bool = False) -> PieceStates:
-        """A text (or its words) in the model's pieces, with the states of every layer."""
+    def pieces(self, text: str | Sequence[str], *, stack: Stack = "encoder", attentions: bool = False) -> PieceStates:
+        """A text (or its words) in the model's pieces, with the states of every layer.
+
+        With `stack="decoder"` they are the decoder's, with the text on both sides: the decoder reads it behind the
+        piece that it begins with, without the last special.
+        """
+        check_stack(self.bundle, stack)
         given = given_document(text, 0)
         encoded = self._tokenizer.encode(given)
         framed = self._tokenizer.frame(encoded.ids)
         self._check_length(framed)
+        batch = self._batch(framed)
         with torch.inference_mode():
-            states = self.bundle.encoder(self._batch(framed), attentions=attentions)
+            if stack == "decoder":
+                source = self.bundle.encoder(batch, layers=[-1])
+                framed = _written(framed, len(encoded), self.bundle.first_written)
+                states = decoder_of(self.bundle)(
+                    dataclasses.replace(self._batch(framed), segments=None, source=source), attentions=attentions
+                )
+            else:
+                states = self.bundle.encoder(batch, attentions=attentions)
         spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
         spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
         seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
@@ -227,8 +257,14 @@ class Model:
         self,
         texts: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document],
         *,
+        source: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document] | None = None,
         hide: Hide = "word",
+        order: str | Sequence[int] | None = None,
         stride: int | None = None,
+        neural_cache: bool = False,
+        cache_size: int = 2000,
+        cache_share: float = 0.1,
+        cache_sharpness: float = 0.3,
         batch_pieces: int | None = None,
     ) -> list[Scored]:
         """How likely every piece and every word of every text is: natural log-probabilities, and what they come to.
@@ -237,18 +273,29 @@ class Model:
         move on by `stride` pieces (None: by half a window). A masked model guesses each piece from both sides, with
         its whole word hidden, the `piece` alone, or the rest of its word (`left-to-right`).
 
+        A model that has a decoder scores each text given its `source`: one for each text, in the same order. `order`
+        is left-to-right, right-to-left or both for a two-way model (ELMo), and for one that knows any order (XLNet)
+        left-to-right, right-to-left, or the places of the pieces in turn, as in `3,2,4,1`; None: left-to-right.
+
+        With `neural_cache` guesses are mixed with those of a cache of the text's own last pieces (Grave et al. 2017):
+        how many it keeps, how much of the probability is its own, and how much the likeness of states decides.
+
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        scorer = later("polyseme.decode.score").Scorer(
+        cache = later("polyseme.decode.neural_cache").asked_for(neural_cache, cache_size, cache_share, cache_sharpness)
+        scorer = later("polyseme.decode.score_bundle").scorer_of(
             self.bundle,
             hide=hide,
+            order=order,
             stride=stride,
+            neural_cache=cache,
             batch_pieces=batch_pieces,
             precision=self.precision,
-            frozen=self._frozen,
+            frozen=self._frozen if self.bundle.decoder is None else None,
         )
-        found: list[Scored] = scorer(given_documents(texts))
+        sources = None if source is None else given_documents(source)
+        found: list[Scored] = scorer(given_documents(texts), sources=sources)
         scorer.warn()
         return found
 
@@ -258,7 +305,7 @@ class Model:
         self,
         prompts: str | Sequence[str],
         *,
-        max_new: int = 20,
+        max_new: int | None = None,
         min_new: int = 0,
         temperature: float | None = None,
         top_k: int | None = None,
@@ -277,15 +324,18 @@ class Model:
     ) -> list[str] | list[list[str]]:
         """What follows each prompt, without the prompt: a string each, or with `n` over 1 a list of them.
 
+        A model that has a decoder reads each prompt as a source, and writes a text of its own from it.
+
         A temperature of 0 takes the likeliest piece each time, and is the default unless `top_k`, `top_p` or `n` ask
-        for drawing. A text's draws depend on `seed` and on the prompt's place alone: prompts come out the same
-        together and one at a time. What the settings mean stands in `polyseme.decode.settings.Decoding`; `batch_rows`
-        is how many texts are written side by side, and `on_text` is told of new text as it comes.
+        for drawing. `max_new` is how many pieces are written at most; None: 20, and from a source 200. A text's draws
+        depend on `seed` and on the prompt's place alone: prompts come out the same together and one at a time. What
+        the settings mean stands in `polyseme.decode.settings.Decoding`; `batch_rows` is how many texts are written
+        side by side, and `on_text` is told of new text as it comes.
 
             >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
         """
         decoding = later("polyseme.decode.settings").Decoding(
-            max_new=max_new,
+            max_new=self.usual_length if max_new is None else max_new,
             min_new=min_new,
             temperature=temperature,
             top_k=top_k,
@@ -314,9 +364,14 @@ class Model:
         made: TextGenerator = texts.TextGenerator(self.bundle, self._language_model, decoding, batch_rows=batch_rows)
         return made
 
+    @property
+    def usual_length(self) -> int:
+        """How many pieces `generate` writes at most, where nothing is said."""
+        return self._language_model.usual_length
+
     @cached_property
     def _language_model(self) -> LanguageModel:
-        made: LanguageModel = later("polyseme.decode.next_piece").language_model(self.bundle)
+        made: LanguageModel = later("polyseme.decode.language_model").language_model(self.bundle)
         return made
 
     # --- the model itself ---------------------------------------------------------------------------------------------
@@ -334,8 +389,8 @@ class Model:
         can = ["embed", "similar", "senses", "pieces", "convert"]
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
-        can += ["generate"] if "causal" in self.bundle.outputs and config.direction == "causal" else []
-        can += ["score", "evaluate"] if later("polyseme.decode.score").can_score(self.bundle) else []
+        can += ["generate"] if later("polyseme.decode.language_model").way_to_write(self.bundle) in WRITES_WELL else []
+        can += ["score", "evaluate"] if later("polyseme.decode.score_bundle").can_score(self.bundle) else []
         return Card(
             path=self.path,
             family=self.bundle.family.name,
@@ -422,6 +477,14 @@ def find_device(name: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
     return name
+
+
+def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
+    """A row as a decoder reads it: behind the piece that it begins with, and without the special that ends it."""
+    ids = np.concatenate([[first], framed.ids])
+    if framed.offset + n_pieces < len(framed.ids):
+        ids = ids[:-1]
+    return Framed(ids, np.zeros_like(ids), framed.offset + 1)
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:

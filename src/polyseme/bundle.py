@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +21,21 @@ from polyseme.encoders.base import Encoder
 from polyseme.encoders.kinds import build_encoder
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
-from polyseme.heads.base import Head
 from polyseme.outputs.base import Output
 from polyseme.parts.cores import one_core
 from polyseme.parts.unfilled import unfilled
 from polyseme.types import Tokenizer
 
+if TYPE_CHECKING:
+    from polyseme.heads.base import Head
+
 CARD = "polyseme.json"
 MOST_SPARE_ROWS = 256
 """How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
+
+
+OF_WRITING = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id")
+"""Settings of other libraries that say which pieces a decoder's texts begin and end with."""
 
 
 class Bundle(nn.Module):
@@ -66,6 +72,22 @@ class Bundle(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.encoder.parameters()).device
+
+    @property
+    def first_written(self) -> int:
+        """The piece that a decoder reads before any other: the one that config.json names, else the family's."""
+        named = self.foreign.get("decoder_start_token_id")
+        if isinstance(named, int) and not isinstance(named, bool):
+            return named
+        role = self.family.first
+        if self.decoder is None or role is None:
+            raise ModelError("The model has one stack; it has no decoder that could begin to write.")
+        if self.tokenizer is None or role not in self.tokenizer.specials:
+            raise ModelError(
+                f"The model's decoder begins with the {role} piece, and the tokenizer has none. Name it in "
+                "special_tokens_map.json beside the tokenizer's files, or by 'decoder_start_token_id' in config.json."
+            )
+        return self.tokenizer.specials[role]
 
     def tie(self) -> None:
         """Let the decoder, and outputs where they do, share the encoder's table of pieces."""
@@ -128,7 +150,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
         bundle = new_bundle(family, config, found.outputs, tied=tied)
     put_weights(bundle, found.tensors, folder, dtype, device)
     ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
-    bundle.foreign = {name: value for name, value in theirs.items() if name not in ours}
+    bundle.foreign = {**_of_writing(folder), **{name: value for name, value in theirs.items() if name not in ours}}
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
     return bundle.eval()
@@ -176,6 +198,13 @@ def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str])
 
 def _expected(bundle: Bundle) -> dict[str, Tensor]:
     return {**dict(bundle.named_parameters()), **dict(bundle.named_buffers())}
+
+
+def _of_writing(folder: Path) -> dict[str, Any]:
+    """What decides how a decoder begins and ends, from the file in which today's folders keep it."""
+    path = folder / "generation_config.json"
+    theirs = read_json(path) if path.is_file() else {}
+    return {name: theirs[name] for name in OF_WRITING if theirs.get(name) is not None}
 
 
 def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> EncoderConfig:

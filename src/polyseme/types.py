@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from polyseme.extras import later
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -72,6 +74,11 @@ class Embedded(Document):
     vectors: NDArray[Any]
     """[n_words, D], or [n_words, layers, D] where all layers were asked for; of a text with one vector, which is kept
     without words, [1, …]."""
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the words on colours that say how alike each is to one; `polyseme.view` chooses it."""
+        html: str | None = later("polyseme.vectors.view").html_of(self)
+        return html
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,8 @@ class Batch:
     """What cross-attention reads."""
     targets: Tensor | None = None
     """[R, K]: positions that have a query stream (XLNet); -1 pads."""
+    source_mask: Mask | None = None
+    """Narrows what cross-attention sees of the source: queries are places of the row, keys places of the source's."""
 
 
 @dataclass
@@ -223,6 +232,8 @@ class Needs:
     outputs: tuple[str, ...]
     layout: Literal["packed", "streams", "pairs", "n-grams"]
     units: tuple[Unit, ...] = ("piece", "word", "character")
+    two_stacks: bool = False
+    """Whether a decoder must read what the encoder says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +251,10 @@ class Rows:
     """The number of each piece's document in its row, where documents are to be kept apart."""
     positions: NDArray[np.int64] | None = None
     """Where each piece stands in its document, where counting begins anew with each."""
+    sentences: NDArray[np.bool_] | None = None
+    """Whether a piece begins a sentence, where that was asked for."""
+    target: Rows | None = None
+    """The other side of rows of pairs: its documents have the numbers of those here that they belong to."""
 
 
 @dataclass(frozen=True)

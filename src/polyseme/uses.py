@@ -6,6 +6,8 @@ They stand apart from `api`, since they load what only they need: the index, fig
 from __future__ import annotations
 
 from polyseme.api import AnyPath, Dtype, load
+from polyseme.files.asked import Quotes, Split, Words, told
+from polyseme.files.found import Sources
 from polyseme.types import Progress
 from polyseme.vectors.report import check_senses_output, check_similar_output, write_senses, write_similar
 from polyseme.vectors.senses import Senses, senses_of
@@ -15,7 +17,7 @@ from polyseme.vectors.similar import Similar, similar_uses
 def similar(
     text: str,
     *,
-    source: AnyPath | None = None,
+    source: Sources | None = None,
     index: AnyPath | None = None,
     model: AnyPath | None = None,
     top: int = 10,
@@ -24,6 +26,13 @@ def similar(
     pool: str = "mean",
     same_word: bool | None = None,
     field: str | None = None,
+    id_field: str | None = None,
+    format: str | None = None,
+    words: Words = "syntactic",
+    split: Split = "line",
+    quotes: Quotes = "double",
+    delimiter: str | None = None,
+    check_text: bool = True,
     output: AnyPath | None = None,
     device: str = "auto",
     dtype: Dtype = "fp32",
@@ -37,7 +46,8 @@ def similar(
     folder, which is made if it is not there, and later serves without `source`. A bracket of the text's own is written
     `\[` or `\]`; `[MASK]` is left alone. `same_word` True looks only at uses of the marked word, False only at those
     of other words; `against` names another layer whose neighbours are found as well (0: without context); `output`
-    keeps the result as .json or .html. `force` replaces it, and an index that does not fit.
+    keeps the result as .json or .html. `force` replaces it, and an index that does not fit. `field` and what follows it
+    say how `source` is read, as for `embed`.
 
         >>> found = polyseme.similar("A [crane] caught a fish.", source="sentences.txt")      # doctest: +SKIP
         >>> [(use.text, use.cosine) for use in found.near.same]                               # doctest: +SKIP
@@ -57,7 +67,16 @@ def similar(
         same_word=same_word,
         batch_pieces=batch_pieces,
         precision=loaded.precision,
-        reading={} if field is None else {"field": field},
+        reading=told(
+            field=field,
+            id_field=id_field,
+            format=format,
+            words=words,
+            split=split,
+            quotes=quotes,
+            delimiter=delimiter,
+            check_text=check_text,
+        ),
         force=force,
         progress=progress,
     )
@@ -69,7 +88,7 @@ def similar(
 def senses(
     word: str,
     *,
-    source: AnyPath,
+    source: Sources,
     output: AnyPath | None = None,
     model: AnyPath | None = None,
     layer: str | int = -1,
@@ -78,6 +97,13 @@ def senses(
     map: str = "pca",
     seed: int = 0,
     field: str | None = None,
+    id_field: str | None = None,
+    format: str | None = None,
+    words: Words = "syntactic",
+    split: Split = "line",
+    quotes: Quotes = "double",
+    delimiter: str | None = None,
+    check_text: bool = True,
     device: str = "auto",
     dtype: Dtype = "fp32",
     batch_pieces: int | None = None,
@@ -87,7 +113,8 @@ def senses(
     """The uses of a word, whatever its case, in groups: how many senses they have and why, examples, and a map.
 
     The number of senses is found unless `n_senses` sets it; the result says how, and when there is only one. `map` is
-    pca, tsne or umap; `output` keeps the result as .html, .png, .svg or .json.
+    pca, tsne or umap; `output` keeps the result as .html, .png, .svg or .json. `field` and what follows it say how
+    `source` is read, as for `embed`.
 
         >>> found = polyseme.senses("broke", source="sentences.txt", output="broke.html")     # doctest: +SKIP
         >>> found.n_senses, found.how                                                         # doctest: +SKIP
@@ -106,7 +133,16 @@ def senses(
         seed=seed,
         batch_pieces=batch_pieces,
         precision=loaded.precision,
-        reading={} if field is None else {"field": field},
+        reading=told(
+            field=field,
+            id_field=id_field,
+            format=format,
+            words=words,
+            split=split,
+            quotes=quotes,
+            delimiter=delimiter,
+            check_text=check_text,
+        ),
         progress=progress,
     )
     if output is not None:

@@ -10,14 +10,14 @@ import time
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Card, Dtype, Filled, PieceStates, load
 from polyseme.cost import Cost
-from polyseme.errors import OptionError, OutputError, nearest
+from polyseme.errors import OptionError, OutputError
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.assembly import check_shards
 from polyseme.files.atomic import check_output, whole_file
@@ -27,7 +27,9 @@ from polyseme.files.spool import clear_up
 from polyseme.files.write import format_of
 from polyseme.types import Progress
 from polyseme.vectors import job
+from polyseme.vectors.both_sides import Stack
 from polyseme.vectors.fingerprint import fingerprint
+from polyseme.vectors.texts import check_per
 
 
 def embed(
@@ -37,6 +39,7 @@ def embed(
     model: AnyPath | None = None,
     layer: str | int = -1,
     pool: str = "mean",
+    stack: Stack = "encoder",
     carry_state: bool = False,
     per: Per = "word",
     field: str | None = None,
@@ -67,6 +70,7 @@ def embed(
         model: a model folder, or `hub:owner/name`; None: the default model.
         layer: as for `Model.embed`.
         pool: as for `Model.embed`.
+        stack: as for `Model.embed`.
         carry_state: as for `Model.embed`: whether a recurrent encoder goes on from text to text as the original ELMo
             did, 64 texts side by side, over all of the input.
         per: whether each word has a vector, or each text: the mean of its words.
@@ -75,7 +79,8 @@ def embed(
         fields: names of other fields to keep beside the vectors, as strings, or "all".
         format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
         words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, whether a text is a line, a paragraph or the whole document.
+        split: in plain text, whether a text is a line, a sentence (lines are split further), a paragraph or the whole
+            document.
         quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
         delimiter: in CSV and TSV, what separates the fields.
         check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
@@ -103,7 +108,7 @@ def embed(
         "check_text": check_text,
     }
     loaded = load(model, device=device, dtype=dtype)
-    embedder = loaded.embedder(layer=layer, pool=pool, batch_pieces=batch_pieces, carry_state=carry_state)
+    embedder = loaded.embedder(layer=layer, pool=pool, stack=stack, batch_pieces=batch_pieces, carry_state=carry_state)
     about = {
         "model": loaded.path,
         "family": loaded.bundle.family.name,
@@ -113,12 +118,14 @@ def embed(
         "dtype": dtype,
         "store": store,
     } | ({"carry_state": "true"} if carry_state else {})
+    about |= {"stack": stack} if stack != "encoder" else {}
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
+        parts = fingerprint(loaded.bundle, loaded.precision, stack)
         return {
             **about,
-            **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle, loaded.precision).items()},
+            **{f"the model's {part}": hash for part, hash in parts.items()},
             "input": listed,
             **reading,
             "shard_rows": shard_rows,
@@ -153,8 +160,7 @@ def _check_embed_output(
     force: bool,
 ) -> None:
     """Refuse, before the model is loaded, what could not be written."""
-    if per not in get_args(Per):
-        raise OptionError(f"There is no per {per!r}. {nearest(str(per), get_args(Per))}")
+    check_per(per)
     check_shards(shard_rows, shard_format, store)
     clear_up(output)
     check_output(output, force=force, kind="file" if shard_rows is None else "folder")
@@ -173,6 +179,7 @@ def pieces(
     text: str | Sequence[str],
     *,
     model: AnyPath | None = None,
+    stack: Stack = "encoder",
     attentions: bool = False,
     output: AnyPath | None = None,
     device: str = "auto",
@@ -183,7 +190,7 @@ def pieces(
         if not str(output).endswith(".npz"):
             raise OptionError(f"The states of pieces are written as .npz. Got {str(output)!r} instead.")
         check_output(output, force=force)
-    found = load(model, device=device).pieces(text, attentions=attentions)
+    found = load(model, device=device).pieces(text, stack=stack, attentions=attentions)
     if output is not None:
         arrays = {"pieces": np.array(found.pieces), "ids": found.ids, "spans": found.spans, "states": found.states}
         if found.attentions is not None:

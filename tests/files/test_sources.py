@@ -259,6 +259,25 @@ def test_an_option_must_have_a_use_for_one_file_and_a_field_for_all(corpus: Path
         read_rows(several, field="text")
 
 
+def test_sentences_are_found_by_who_asks_for_them(corpus: Path, tmp_path: Path) -> None:
+    def halves(text: str) -> list[tuple[int, int]]:
+        return [(0, len(text) // 2), (len(text) // 2, len(text))] if text else []
+
+    (tmp_path / "some.txt").write_text("abcd\n\nefgh")
+    rows = list(read_rows(tmp_path / "some.txt", split="sentence", sentences=halves))
+    assert [(row.id, row.content, row.place.line) for row in rows] == [
+        ("1", "ab", 1),
+        ("2", "cd", 1),
+        ("3", "ef", 3),
+        ("4", "gh", 3),
+    ]
+    assert contents(read_rows(tmp_path / "some.txt", sentences=halves)) == ["abcd", "", "efgh"]
+    with pytest.raises(OptionError, match="Nothing is split into sentences here"):
+        read_rows(tmp_path / "some.txt", split="sentence")
+    with pytest.raises(OptionError, match=r"'split' is for text.*c\.csv is read as csv"):
+        read_rows(corpus / "c.csv", split="sentence", sentences=halves)
+
+
 def test_a_document_of_a_folder_has_the_name_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "emma.txt").write_text("Emma\nWoodhouse\n")
     (tmp_path / "persuasion.txt").write_text("Anne\r\n\r\nElliot")

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import polyseme
+from polyseme.api import Model
 from polyseme.errors import OptionError, PolysemeWarning
+from tiny_models import tiny_model
 
 TEXTS = [
     "The vase broke.",
@@ -54,3 +56,20 @@ def test_neighbours_change_nothing(dtype: str) -> None:
 def test_int8_is_for_a_cpu() -> None:
     with pytest.raises(OptionError):
         polyseme.load("minilm", device="cuda", dtype="int8")
+
+
+@pytest.mark.parametrize("dtype", LEAST_MEAN_COSINE)
+def test_a_causal_model_embeds_and_scores_so_too(dtype: str) -> None:
+    """Near fp32, the same alone and among others, and a piece never sees a later one."""
+    exact, near = tiny_model("gpt2"), Model(tiny_model("gpt2").bundle, precision=dtype)  # type: ignore[arg-type]
+    one, other = (np.concatenate([each.vectors for each in model.embed(TEXTS)]) for model in (near, exact))
+    cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+    assert 0.99 <= cosines.mean() < 1.0
+    scored, expected = near.score(TEXTS), exact.score(TEXTS)
+    for text, ours, theirs in zip(TEXTS, scored, expected, strict=True):
+        assert ours.totals.log_prob == pytest.approx(theirs.totals.log_prob, rel=0.1)
+        [alone] = near.score([text])
+        np.testing.assert_allclose(alone.piece_log_probs, ours.piece_log_probs, rtol=2e-3)
+    [begun] = near.score([TEXTS[0]])
+    [longer] = near.score([f"{TEXTS[0]} Dawn broke."])
+    np.testing.assert_allclose(longer.piece_log_probs[: len(begun.ids)], begun.piece_log_probs, rtol=2e-3)

@@ -126,6 +126,33 @@ def test_what_embed_returns_is_viewed() -> None:
     assert len(repr(shown)) < 80
 
 
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("Dawn broke, and the vase broke as it fell.", "broke"),
+        ("We broke even", "broke"),
+        ("It is so", "It"),
+    ],
+)
+def test_a_document_shows_itself_by_its_most_telling_word(text: str, chosen: str) -> None:
+    [found] = tiny_model("bert").embed(text)
+    assert found._repr_html_() == view(found, to=chosen).html
+
+
+def test_a_word_without_a_direction_is_not_chosen() -> None:
+    document = embedded("Dawn broke the vase", [EAST, NOWHERE, (np.nan, 1), NORTH])
+    assert document._repr_html_() == view(document, to="Dawn").html
+
+
+@pytest.mark.parametrize(
+    "settings", [{"layer": "all"}, {"per": "text"}, {"texts": ""}], ids=["all layers", "per text", "no words"]
+)
+def test_a_document_with_nothing_to_compare_shows_itself_as_it_did(settings: dict[str, Any]) -> None:
+    [found] = tiny_model("bert").embed(**{"texts": "Dawn broke.", **settings})
+    assert found._repr_html_() is None
+    assert embedded("Dawn broke", [NOWHERE, NOWHERE])._repr_html_() is None
+
+
 def by_definition(vectors: NDArray[Any], chosen: int) -> list[float]:
     to = vectors[chosen].astype(float)
     return [float(np.dot(each, to) / np.sqrt(np.dot(each, each) * np.dot(to, to))) for each in vectors.astype(float)]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ import click
 from polyseme import __version__
 from polyseme.cli import ending
 from polyseme.errors import nearest
+from polyseme.extras import later
 
 VERBS: Mapping[str, str] = {
     "embed": "Embed every word of a text file: one vector a word.",
@@ -25,6 +25,9 @@ VERBS: Mapping[str, str] = {
     "score": "Say how likely a text is, word by word or piece by piece.",
     "evaluate": "Test a language model: BLiMP, agreement, LAMBADA, your own pairs.",
     "pretrain": "Pretrain a model on raw text, in one command.",
+    "finetune": "Fit a model to a task: frozen or fine-tuned, with seeds and a report.",
+    "predict": "Let a model that was fitted to a task judge texts.",
+    "glue": "Fit a model to GLUE's tasks: one table beside ELMo, GPT and BERT.",
     "recipes": "List what can be pretrained, with size, paper and cost.",
     "corpus": "Make raw text into a corpus of pieces, ready for pretraining.",
     "show": "Show what a model is and what it can do.",
@@ -45,7 +48,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             raise click.UsageError(f"There is no verb {cmd_name!r}. {nearest(cmd_name, VERBS)}", ctx)
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        command: click.Command = later(f"{__name__}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -25,6 +25,7 @@ from polyseme.cli.progress import Bar
     help="A number (0 is the token layer, -1 the top), all, sum:a:b, mean:a:b, concat:a:b, mix, mix:last3:0.2,0.3,0.5.",
 )
 @options.pool
+@options.stack
 @click.option(
     "--carry-state",
     is_flag=True,

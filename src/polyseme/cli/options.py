@@ -37,6 +37,29 @@ def source(*, required: bool = True) -> Callable[[Decorated], Decorated]:
     return click.option("--in", "source", required=required, metavar="INPUT", help=help)
 
 
+SIDES = {
+    "source": "One side of texts in pairs, a text a line: what is to be translated.",
+    "target": "The other side, line by line: the translations.",
+    "held_source": "Pairs that are held out, instead of a share of the others.",
+    "held_target": "Their other side.",
+}
+"""The options that name texts in pairs."""
+
+
+def sides(command: Decorated) -> Decorated:
+    """Texts in pairs; each side may be several files."""
+    for name, help in reversed(SIDES.items()):
+        option = f"--{name.replace('_', '-')}"
+        command = click.option(option, multiple=True, metavar="FILE", help=help)(command)
+    return command
+
+
+def named_sides(settings: dict[str, Any]) -> dict[str, Any]:
+    """The files of each side as the function takes them: None, one, or several."""
+    given = {name: settings[name] for name in SIDES}
+    return {name: files[0] if len(files) == 1 else files or None for name, files in given.items()}
+
+
 field = click.option("--field", metavar="NAME", help="The field or column of INPUT with the text.")
 layer = click.option(
     "--layer",
@@ -44,6 +67,13 @@ layer = click.option(
     show_default=True,
     metavar="LAYER",
     help="A number (0 is the token layer, -1 the top), sum:a:b, mean:a:b, concat:a:b, mix, mix:last3:0.2,0.3,0.5.",
+)
+stack = click.option(
+    "--stack",
+    default="encoder",
+    show_default=True,
+    metavar="STACK",
+    help="Whose layers, of a model that has two stacks: encoder, or decoder, with the text on both sides.",
 )
 pool = click.option(
     "--pool",
@@ -69,15 +99,15 @@ def _names(context: click.Context, option: click.Parameter, given: str | None) -
     return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
 
 
+_FIELDS = click.option(
+    "--fields",
+    callback=_names,
+    metavar="NAMES",
+    help="Other fields of INPUT to keep beside the vectors, with commas between them, or all.",
+)
 _READING = (
     field,
     click.option("--id-field", metavar="NAME", help="The field of INPUT with the id of a text.  [default: its number]"),
-    click.option(
-        "--fields",
-        callback=_names,
-        metavar="NAMES",
-        help="Other fields of INPUT to keep beside the vectors, with commas between them, or all.",
-    ),
     click.option(
         "--format",
         metavar="FORMAT",
@@ -95,7 +125,7 @@ _READING = (
         default="line",
         show_default=True,
         metavar="UNIT",
-        help="What is a text in plain text: line, paragraph, document.",
+        help="What is a text in plain text: line, sentence (lines are split further), paragraph, document.",
     ),
     click.option(
         "--quotes",
@@ -118,6 +148,11 @@ _READING = (
 
 def reading(command: Decorated) -> Decorated:
     """How INPUT is read: the options of `polyseme.files.read_rows`."""
+    return reading_alone(_FIELDS(command))
+
+
+def reading_alone(command: Decorated) -> Decorated:
+    """The same for verbs that keep nothing beside the text."""
     for option in reversed(_READING):
         command = option(command)
     return command

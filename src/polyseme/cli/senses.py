@@ -26,7 +26,7 @@ from polyseme.cli.progress import Bar
 @click.option(
     "--seed", type=int, default=0, show_default=True, metavar="N", help="What is drawn at random starts here."
 )
-@options.field
+@options.reading_alone
 @options.device
 @options.dtype
 @options.batch_pieces

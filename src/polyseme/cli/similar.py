@@ -32,7 +32,7 @@ from polyseme.cli.progress import Bar
 @click.option(
     "--same-word/--other-words", default=None, help="Only uses of the marked word, or only of others.  [default: both]"
 )
-@options.field
+@options.reading_alone
 @options.output("Keep the result as .json or .html.", required=False)
 @options.device
 @options.dtype
@@ -50,6 +50,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
       polyseme similar "A [crane] caught a fish." --in sentences.txt --against 0 -o crane.html
       polyseme similar "We [broke] even." --in corpus.txt --index uses
       polyseme similar "Dawn [broke]." --index uses --same-word --top 20
+      polyseme similar "Dawn [broke]." --in novel.txt --split sentence
     """
     with Bar("loading the model", then="embedding") as bar:
         found = polyseme.similar(text, **settings, progress=bar)

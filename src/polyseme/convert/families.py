@@ -5,59 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from polyseme.convert import (
-    albert,
-    bart,
-    bert,
-    distilbert,
-    electra,
-    elmo,
-    gpt,
-    gpt2,
-    lstm,
-    roberta,
-    t5,
-    transformer_xl,
-    xlm_roberta,
-    xlnet,
-)
-from polyseme.convert.detect import read_json
+from polyseme.convert.detect import model_type, read_json
 from polyseme.convert.family import Family
 from polyseme.errors import ModelError
+from polyseme.extras import LateTable, later
 
-FAMILIES: Mapping[str, Family] = {
-    each.FAMILY.name: each.FAMILY
-    for each in (
-        bert,
-        roberta,
-        xlm_roberta,
-        electra,
-        albert,
-        distilbert,
-        gpt,
-        gpt2,
-        transformer_xl,
-        xlnet,
-        bart,
-        t5,
-        lstm,
-        elmo,
-    )
-}
+
+def _family(file: str) -> Family:
+    found: Family = later(f"polyseme.convert.{file}").FAMILY
+    return found
+
+
+FAMILIES: Mapping[str, Family] = LateTable(
+    {
+        "bert": "bert",
+        "roberta": "roberta",
+        "xlm-roberta": "xlm_roberta",
+        "electra": "electra",
+        "albert": "albert",
+        "distilbert": "distilbert",
+        "openai-gpt": "gpt",
+        "gpt2": "gpt2",
+        "transformer": "transformer",
+        "transfo-xl": "transformer_xl",
+        "xlnet": "xlnet",
+        "bart": "bart",
+        "t5": "t5",
+        "lstm": "lstm",
+        "elmo": "elmo",
+    },
+    _family,
+)
+"""Name → the file of this folder that holds the family, which is loaded when a model of it is met."""
 
 
 def family_of(path: Path) -> Family:
-    """The family of the model in a folder."""
-    for family in FAMILIES.values():
-        if family.detect(path):
-            return family
+    """The family of the model in a folder; the one its config.json names, if any, is asked first."""
     config = path / "config.json"
+    named = model_type(read_json(config)) if config.is_file() else None
+    for name in sorted(FAMILIES, key=lambda name: name != named):
+        if FAMILIES[name].detect(path):
+            return FAMILIES[name]
     if not config.is_file():
         raise ModelError(
             f"The folder {path} is no model: it has no config.json. A model folder holds config.json, weights "
             "(model.safetensors or pytorch_model.bin) and a tokenizer."
         )
-    named = read_json(config).get("model_type")
     raise ModelError(
         f"The model in {path} is of type {named!r}, which polyseme does not know. It knows: {', '.join(FAMILIES)}."
     )

@@ -14,7 +14,7 @@ from dataclasses import fields as fields_of
 from typing import cast
 
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.asked import Asked, Quotes, Split, Words
+from polyseme.files.asked import Asked, Quotes, Sentences, Split, Words
 from polyseme.files.found import Found, Sources, find_files
 from polyseme.files.rows import Row
 from polyseme.files.source import COMPRESSIONS, STANDARD_INPUT, Reading, Source, open_source, suffixes
@@ -39,7 +39,7 @@ class Reader:
 _FIELDS = frozenset({"field", "id_field", "fields"})
 
 READERS: Mapping[str, Reader] = {
-    "text": Reader(home="plain:read", endings=(".txt", ".text"), takes=frozenset({"split"})),
+    "text": Reader(home="plain:read", endings=(".txt", ".text"), takes=frozenset({"split", "sentences"})),
     "jsonl": Reader(home="jsonl:read", endings=(".jsonl", ".ndjson"), takes=_FIELDS),
     "csv": Reader(home="delimited:read_csv", endings=(".csv",), takes=_FIELDS | {"quotes", "delimiter"}),
     "tsv": Reader(home="delimited:read_tsv", endings=(".tsv", ".tab"), takes=_FIELDS | {"quotes", "delimiter"}),
@@ -68,6 +68,7 @@ def read_rows(
     quotes: Quotes = "double",
     delimiter: str | None = None,
     check_text: bool = True,
+    sentences: Sentences | None = None,
 ) -> Reading[Row]:
     """The rows of one file or of many, streamed: texts still to be split into words, or given words.
 
@@ -82,10 +83,12 @@ def read_rows(
         fields: names of other fields to keep beside the text, or "all".
         format: the name of a format, where the ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
         words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, whether a text is a line, a paragraph between blank lines, or the whole document.
+        split: in plain text, whether a text is a line, a sentence, a paragraph between blank lines, or the whole
+            document.
         quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
         delimiter: in CSV and TSV, what separates the fields.
         check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
+        sentences: what finds the sentences of a line, where `split` asks for them (`text.sentences`).
     """
     asked = Asked(
         field=None if field is None else str(field),
@@ -93,6 +96,7 @@ def read_rows(
         fields=(fields,) if isinstance(fields, str) else tuple(fields),
         words=words,
         split=split,
+        sentences=sentences if split == "sentence" else None,
         quotes=quotes,
         delimiter=delimiter,
         check_text=check_text,

@@ -76,6 +76,23 @@ class SameDocument:
 
 
 @dataclass(frozen=True)
+class OwnSource:
+    """Only those pieces of a source that are of the query's own document: several pairs may share a row.
+
+    `documents` [R, T] and `source_documents` [R, S] number them alike.
+    """
+
+    documents: Tensor
+    source_documents: Tensor
+
+    def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
+        rows = self.documents.shape[0]
+        of_q = self.documents.gather(1, q.clamp(min=0).expand(rows, -1))[:, :, None]
+        of_k = self.source_documents.gather(1, k.clamp(min=0).expand(rows, -1))[:, None, :]
+        return of_q == of_k
+
+
+@dataclass(frozen=True)
 class Given:
     """A mask written out: `matrix` [R or 1, T, T], true where a query (row) sees a key (column); memory is seen."""
 

@@ -9,6 +9,7 @@ A row's result never depends on its neighbours: int8 activations are scaled row 
 from __future__ import annotations
 
 import functools
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -63,29 +64,85 @@ class Int8Product:
     def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
         weight = linear.weight.detach().float()
         self.weight_scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-        self.weight = (weight / self.weight_scale[:, None]).round().to(torch.int8).T.contiguous()  # [in, out]
+        self.weight = (weight / self.weight_scale[:, None]).round().to(torch.int8)  # [out, in]
         self.bias = None if linear.bias is None else linear.bias.detach().float()
         self.activation = activation
-        self.plain: Tensor | None = None
+        self.sums: Sums = PlainSums(self.weight, self.weight_scale)
 
     def pack(self, n_pieces: int) -> None:
-        """Without the instructions, keep the int8 values as fp32."""
-        if not int8_is_fast():
-            self.plain = self.weight.float()
+        """Lay the weights out for products of about `n_pieces` rows, in the way that suits this processor."""
+        self.sums = sums_in_int8()(self.weight, self.weight_scale)
+        self.sums.pack(n_pieces)
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         x = x.float()
-        scale = x.abs().amax(1, keepdim=True).clamp_(min=1e-12).div_(127)
-        rounded = (x * scale.reciprocal()).round_()
-        if self.plain is None and int8_is_fast():
-            summed = torch._int_mm(rounded.to(torch.int8), self.weight).float()
-        else:
-            summed = rounded @ (self.weight.float() if self.plain is None else self.plain)
-        y = summed.mul_(scale)
-        y = y.mul_(self.weight_scale) if self.bias is None else torch.addcmul(self.bias, y, self.weight_scale, out=y)
+        scale = torch.maximum(x.amax(1, keepdim=True), x.amin(1, keepdim=True).neg_()).clamp_(min=1e-12).div_(127)
+        y = self.sums((x * scale.reciprocal()).round_())
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
         if self.activation is not None:
             y = self.activation(y)
         return y if residual is None else y.add_(residual)
+
+
+class Sums(Protocol):
+    """x·Wᵀ, times the scale of each row of W; x and W hold whole numbers from -127 to 127.
+
+    Integers are summed exactly, whatever other rows there are; in fp32 sums are as near as that comes.
+    """
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None: ...
+
+    def pack(self, n_pieces: int) -> None:
+        """Lay the weights out for products of about `n_pieces` rows."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Whole numbers as floats [N, in] → fp32 [N, out]."""
+
+
+class PackedSums:
+    """By oneDNN, over packed weights; the scale is put on as the sums are written."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        self.weight = weight
+        self.scale = scale
+        self.zero = torch.zeros(len(weight), dtype=torch.int64)
+        self.packed: Tensor | None = None
+
+    def pack(self, n_pieces: int) -> None:
+        self.packed = torch.ops.onednn.qlinear_prepack(self.weight, [n_pieces, self.weight.shape[1]])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        whole = x.to(torch.int8)
+        run = torch.ops.onednn.qlinear_pointwise
+        y: Tensor = run(whole, 1.0, 0, self.packed, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], "")
+        return y
+
+
+class IntegerSums:
+    """By torch's own product of integers."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        self.weight = weight.T.contiguous()  # [in, out]
+        self.scale = scale
+
+    def pack(self, n_pieces: int) -> None:
+        """They are laid out."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch._int_mm(x.to(torch.int8), self.weight).float().mul_(self.scale)
+
+
+class PlainSums:
+    """In fp32, without the instructions."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        self.product = Product.of(weight * scale[:, None], None, None)
+
+    def pack(self, n_pieces: int) -> None:
+        self.product.pack(n_pieces)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.product(x)
 
 
 @functools.cache
@@ -101,11 +158,32 @@ def bf16_is_fast() -> bool:
 
 
 @functools.cache
-def int8_is_fast() -> bool:
-    """Whether this processor has instructions for sums of int8 products, and torch's operator computes them."""
+def sums_in_int8() -> type[Sums]:
+    """The fastest that this processor has instructions for and that computes what it should."""
     told = getattr(torch.cpu, "_is_vnni_supported", None)
-    if told is None or not told() or not hasattr(torch, "_int_mm"):
-        return False
-    numbers = torch.arange(-64, 64, dtype=torch.int8).repeat(8).reshape(32, 32)
-    expected = numbers.double() @ numbers.double()
-    return bool(torch.equal(torch._int_mm(numbers, numbers).double(), expected))
+    if told is None or not told():
+        return PlainSums
+    return next((kind for kind in (PackedSums, IntegerSums) if _is_exact(kind)), PlainSums)
+
+
+def _is_exact(kind: type[Sums]) -> bool:
+    """Whether sums come out right, also where the processor adds up in few bits and what is too large is cut."""
+    most = torch.full((32, 64), 127, dtype=torch.int8)
+    mixed = torch.arange(-127, 128).repeat(9)[: 32 * 64].reshape(32, 64).to(torch.int8)
+    scale = torch.full((64,), 2.0)
+    for weight in (torch.cat([most, -most]), torch.cat([mixed, most])):
+        sums = kind(weight, scale)
+        try:
+            sums.pack(32)
+            if any(
+                not torch.equal(sums(x.float()).double(), 2 * (x.double() @ weight.double().T)) for x in (most, mixed)
+            ):
+                return False
+        except (AttributeError, RuntimeError, TypeError):
+            return False
+    return True
+
+
+def int8_is_fast() -> bool:
+    """Whether this processor has instructions for sums of int8 products, and torch an operator that uses them."""
+    return sums_in_int8() is not PlainSums

@@ -89,6 +89,9 @@ FRAMES: Mapping[str, Frame] = {
         pair="a end b:1 end:1 start:2",
         specials=_ANGLES | {"start": "<cls>", "end": "<sep>"},
     ),
+    "transformer": Frame(
+        single="a end", pair="a end b end", specials={role: piece for role, piece in _ANGLES.items() if role != "mask"}
+    ),
     "t5": Frame(single="a end", pair="a end b end", specials={"end": "</s>", "pad": "<pad>", "unknown": "<unk>"}),
     "gpt": Frame(specials={"unknown": "<unk>"}),
     "gpt2": Frame(specials={"start": "<|endoftext|>", "end": "<|endoftext|>"}),

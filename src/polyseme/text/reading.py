@@ -108,7 +108,11 @@ class Reader:
         )
 
     def _spell(self, texts: list[str]) -> list[_Spelled]:
-        spelled = [_spelled(encoding) for encoding in self._backend.encode_batch(texts, add_special_tokens=False)]
+        if len(texts) == 1:  # one text needs none of the threads that a batch would start
+            encodings = [self._backend.encode(texts[0], add_special_tokens=False)]
+        else:
+            encodings = self._backend.encode_batch(texts, add_special_tokens=False)
+        spelled = [_spelled(encoding) for encoding in encodings]
         for place, text in enumerate(texts):
             if not self._never_in_text.isdisjoint(spelled[place].ids) or self._spells_unknown(text):
                 spelled[place] = self._spell_literally(text)

@@ -11,12 +11,14 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.encoders.frozen import Precision
 from polyseme.errors import ModelError
+from polyseme.vectors.both_sides import Stack, decoder_of
 
 
-def fingerprint(bundle: Bundle, precision: Precision = "own") -> dict[str, str]:
+def fingerprint(bundle: Bundle, precision: Precision = "own", stack: Stack = "encoder") -> dict[str, str]:
     """What a model's word vectors depend on, part by part, so that it can be said which part differs.
 
-    Outputs and heads have no say in word vectors and are left out. `precision` is what is multiplied in.
+    Outputs and heads have no say in word vectors and are left out, and so is a decoder, unless they are its own
+    (`stack`). `precision` is what is multiplied in.
     """
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it has no vectors of words to be known by.")
@@ -28,6 +30,7 @@ def fingerprint(bundle: Bundle, precision: Precision = "own") -> dict[str, str]:
         "config": hashlib.sha256(config.encode()).hexdigest(),
         "precision": own if precision == "own" else precision,
         "weights": _digest(dict(encoder.named_parameters())),
+        **({"decoder": _digest(dict(decoder_of(bundle).named_parameters()))} if stack == "decoder" else {}),
     }
 
 

@@ -7,6 +7,7 @@ takes many windows only the few words that lie across two of them wait for the e
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,17 +20,17 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
-from polyseme.encoders.frozen import FlatRows, Frozen, Precision, freeze
-from polyseme.encoders.stretched import Stretched
-from polyseme.errors import ModelError, OptionError
+from polyseme.encoders.frozen import Carrying, FlatRows, Frozen, Precision, freeze
+from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.parts.cores import even_share, one_core, side_by_side
 from polyseme.parts.memory import Memory
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
+from polyseme.vectors.both_sides import BothSides, Stack, check_stack, decoder_of
 from polyseme.vectors.layers import parse_layers
 from polyseme.vectors.pooling import parse_pooling
 
-BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 1024})
+BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 512})
 """Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
 LITTLE_WORK = 64
 """Pieces up to which one core is sooner done than several."""
@@ -57,6 +58,16 @@ class Tally:
     """Words that the tokenizer made nothing of; they were given the unknown piece."""
     wordless: int = 0
     """Documents without any word."""
+
+
+def warn_vanished(count: int) -> None:
+    """Say, once, that the tokenizer made nothing of some words."""
+    warnings.warn(
+        f"The model's tokenizer makes nothing of {count:,} word{'' if count == 1 else 's'} (control or zero-width "
+        "characters); each was given the unknown piece, so that it has a vector.",
+        PolysemeWarning,
+        stacklevel=3,
+    )
 
 
 @dataclass
@@ -91,6 +102,7 @@ class Embedder:
         *,
         layer: str | int = -1,
         pool: str = "mean",
+        stack: Stack = "encoder",
         batch_pieces: int | None = None,
         precision: Precision = "own",
         frozen: Frozen | None = None,
@@ -100,12 +112,17 @@ class Embedder:
             raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
         if batch_pieces is not None and batch_pieces < 1:
             raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
+        check_stack(bundle, stack)
         self.tokenizer = bundle.tokenizer
-        self.config = bundle.config
-        self.choice = parse_layers(layer, bundle.config)
-        self.pooling = parse_pooling(pool, bundle.config.direction)
+        self.config = decoder_of(bundle).config if stack == "decoder" else bundle.config
+        self.below = bundle.config if stack == "decoder" else None
+        """What is run beside, where vectors are a decoder's: the encoder that it reads."""
+        self.choice = parse_layers(layer, self.config)
+        self.pooling = parse_pooling(pool, self.config.direction)
         self.frozen = freeze(bundle.encoder, precision) if frozen is None else frozen
-        if carried is not None and not (isinstance(self.frozen, Stretched) and bundle.config.memory == "state"):
+        if stack == "decoder":
+            self.frozen = BothSides(bundle, self.frozen)
+        if carried is not None and not (isinstance(self.frozen, Carrying) and bundle.config.memory == "state"):
             raise OptionError("This encoder has no state to carry from text to text. Leave carry_state off.")
         self.carried = carried
         self.precision = precision
@@ -148,6 +165,8 @@ class Embedder:
         self.tally.words += sum(len(pieces.words) for pieces in encoded)
         self.tally.pieces += total
         self.tally.flops += forward_flops(self.config, map(len, rows))
+        if self.below is not None:
+            self.tally.flops += forward_flops(self.below, map(len, rows))
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
         self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
         return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
@@ -160,7 +179,7 @@ class Embedder:
         elif self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
             with one_core():
                 yield map
-        elif self.device.type == "cpu" and self.precision != "int8" and n_pieces >= MUCH_WORK:
+        elif self.device.type == "cpu" and n_pieces >= MUCH_WORK:
             with side_by_side() as run_all:
                 yield run_all
         else:
@@ -173,17 +192,19 @@ class Embedder:
 
     def _states(self, rows: FlatRows) -> dict[int, Tensor]:
         """The layers asked for; where state is carried, each row goes on from the same row of the batch before."""
-        if self.carried is None or not isinstance(self.frozen, Stretched):
+        if self.carried is None or not isinstance(self.frozen, Carrying):
             return self.frozen(rows, self.choice.layers)
         states, self.carried.memory = self.frozen.carry(rows, self.choice.layers, self.carried.memory)
         return states
 
     def _rows(self, encoded: Sequence[Pieces]) -> Iterator[_Row]:
-        capacity = None if self.config.window is None else self.config.window - self.tokenizer.n_specials
+        room = None if self.config.window is None else self.config.window - self.tokenizer.n_specials
+        capacity = room if room is None or self.below is None else room - 1  # for what a decoder begins with
+        direction = self.config.direction if self.below is None else self.below.direction
         for number, pieces in enumerate(encoded):
             if not len(pieces.words):
                 continue
-            for window in cut(len(pieces), capacity, self.config.direction):
+            for window in cut(len(pieces), capacity, direction):
                 yield _Row(number, window, self.tokenizer.frame(pieces.ids[window.start : window.end]))
 
     def _room(self, pieces: Pieces) -> NDArray[Any]:

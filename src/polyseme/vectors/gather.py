@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from polyseme.files.rows import Row
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.types import Document, Progress, Word
-from polyseme.vectors.flow import Embedder
-from polyseme.vectors.job import document_of, some_rows, warn_vanished
+from polyseme.vectors.flow import Embedder, warn_vanished
+from polyseme.vectors.job import document_of, some_rows
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.found import Sources
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
+from polyseme.text.sentences import split_sentences
 from polyseme.types import Progress
 from polyseme.vectors import index as layout
 from polyseme.vectors.flow import Embedder
@@ -101,7 +102,7 @@ def index_uses(
     numbers: dict[str, int] = {}
     n_documents = n_uses = 0
     with ExitStack() as stack:
-        rows = stack.enter_context(files.read_rows(source, **reading))
+        rows = stack.enter_context(files.read_rows(source, **reading, sentences=split_sentences))
         texts = stack.enter_context(pa.ipc.new_file(str(folder / "texts.arrow"), _TEXTS))
         uses = stack.enter_context(pa.ipc.new_file(str(folder / "uses.arrow"), _USES))
         spools = [
@@ -138,7 +139,7 @@ def _source_card(rows: Reading[Row], reading: Mapping[str, Any]) -> dict[str, An
 
 def _check_source(found: UseIndex, source: Sources, reading: Mapping[str, Any], folder: AnyPath) -> None:
     """Refuse to answer from an index that was made of something else than what was named."""
-    with files.read_rows(source, **reading) as rows:
+    with files.read_rows(source, **reading, sentences=split_sentences) as rows:
         given = _source_card(rows, reading)
     if given != found.source or given["bytes"] is None:
         raise InputError(

@@ -34,9 +34,10 @@ from polyseme.files.rows import Row
 from polyseme.files.sink import Per, Store
 from polyseme.files.source import Reading
 from polyseme.files.spool import Kept, Spool, open_spool
+from polyseme.text.sentences import split_sentences
 from polyseme.text.words import document
 from polyseme.types import Document, Embedded, Pieces, Progress
-from polyseme.vectors.flow import ROWS_CARRIED, Embedder, Tally
+from polyseme.vectors.flow import ROWS_CARRIED, Embedder, Tally, warn_vanished
 from polyseme.vectors.texts import per_text, warn_wordless
 
 CHUNK_CHARACTERS = 1 << 19
@@ -89,7 +90,7 @@ def embed_files(
     `settings` gives all that decides the result; it is asked for only if the input is long enough to be gone on with.
     """
     started = time.perf_counter() if started is None else started
-    with files.read_rows(sources, **(reading or {})) as rows:
+    with files.read_rows(sources, **(reading or {}), sentences=split_sentences) as rows:
         if progress is not None:
             progress(0, rows.total)
         told = _Told(progress, rows.total)
@@ -118,16 +119,6 @@ def cost_so_far(embedder: Embedder, seconds: float) -> Cost:
         flops=tally.flops,
         peak_memory=peak_memory(),
         device=str(embedder.device),
-    )
-
-
-def warn_vanished(count: int) -> None:
-    """Say, once, that the tokenizer made nothing of some words."""
-    warnings.warn(
-        f"The model's tokenizer makes nothing of {count:,} word{'' if count == 1 else 's'} (control or zero-width "
-        "characters); each was given the unknown piece, so that it has a vector.",
-        PolysemeWarning,
-        stacklevel=3,
     )
 
 

@@ -20,6 +20,7 @@ from polyseme.files.found import Sources
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.plots.uses import Use
+from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
 from polyseme.vectors.counting import Count, count_senses, distinct_rows
 from polyseme.vectors.flow import Embedder
@@ -110,7 +111,7 @@ def senses_of(
     embedder = Embedder(bundle, layer=layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
     if embedder.choice.how == "all":
         raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
-    with files.read_rows(source, **(reading or {})) as rows:
+    with files.read_rows(source, **(reading or {}), sentences=split_sentences) as rows:
         name = told_name(rows)
         ids, uses, vectors, others = _uses_of(word.strip(), rows, embedder, progress)
     _check_number(n_senses, len(uses))

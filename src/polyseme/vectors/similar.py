@@ -21,10 +21,10 @@ from polyseme.text.brackets import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Progress
 from polyseme.vectors.fingerprint import fingerprint
-from polyseme.vectors.flow import Embedder
+from polyseme.vectors.flow import Embedder, warn_vanished
 from polyseme.vectors.index import UseIndex, View
 from polyseme.vectors.indexing import AnyPath, opened_index
-from polyseme.vectors.job import cost_so_far, warn_vanished
+from polyseme.vectors.job import cost_so_far
 from polyseme.vectors.nearest import Floats, unit
 
 

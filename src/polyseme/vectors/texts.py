@@ -5,11 +5,19 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterable
+from typing import get_args
 
 import numpy as np
 
-from polyseme.errors import PolysemeWarning
+from polyseme.errors import OptionError, PolysemeWarning, nearest
+from polyseme.files.sink import Per
 from polyseme.types import Embedded
+
+
+def check_per(per: str) -> None:
+    """Refuse what vectors cannot be asked for."""
+    if per not in get_args(Per):
+        raise OptionError(f"There is no per {per!r}. {nearest(str(per), get_args(Per))}")
 
 
 def per_text(documents: Iterable[Embedded]) -> list[Embedded]:

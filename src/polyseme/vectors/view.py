@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -73,6 +74,21 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
         note="" if n_shown == n_words else f"{n_shown:,} of {n_words:,} words are shown.",
     )
     return SimilarityView(str(word), (number, position), cosines, html)
+
+
+def html_of(document: Embedded) -> str | None:
+    """What a notebook shows of a document that is not viewed: its words, compared with the one that tells most.
+
+    That is the longest of those that are used twice or more, or else of all. None where there is nothing to compare.
+    """
+    if document.vectors.ndim != 2 or len(document.words) != len(document.vectors):
+        return None
+    forms = [word.casefold() for word in document.words]
+    n_uses = Counter(forms)
+    comparable = [at for at, vector in enumerate(document.vectors) if np.isfinite(vector).all() and vector.any()]
+    if not comparable:
+        return None
+    return view(document, to=max(comparable, key=lambda at: (n_uses[forms[at]] > 1, len(forms[at]), -at))).html
 
 
 def _check(documents: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Plain text: a text a line, a paragraph between blank lines, or a whole file.
+"""Plain text: a text a line, a sentence of a line, a paragraph between blank lines, or a whole file.
 
 Texts of several lines keep the line ends between them as they stand, so that offsets point into what was given.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from polyseme.files.asked import Asked
+from polyseme.files.asked import Asked, Sentences
 from polyseme.files.lines import Line, lines_of
 from polyseme.files.readers.blocks import blocks
 from polyseme.files.rows import Place, Row
@@ -15,7 +15,12 @@ from polyseme.files.source import Source
 
 
 def read(source: Source, asked: Asked) -> Iterator[Row]:
-    """The texts of a file. A line's id is its number, a paragraph's likewise; an empty line is an empty text."""
+    """The texts of a file. A line's id is its number, a paragraph's likewise; an empty line is an empty text.
+
+    Sentences are numbered over the whole file; a line's end is the end of one, and an empty line has none.
+    """
+    if asked.sentences is not None:
+        return _sentences(lines_of(source), source.name, asked, asked.sentences)
     if asked.split == "line":
         return _lines(lines_of(source), source.name, asked)
     lines = lines_of(source, with_ends=True)
@@ -27,6 +32,14 @@ def read(source: Source, asked: Asked) -> Iterator[Row]:
 def _lines(lines: Iterable[Line], name: str, asked: Asked) -> Iterator[Row]:
     for line in lines:
         yield Row(line.text, asked.numbered(line.number), Place(name, line.number))
+
+
+def _sentences(lines: Iterable[Line], name: str, asked: Asked, sentences: Sentences) -> Iterator[Row]:
+    number = 0
+    for line in lines:
+        for start, end in sentences(line.text):
+            number += 1
+            yield Row(line.text[start:end], asked.numbered(number), Place(name, line.number))
 
 
 def _paragraphs(lines: Iterable[Line], name: str, asked: Asked) -> Iterator[Row]:

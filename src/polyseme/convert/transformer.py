@@ -1,0 +1,96 @@
+"""The Transformer (Vaswani et al. 2017): an encoder and a decoder that reads it; a family of our own.
+
+No library keeps one in a folder, so config.json holds our config under our names, and the weights are named as the
+bundle names them. Both stacks and the output share one table of pieces, multiplied by √width where pieces are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from polyseme.convert.detect import by_model_type
+from polyseme.convert.family import Family
+from polyseme.convert.table import Rule, Table
+from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.errors import ModelError
+from polyseme.outputs.pieces import CausalOutput
+from polyseme.parts.unfilled import unfilled
+
+SHARED = "embeddings.pieces.weight"
+"""The table of pieces, which the decoder has from the encoder."""
+
+
+def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
+    fields = {field.name: field for field in dataclasses.fields(TransformerConfig)}
+    given = {name: value for name, value in theirs.items() if name in fields}
+    for name, field in fields.items():
+        if field.default is dataclasses.MISSING and name not in given:
+            raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
+    config: TransformerConfig = TransformerConfig.from_json(given)
+    return _with_two_stacks(config)
+
+
+def write_config(config: TransformerConfig) -> dict[str, Any]:
+    settings = _with_two_stacks(config).to_json()
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def _with_two_stacks(config: TransformerConfig) -> TransformerConfig:
+    if config.decoder_layers is None:
+        raise ModelError("A model of the family 'transformer' has two stacks, and the config has no 'decoder_layers'.")
+    if config.adaptive or config.embedding_width is not None:
+        raise ModelError(
+            "The stacks of the family 'transformer' and its output share one table, as wide as they are: "
+            "'embedding_width' and 'adaptive' must be left as they are."
+        )
+    return config
+
+
+def table(config: TransformerConfig, tied: bool) -> Table:
+    names: list[str] = []
+    with unfilled():
+        for stack, its in (("encoder", config), ("decoder", config.decoder)):
+            if its is not None:
+                found = [name for name, _ in build_encoder(its).named_parameters()]
+                names += [f"{stack}.{name}" for name in found if stack == "encoder" or name != SHARED]
+    output = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
+    return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs={"causal": output})
+
+
+def causal_output(config: TransformerConfig, tied: bool) -> CausalOutput:
+    return CausalOutput(config.width, config.n_pieces, tied=tied)
+
+
+FAMILY = Family(
+    name="transformer",
+    kind="transformer",
+    detect=by_model_type("transformer"),
+    read_config=read_config,
+    write_config=write_config,
+    table=table,
+    outputs={"causal": causal_output},
+    architectures=[("SequenceToSequenceModel", frozenset({"causal"})), ("SequenceToSequenceStacks", frozenset())],
+    frame="transformer",
+    first="start",
+    tiny=lambda: TransformerConfig(
+        n_pieces=99,
+        width=32,
+        n_layers=3,
+        n_heads=4,
+        inner_width=64,
+        decoder_layers=2,
+        decoder_heads=2,
+        decoder_inner_width=48,
+        norm_epsilon=1e-5,
+        embedding_norm=False,
+        activation="relu",
+        positions="sinusoidal",
+        sinusoids="interleaved",
+        n_segments=0,
+        embedding_scale=32**0.5,
+    ),
+    reference=None,
+)
