@@ -6,6 +6,10 @@ Trains each by the one command (`polyseme.pretrain`), writes its log and ledger 
 makes the plot and the table again from what was written:
 
     python experiments/objectives.py -o runs/ --draw docs/assets/objectives.svg
+
+The objectives of the other Transformers, permuted (XLNet), denoising (BART) and spans (T5), each by its tiny recipe:
+
+    python experiments/objectives.py TEXTS...|CORPUS -o runs/ --others --budget 2min --draw docs/assets/others.svg
 """
 
 from __future__ import annotations
@@ -32,15 +36,20 @@ RUNS: dict[str, dict[str, Any]] = {
     "replaced": {"recipe": "electra-small", "rows": 512, "length": 128, **CAREFUL},
     "causal": {"recipe": "gpt-tiny", "rows": 512, "length": 128, "rate": 1e-3},
 }
+OTHERS: dict[str, dict[str, Any]] = {
+    "permuted": {"recipe": "xlnet-tiny"},
+    "denoising": {"recipe": "bart-tiny"},
+    "spans": {"recipe": "t5-tiny"},
+}
 VOCABULARY = 16384
-PREDICTS = {"masked": "masked", "replaced": "masked", "causal": "causal"}
+PREDICTS = {"masked": "masked", "replaced": "masked", "causal": "causal", **{name: name for name in OTHERS}}
 """The part of the loss that predicts pieces: for the replaced objective, the generator's."""
 
 
 def train(name: str, texts: list[str], folder: Path, budget: str, keep_models: bool) -> None:
     """One run, kept as log, ledger and what is to be known of its corpus."""
     run = folder / f"{name}.run"
-    shape = {**SIZE, **NO_DROPOUT}
+    shape = None if name in OTHERS else {**SIZE, **NO_DROPOUT}
     polyseme.pretrain(
         texts,
         output=run,
@@ -50,7 +59,7 @@ def train(name: str, texts: list[str], folder: Path, budget: str, keep_models: b
         evaluate_every=250,
         workers=2,
         force=True,
-        **RUNS[name],
+        **{**RUNS, **OTHERS}[name],
     )
     own = run / "corpus"
     corpus = Corpus.open(own if own.is_dir() else texts[0])
@@ -84,7 +93,7 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
 
 def print_table(folder: Path) -> None:
     """Held-out losses beside what they cost."""
-    found = {name: kept for name in RUNS if (kept := read(folder, name)) is not None}
+    found = {name: kept for name in PREDICTS if (kept := read(folder, name)) is not None}
     _head("objective", "steps", "pieces read", "held-out loss", "predicting pieces", "unigram entropy", "bits a byte")
     for name, kept in found.items():
         last = [line for line in kept["log"] if "held_out" in line][-1]
@@ -113,7 +122,7 @@ def draw(folder: Path, path: str) -> None:
     """Curves of predicting pieces on held-out text, against pieces read and against the unigram entropy."""
     mpl.rcParams["svg.hashsalt"] = "polyseme"
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
-    for name in RUNS:
+    for name in PREDICTS:
         found = read(folder, name)
         if found is None:
             continue
@@ -135,17 +144,18 @@ def main() -> None:
     parser.add_argument("texts", nargs="*")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--budget", default="4min")
-    parser.add_argument("--only", choices=RUNS, action="append")
+    parser.add_argument("--only", choices=PREDICTS, action="append")
+    parser.add_argument("--others", action="store_true", help="train those of the other Transformers instead")
     parser.add_argument("--keep-models", action="store_true")
     parser.add_argument("--rate", type=float, help="another learning rate than the one here")
     parser.add_argument("--draw", metavar="FILE")
     settings = parser.parse_args()
     settings.output.mkdir(parents=True, exist_ok=True)
     if settings.rate is not None:
-        for run in RUNS.values():
+        for run in (*RUNS.values(), *OTHERS.values()):
             run["rate"] = settings.rate
     if settings.texts:
-        for name in settings.only or RUNS:
+        for name in settings.only or (OTHERS if settings.others else RUNS):
             train(name, settings.texts, settings.output, settings.budget, settings.keep_models)
     print_table(settings.output)
     if settings.draw:

@@ -121,8 +121,9 @@ def test_a_model_is_trained_further(what: str, finished: Path, corpus: Path, tex
 def shrunk(recipe: Recipe) -> dict[str, Any]:
     """The recipe's encoder as small as may be, in the words of its kind."""
     if "n_heads" in recipe.shape:
-        return {**SHAPE, "embedding_width": 8} if recipe.shape.get("embedding_width") else SHAPE
-    small: dict[str, Any] = {"n_layers": 1, "width": 16, "token_width": 16}
+        small: dict[str, Any] = {"embedding_width": 8, "head_width": 8, "decoder_layers": 1, "cutoffs": (40, 80)}
+        return SHAPE | {name: value for name, value in small.items() if recipe.shape.get(name)}
+    small = {"n_layers": 1, "width": 16, "token_width": 16}
     if recipe.shape.get("inner_width"):
         small["inner_width"] = 32
     if "filter_counts" in recipe.shape:
@@ -133,9 +134,13 @@ def shrunk(recipe: Recipe) -> dict[str, Any]:
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Path) -> None:
     recipe = RECIPES[name]
+    lines = tmp_path / "lines.txt"
+    lines.write_text(text.read_text().replace("\n\n", "\n"))
+    pairs: dict[str, Any] = {"source": lines, "target": lines}
+    texts = pairs if recipe.objective == "translation" else {"sources": text}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         told = polyseme.pretrain(
-            text, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk(recipe), device="cpu", dry_run=True
+            **texts, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk(recipe), device="cpu", dry_run=True
         )
     assert len(told.seconds_a_step) == len(recipe.training.phases)
     assert told.n_steps == 100

@@ -28,7 +28,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_array
 
-import polyseme.sklearn
+import polyseme.sklearn.models
+import polyseme.sklearn.vectorizer
 from polyseme.api import Model
 from polyseme.errors import InputError, MissingPackageError, ModelError, OptionError, PolysemeWarning
 from polyseme.sklearn import ContextualVectorizer
@@ -60,10 +61,10 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         seen.append(str(model))
         return polyseme.load(model, **settings)
 
-    polyseme.sklearn._loaded.cache_clear()
-    monkeypatch.setattr(polyseme.sklearn, "load", load)
+    polyseme.sklearn.models._loaded.cache_clear()
+    monkeypatch.setattr(polyseme.sklearn.models, "load", load)
     yield seen
-    polyseme.sklearn._loaded.cache_clear()
+    polyseme.sklearn.models._loaded.cache_clear()
 
 
 # --- what the features are --------------------------------------------------------------------------------------------
@@ -100,12 +101,12 @@ def test_lists_of_words_are_kept_as_they_are(model: Model, folder: str) -> None:
 def test_many_texts_go_through_in_chunks(folder: str, per: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     vectorizer = ContextualVectorizer(folder, per=per)
     at_once = vectorizer.transform(TEXTS)
-    monkeypatch.setattr(polyseme.sklearn, "CHUNK_CHARACTERS", 20)
+    monkeypatch.setattr(polyseme.sklearn.vectorizer, "CHUNK_CHARACTERS", 20)
     np.testing.assert_allclose(vectorizer.transform(TEXTS), at_once, atol=1e-5 * np.abs(at_once).max())
 
 
 def test_a_text_without_words_gets_zeros_and_that_is_said_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polyseme.sklearn, "CHUNK_CHARACTERS", 1)
+    monkeypatch.setattr(polyseme.sklearn.vectorizer, "CHUNK_CHARACTERS", 1)
     with pytest.warns(PolysemeWarning) as said:
         found = ContextualVectorizer(folder).transform(["Dawn broke.", "", " \n", "Dawn broke."])
     [warning] = said
@@ -122,7 +123,7 @@ def test_words_of_a_text_without_words_are_none(folder: str) -> None:
 def test_words_that_the_tokenizer_makes_nothing_of_are_counted_once(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polyseme.sklearn, "CHUNK_CHARACTERS", 1)
+    monkeypatch.setattr(polyseme.sklearn.vectorizer, "CHUNK_CHARACTERS", 1)
     with pytest.warns(PolysemeWarning, match="makes nothing of 2 words") as said:
         ContextualVectorizer(folder).transform([["\u200b"], ["Dawn"], ["\u200b"]])
     assert len(said) == 1
@@ -173,7 +174,8 @@ def test_settings_are_refused_by_fit(folder: str, settings: Any, said: str) -> N
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    monkeypatch.delitem(sys.modules, "polyseme.sklearn")
+    for name in [name for name in sys.modules if name.startswith("polyseme.sklearn")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingPackageError, match=r"'sklearn' is needed .* pip install 'polyseme\[sklearn\]'"):
         importlib.import_module("polyseme.sklearn")
 
@@ -268,7 +270,7 @@ def test_a_pickle_holds_no_weights_and_loads_its_model_when_it_is_used(folder: s
     expected = vectorizer.fit_transform(TEXTS)
     written = pickle.dumps(vectorizer)
     assert len(written) < 1000 + len(folder)
-    polyseme.sklearn._loaded.cache_clear()
+    polyseme.sklearn.models._loaded.cache_clear()
     read = pickle.loads(written)
     assert len(loads) == 1
     np.testing.assert_array_equal(read.transform(TEXTS), expected)

@@ -98,6 +98,12 @@ def unigram(specials: list[str], unknown: str) -> Tokenizer:
     return tokenizer
 
 
+def with_sentinels(tokenizer: Tokenizer, n: int = 12) -> Tokenizer:
+    """T5's: pieces that stand for spans, the first one last."""
+    tokenizer.add_special_tokens([f"<extra_id_{number}>" for number in reversed(range(n))])
+    return tokenizer
+
+
 def word_level() -> Tokenizer:
     """Whole words and marks, and one unknown piece for all others: a word-level language model's kind."""
     words = dict.fromkeys(["<unk>", "</s>", *re.findall(r"\w+|[^\w\s]", TEXT)])
@@ -118,7 +124,8 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "transfo-xl": word_level,
     "xlnet": lambda: unigram(XLNET, "<unk>"),
     "bart": byte_bpe,
-    "t5": lambda: unigram(["<pad>", "</s>", "<unk>"], "<unk>"),
+    "t5": lambda: with_sentinels(unigram(["<pad>", "</s>", "<unk>"], "<unk>")),
+    "transformer": lambda: byte_bpe(ANGLES[:4]),
     "lstm": word_level,
     "elmo": None,
 }

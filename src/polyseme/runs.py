@@ -51,6 +51,10 @@ def pretrain(
     sources: Sources | None = None,
     *,
     output: AnyPath | None = None,
+    source: Sources | None = None,
+    target: Sources | None = None,
+    held_source: Sources | None = None,
+    held_target: Sources | None = None,
     resume: AnyPath | None = None,
     recipe: str = "bert-tiny",
     budget: str = "20min",
@@ -97,6 +101,10 @@ def pretrain(
     Args:
         sources: files, folders or patterns of text, or a corpus folder (`build_corpus`).
         output: the folder of the run; its `model/` is the model.
+        source: in place of `sources`, what is to be translated, a text a line, where the recipe learns from pairs.
+        target: the translations, line by line.
+        held_source: pairs to evaluate on, instead of a share of the others; their one side.
+        held_target: and their other side.
         resume: the folder of a run to go on with, as it was set; nothing but `device` and `workers` may be given then.
         recipe: what is trained, and how; `list_recipes` has them all.
         budget: 20min, 3e16flops, 1e9pieces or 1000steps.
@@ -138,9 +146,10 @@ def pretrain(
     """
     given = {name: value for name, value in locals().items() if name not in _NOT_OF_THE_RUN}
     costs = _rates(rates)
+    texts = _Texts(sources, source, target, held_source, held_target)
     if resume is not None:
-        return _resumed(resume, given, sources, device, workers, costs, on_report)
-    if sources is None:
+        return _resumed(resume, given, texts, device, workers, costs, on_report)
+    if not texts.named:
         raise OptionError("There is nothing to train on. Name files, folders or a corpus, or a run to --resume.")
     if output is None and not dry_run:
         raise OptionError("There is no place for the run. Name its folder with -o (output=…).")
@@ -171,17 +180,46 @@ def pretrain(
     }
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(find_device(device)) as devices:
-            corpus = _corpus(sources, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
+            corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
             return dry_run_of(wishes.job(corpus, "corpus"), corpus, devices, Path(folder) / "run", workers=workers)
     with devices_for(find_device(device)) as devices:
-        run, corpus = _begun(devices, sources, Path(str(output)), wishes, building, force)
+        run, corpus = _begun(devices, texts, Path(str(output)), wishes, building, force)
         job = Job.from_json(run.settings)
         return run_job(run, job, corpus, devices, workers=workers, rates=costs, on_report=on_report)
 
 
 _NOT_OF_THE_RUN = frozenset(
-    {"sources", "output", "resume", "device", "workers", "rates", "dry_run", "force", "on_report", "progress"}
+    {
+        *("sources", "source", "target", "held_source", "held_target", "output", "resume", "device", "workers"),
+        *("rates", "dry_run", "force", "on_report", "progress"),
+    }
 )
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """What is to be trained on: texts, a corpus, or both sides of texts in pairs."""
+
+    sources: Sources | None
+    source: Sources | None
+    target: Sources | None
+    held_source: Sources | None
+    held_target: Sources | None
+
+    @property
+    def named(self) -> list[str]:
+        """Which of them were given."""
+        return [each.name for each in dataclasses.fields(self) if getattr(self, each.name) is not None]
+
+    @property
+    def corpus(self) -> Path | None:
+        """The corpus that is named, if one is."""
+        if self.sources is None or len(self.named) > 1:
+            return None
+        listed = [self.sources] if isinstance(self.sources, (str, PathLike)) else list(self.sources)
+        if len(listed) == 1 and (Path(listed[0]) / ABOUT).is_file():
+            return Path(listed[0])
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,16 +313,16 @@ def _objective_settings(recipe: Recipe, changes: Mapping[str, Any] | None) -> di
 
 
 def _begun(
-    devices: Devices, sources: Sources, output: Path, wishes: _Wishes, building: dict[str, Any], force: bool
+    devices: Devices, texts: _Texts, output: Path, wishes: _Wishes, building: dict[str, Any], force: bool
 ) -> tuple[Run, Corpus]:
     """The run, begun or found, and its corpus; the leading process makes both."""
 
     def begin() -> str:
-        given = _corpus_folder(sources)
+        given = texts.corpus
         _make_room(output, given, force=force)
         path = OWN_CORPUS if given is None else str(given.resolve())
         with _room_for(output):
-            corpus = _corpus_of_run(sources, output, building)
+            corpus = _corpus_of_run(texts, output, building)
             job = wishes.job(corpus, path)
             check_job(job, corpus, devices)
             Run.create(output, json.loads(json.dumps(job.to_json())))
@@ -317,10 +355,10 @@ def _room_for(output: Path) -> Iterator[None]:
         raise
 
 
-def _corpus_of_run(sources: Sources, output: Path, building: Mapping[str, Any]) -> Corpus:
+def _corpus_of_run(texts: _Texts, output: Path, building: Mapping[str, Any]) -> Corpus:
     """The corpus of a run that may have been begun before."""
     try:
-        return _corpus(sources, output / OWN_CORPUS, building, force=False)
+        return _corpus(texts, output / OWN_CORPUS, building, force=False)
     except OutputError:
         if not (output / RUN).is_file():
             raise
@@ -333,7 +371,7 @@ def _corpus_of_run(sources: Sources, output: Path, building: Mapping[str, Any]) 
 def _resumed(
     folder: AnyPath,
     given: Mapping[str, Any],
-    sources: Sources | None,
+    texts: _Texts,
     device: str,
     workers: int,
     rates: Rates,
@@ -342,8 +380,8 @@ def _resumed(
     """Go on with a run as it was set."""
     run = Run.open(folder)
     changed = [name for name, default in _defaults().items() if name in given and given[name] != default]
-    if sources is not None or changed:
-        named = ", ".join((["sources"] if sources is not None else []) + changed)
+    if texts.named or changed:
+        named = ", ".join(texts.named + changed)
         raise OptionError(
             f"A run is gone on with as it was set, and {named} would change it. Leave that out, or start a new run."
         )
@@ -366,20 +404,13 @@ def _defaults() -> dict[str, Any]:
     return dict(defaults or {})
 
 
-def _corpus_folder(sources: Sources) -> Path | None:
-    """The corpus that `sources` names, if it names one."""
-    listed = [sources] if isinstance(sources, (str, PathLike)) else list(sources)
-    if len(listed) == 1 and (Path(listed[0]) / ABOUT).is_file():
-        return Path(listed[0])
-    return None
-
-
-def _corpus(sources: Sources, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
+def _corpus(texts: _Texts, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
     """The corpus that is named, or one built of the text, or the one that was built before."""
-    given = _corpus_folder(sources)
+    given = texts.corpus
     if given is not None:
         return Corpus.open(given)
-    return build_corpus(sources, output=place, **building, force=force, again=True)
+    named = {name: getattr(texts, name) for name in texts.named}
+    return build_corpus(**named, output=place, **building, force=force, again=True)
 
 
 def _lead_first(devices: Devices, work: Callable[[], Result]) -> Result:

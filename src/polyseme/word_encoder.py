@@ -24,11 +24,11 @@ from polyseme.bundle import Bundle
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.text.given import given_document
-from polyseme.text.windows import cut
-from polyseme.types import Batch, Document, Pieces, States
-from polyseme.vectors.job import warn_vanished
+from polyseme.types import Document, States
+from polyseme.vectors.flow import warn_vanished
 from polyseme.vectors.layers import parse_layers
 from polyseme.vectors.pooling import parse_pooling
+from polyseme.vectors.word_rows import WordRows, laid_out, real_pieces
 
 Trainable = bool | Literal["mix"]
 
@@ -155,31 +155,29 @@ class WordEncoder(nn.Module):
         vanished = sum(pieces.n_unknown for pieces in encoded)
         if vanished:
             warn_vanished(vanished)
-        rows = _Rows.of(encoded, self.tokenizer, self.config)
+        rows = WordRows.of(encoded, self.tokenizer, self.config)
         counts = torch.tensor([len(pieces.words) for pieces in encoded], dtype=torch.long, device=self.bundle.device)
         longest = max((len(pieces.words) for pieces in encoded), default=0)
         mask = torch.arange(longest, device=counts.device)[None] < counts[:, None]  # [R, W]
         if rows is None:
             return WordVectors(self._nothing(len(encoded), longest), mask)
         words = self._words(rows)  # [words of all texts, …], or [K, words, …]
-        room = words.new_zeros(*mask.shape, *words.shape[(2 if self._several else 1) :])
         if self._several:
-            return WordVectors(torch.stack([room.masked_scatter(_as(mask, one), one) for one in words]), mask)
-        return WordVectors(room.masked_scatter(_as(mask, words), words), mask)
+            return WordVectors(torch.stack([laid_out(one, mask) for one in words]), mask)
+        return WordVectors(laid_out(words, mask), mask)
 
     @property
     def _several(self) -> bool:
         return len(self.mixes) > 1
 
-    def _words(self, rows: _Rows) -> Tensor:
+    def _words(self, rows: WordRows) -> Tensor:
         device = self.bundle.device
         with nullcontext() if self.trainable is True else torch.no_grad():
-            states: States = self.bundle.encoder(rows.batch(device), layers=self.choice.layers)
+            states: States = self.bundle.encoder(rows.rows.batch(device), layers=self.choice.layers)
         places = torch.from_numpy(rows.places).to(device)
         begins, ends = torch.from_numpy(rows.words).to(device).unbind(1)
-        found = [
-            self.dropout(self.pooling(pieces, begins, ends)) for pieces in self._pieces(states, places, rows.lengths)
-        ]
+        pieces = self._pieces(states, places, rows.rows.lengths)
+        found = [self.dropout(self.pooling(each, begins, ends)) for each in pieces]
         return torch.stack(found) if self._several else found[0]
 
     def _pieces(self, states: States, places: Tensor, lengths: NDArray[np.int64]) -> list[Tensor]:
@@ -187,8 +185,7 @@ class WordEncoder(nn.Module):
         layers = {number: states[number] for number in self.choice.layers}  # [B, T, D]
         if not self.mixes:
             return [self.choice.combine({number: layer.flatten(0, 1)[places] for number, layer in layers.items()})]
-        here = torch.arange(next(iter(layers.values())).shape[1], device=places.device)
-        real = here[None] < torch.from_numpy(lengths).to(places.device)[:, None]
+        real = real_pieces(lengths, next(iter(layers.values())).shape[1], places.device)
         with nullcontext() if self.trainable is not False else torch.no_grad():
             return [mix(list(layers.values()), real).flatten(0, 1)[places] for mix in self.mixes]
 
@@ -198,53 +195,6 @@ class WordEncoder(nn.Module):
         apart = (len(self.choice.layers),) if self.choice.how == "all" else ()
         several = (len(self.mixes),) if self._several else ()
         return like.new_zeros(*several, n_texts, longest, *apart, self.width, requires_grad=False)
-
-
-class _Rows(NamedTuple):
-    """Texts as the encoder reads them, padded, and where their pieces and words stand."""
-
-    ids: NDArray[np.int64]
-    """[B, T], or [B, T, C] in characters"""
-    segments: NDArray[np.int64]
-    """[B, T]"""
-    lengths: NDArray[np.int64]
-    """[B]"""
-    places: NDArray[np.int64]
-    """[N]: where each piece of each text stands in the rows, laid flat."""
-    words: NDArray[np.int64]
-    """[n, 2]: first and last piece of every word of all texts, counted over all texts."""
-
-    @classmethod
-    def of(cls, encoded: Sequence[Pieces], tokenizer: Any, config: Any) -> _Rows | None:
-        capacity = None if config.window is None else config.window - tokenizer.n_specials
-        framed, kept = [], []
-        for pieces in encoded:
-            for window in cut(len(pieces), capacity, config.direction) if len(pieces.words) else ():
-                framed.append(tokenizer.frame(pieces.ids[window.start : window.end]))
-                kept.append(window.kept)
-        if not framed:
-            return None
-        lengths = np.array([len(row.ids) for row in framed], dtype=np.int64)
-        longest = int(lengths.max())
-        ids = np.zeros((len(framed), longest, *framed[0].ids.shape[1:]), dtype=np.int64)
-        segments = np.zeros((len(framed), longest), dtype=np.int64)
-        places = []
-        for number, (row, taken) in enumerate(zip(framed, kept, strict=True)):
-            ids[number, : len(row.ids)] = row.ids
-            segments[number, : len(row.ids)] = row.segments
-            places.append(number * longest + row.offset + np.arange(taken.start, taken.stop))
-        with_words = [pieces for pieces in encoded if len(pieces.words)]
-        starts = np.cumsum([0, *map(len, with_words)])
-        words = [pieces.words + start for pieces, start in zip(with_words, starts, strict=False)]
-        return cls(ids, segments, lengths, np.concatenate(places), np.concatenate(words))
-
-    def batch(self, device: torch.device) -> Batch:
-        full = bool((self.lengths == self.ids.shape[1]).all())
-        return Batch(
-            torch.from_numpy(self.ids).to(device),
-            None if full else torch.from_numpy(self.lengths).to(device),
-            torch.from_numpy(self.segments).to(device) if self.segments.any() else None,
-        )
 
 
 def _documents(texts: Any) -> list[Document]:
@@ -261,11 +211,6 @@ def _documents(texts: Any) -> list[Document]:
                 "list that holds its list of words; to have texts split into words, use Model.embed."
             )
     return [given_document(text, position) for position, text in enumerate(each)]
-
-
-def _as(mask: Tensor, words: Tensor) -> Tensor:
-    """[R, W] as it broadcasts over what a word has."""
-    return mask.view(*mask.shape, *[1] * (words.dim() - 1))
 
 
 def _copied(bundle: Bundle) -> Bundle:

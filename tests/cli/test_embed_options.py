@@ -12,6 +12,7 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.files import read_about
+from polyseme.vectors import job
 
 TREEBANK = """# sent_id = one
 # text = I don't.
@@ -66,6 +67,24 @@ def test_several_sources(run: Run, tiny: Path, tmp_path: Path) -> None:
         device="cpu",
     )
     assert in_python.documents == 2
+    assert (tmp_path / "two.npz").read_bytes() == (tmp_path / "out.npz").read_bytes()
+
+
+def test_a_sentence_may_be_a_text(run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as a file with a sentence a line, in one chunk and in several, and in Python."""
+    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 20)
+    prose, lines = tmp_path / "prose.txt", tmp_path / "lines.txt"
+    prose.write_text("  Dawn broke. Dr. Zyx broke the vase!\n\n“The vase?” So it was.\r\nno stop\n")
+    sentences = ["Dawn broke.", "Dr. Zyx broke the vase!", "“The vase?”", "So it was.", "no stop"]
+    lines.write_text("\n".join(sentences))
+    found = embedded(run, tiny, tmp_path / "out.npz", prose, "--split", "sentence")
+    assert [(document.id, document.text) for document in found] == [
+        (str(number), sentence) for number, sentence in enumerate(sentences, start=1)
+    ]
+    for document, same in zip(found, embedded(run, tiny, tmp_path / "lines.npz", lines), strict=True):
+        assert [document.text[start:end] for start, end in document.offsets] == list(document.words)
+        np.testing.assert_array_equal(document.vectors, same.vectors)
+    polyseme.embed(prose, output=tmp_path / "two.npz", model=tiny, split="sentence", device="cpu")
     assert (tmp_path / "two.npz").read_bytes() == (tmp_path / "out.npz").read_bytes()
 
 

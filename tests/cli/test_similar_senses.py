@@ -70,6 +70,29 @@ def test_senses_prints_the_number_why_and_examples(run: Run, tiny: Path, source:
     assert "3 texts, " in err
 
 
+def test_texts_are_read_as_embed_reads_them(run: Run, tiny: Path, tmp_path: Path) -> None:
+    prose = tmp_path / "prose.txt"
+    prose.write_text(" ".join(SENTENCES.splitlines()))
+    same = run("similar", "We [broke].", "--in", prose, "--split", "sentence", "-m", tiny, "--same-word", "--json")
+    uses = json.loads(same.out)["near"]["same"]
+    assert sorted((use["id"], use["text"]) for use in uses) == [
+        (str(number), line) for number, line in enumerate(SENTENCES.splitlines()[:3], start=1)
+    ]
+    assert "broke in " in run("senses", "broke", "--in", prose, "--split", "sentence", "-m", tiny).out
+    table = tmp_path / "table.data"
+    table.write_text("key;body\nnews;The news broke.\ndawn;Dawn broke.\nlaw;Sandy broke the law.\n")
+    options = ["--format", "csv", "--delimiter", ";", "--quotes", "none", "--id-field", "key", "--field", "body"]
+    grouped = json.loads(run("senses", "broke", "--in", table, *options, "-m", tiny, "--json").out)
+    assert [use["id"] for use in grouped["uses"]] == ["news", "dawn", "law"]
+
+
+def test_an_index_knows_how_its_text_was_read(run: Run, refuse: Refuse, tiny: Path, source: Path) -> None:
+    asked = ("similar", "We [broke].", "--in", source, "--index", source.parent / "uses", "-m", tiny)
+    assert run(*asked, "--split", "document").code == 0
+    assert run(*asked, "--split", "document").code == 0
+    assert "split document" in refuse(*asked, folder=source.parent)
+
+
 @pytest.mark.parametrize(
     ("ending", "start"), [("html", b"<!doctype html>"), ("json", b"{"), ("png", b"\x89PNG"), ("svg", b"<?xml")]
 )

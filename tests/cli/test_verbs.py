@@ -23,7 +23,7 @@ FUNCTIONS = {verb: verb for verb in VERBS} | {
     "recipes": "list_recipes",
 }
 """Verb → the public function it calls; some verbs are the names of rooms."""
-ONLY_IN_PYTHON = {"progress", "on_report", "on_text"}
+ONLY_IN_PYTHON = {"progress", "on_report", "on_start", "on_text"}
 """Told how far the work has come: the command line draws it."""
 ONLY_IN_COMMANDS = {"as_json"}
 """Prints what the function returns in another way."""
@@ -40,6 +40,9 @@ SOME_VALUE = {
     "attentions": True,
     "shard_size": 9,
     "source": "texts.txt",
+    "target": "translations.txt",
+    "held_source": "more.txt",
+    "held_target": "their translations.txt",
     "index": "uses",
     "against": "1",
     "same_word": True,
@@ -61,6 +64,10 @@ SOME_VALUE = {
     "shard_format": "npz",
     "by": "byte",
     "hide": "piece",
+    "order": "right-to-left",
+    "stack": "decoder",
+    "source_field": "english",
+    "reference": ("translations.txt",),
     "stride": 6,
     "neural_cache": True,
     "cache_size": 500,
@@ -114,6 +121,40 @@ SOME_VALUE = {
     "no_repeat_ngram": 19,
     "stop": ("halt",),
     "batch_rows": 22,
+    "train": "train.csv",
+    "dev": "dev.csv",
+    "test": "test.csv",
+    "text": "review",
+    "second": "hypothesis",
+    "label": "stars",
+    "choices": ("a", "b"),
+    "start": "begin",
+    "marks": "predicate",
+    "regression": True,
+    "separator": "|",
+    "scheme": "BIOES",
+    "repair": True,
+    "unseen": "keep",
+    "frozen": True,
+    "readout": "max",
+    "head": "mlp",
+    "inner_width": 23,
+    "inputs": "char-cnn",
+    "epochs": 24,
+    "batch": 25,
+    "head_rate": 0.75,
+    "layer_decay": 0.9,
+    "gradual": True,
+    "fresh_layers": 26,
+    "weight_decay": 0.125,
+    "clip": 2.5,
+    "dropout": 0.35,
+    "seeds": 27,
+    "most_pieces": 28,
+    "evaluations": 29,
+    "cache": "vectors",
+    "checkpoint_seconds": 30.5,
+    "tasks": ("rte", "mrpc"),
 }
 """For every option of a function, something that is not its default."""
 

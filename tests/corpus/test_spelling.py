@@ -29,7 +29,7 @@ TRAINED = {
     "byte-bpe": ("byte-bpe", "roberta", 400),
     "lower-cased byte-bpe": ("byte-bpe", "gpt2", 400),
     "unigram": ("unigram", "albert", 200),
-    "cased unigram": ("unigram", "t5", 200),
+    "cased unigram": ("unigram", "t5", 300),
 }
 OWN = ("prefixed byte-bpe", "stripping metaspace", "no normaliser", "split by pattern")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,28 +18,47 @@ from polyseme.types import Example, Rows
 from references import SPREAD
 from tiny_models import tiny_config, tiny_tokenizer
 
-FAMILY_OF = {"masked": "bert", "causal": "gpt2", "replaced": "electra"}
+FAMILY_OF = {
+    "masked": "bert",
+    "causal": "gpt2",
+    "replaced": "electra",
+    "permuted": "xlnet",
+    "denoising": "bart",
+    "spans": "t5",
+    "translation": "transformer",
+}
 """The family each objective is tried on."""
+PAIRED = ("transformer",)
+"""Those whose rows are of pairs."""
 
-NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
+NO_DROPOUT = {
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "inner_dropout_rate": 0.0,
+    "embedding_dropout_rate": 0.0,
+}
 
 
 def some_rows(
     family: str = "bert", n_rows: int = 6, length: int = 24, *, seed: int = 0, epoch: int = 0, apart: bool = False
 ) -> Rows:
     """Rows of a family's small tokenizer: framed where it frames, with an end between documents here and there."""
+    if family in PAIRED:
+        return some_pairs(family, n_rows, length, seed)
     tokenizer = tiny_tokenizer(family)
     random = np.random.default_rng(seed)
-    ordinary = np.setdiff1d(np.arange(tokenizer.n_pieces), list(tokenizer.specials.values()))
+    special_ones = [*tokenizer.specials.values(), *tokenizer.backend.get_added_tokens_decoder()]
+    ordinary = np.setdiff1d(np.arange(tokenizer.n_pieces), special_ones)
     pieces = random.choice(ordinary, (n_rows, length))
     special = np.zeros(pieces.shape, dtype=np.bool_)
     if "end" in tokenizer.specials:
         special |= random.random(pieces.shape) < 0.06
-        if tokenizer.n_specials:
-            special[:, [0, -1]] = True
         pieces[special] = tokenizer.specials["end"]
-        if tokenizer.n_specials:
-            pieces[:, 0] = tokenizer.specials["start"]
+    frame = tokenizer.frame(np.zeros(0, np.int64))
+    before, after = frame.ids[: frame.offset], frame.ids[frame.offset :]
+    for places, around in ((slice(0, len(before)), before), (slice(length - len(after), length), after)):
+        pieces[:, places] = around
+        special[:, places] = True
     starts = (random.random(pieces.shape) < 0.6) & ~special
     documents = np.cumsum(np.pad(special[:, :-1], ((0, 0), (1, 0))), axis=1) if apart else None
     positions = None
@@ -48,7 +68,38 @@ def some_rows(
         )
         positions = np.arange(length) - first
     keys = row_keys(seed, epoch, np.arange(n_rows))
-    return Rows(pieces=pieces, starts=starts, special=special, keys=keys, documents=documents, positions=positions)
+    return Rows(
+        pieces=pieces,
+        starts=starts,
+        special=special,
+        keys=keys,
+        documents=documents,
+        positions=positions,
+        sentences=(random.random(pieces.shape) < 0.15) & ~special,
+    )
+
+
+def some_pairs(family: str, n_rows: int, length: int, seed: int) -> Rows:
+    """Two pairs and some padding in each row, each side with ends of its own."""
+    tokenizer = tiny_tokenizer(family)
+    random = np.random.default_rng(seed)
+    ordinary = np.setdiff1d(np.arange(tokenizer.n_pieces), list(tokenizer.specials.values()))
+    keys = row_keys(seed, 0, np.arange(n_rows))
+    sides = []
+    for _ in range(2):
+        pieces = random.choice(ordinary, (n_rows, length))
+        first = random.integers(3, length // 2, n_rows)[:, None]
+        last = random.integers(length // 2 + 2, length + 1, n_rows)[:, None]
+        places = np.arange(length)[None]
+        documents = np.where(places < first, 0, np.where(places < last, 1, -1))
+        positions = np.where(places < first, places, np.where(places < last, places - first, 0))
+        special = (documents < 0) | (places == first - 1) | (places == last - 1)
+        pieces[special] = tokenizer.specials["end"]
+        pieces[documents < 0] = tokenizer.specials["pad"]
+        sides.append(
+            Rows(pieces=pieces, starts=~special, special=special, keys=keys, documents=documents, positions=positions)
+        )
+    return dataclasses.replace(sides[0], target=sides[1])
 
 
 def some_of(rows: Rows, which: list[int]) -> Rows:
@@ -60,6 +111,8 @@ def some_of(rows: Rows, which: list[int]) -> Rows:
         keys=rows.keys[which],
         documents=None if rows.documents is None else rows.documents[which],
         positions=None if rows.positions is None else rows.positions[which],
+        sentences=None if rows.sentences is None else rows.sentences[which],
+        target=None if rows.target is None else some_of(rows.target, which),
     )
 
 

@@ -19,9 +19,13 @@ from polyseme.errors import OptionError
 from polyseme.objectives import bilm, causal, masked, replaced, streams
 from polyseme.objectives.base import BaseObjective
 from polyseme.objectives.causal import Causal
+from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.named import OBJECTIVES, check_needs, objective_from
+from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.replaced import Replaced
+from polyseme.objectives.spans import Spans
+from polyseme.objectives.translation import Translation
 from polyseme.types import Objective
 from references import assert_close
 from tiny_models import tiny_config, tiny_tokenizer
@@ -34,11 +38,17 @@ CASES: dict[str, BaseObjective] = {
     "replaced": Replaced(),
     "replaced, apart": Replaced(sharing="none"),
     "replaced, all shared": Replaced(sharing="all"),
+    "permuted": Permuted(),
+    "permuted pieces": Permuted(unit="piece", one_in=3),
+    "denoising": Denoising(),
+    "denoising, in every way": Denoising(rotate=True, mask_rate=0.1, delete_rate=0.1),
+    "spans": Spans(),
+    "translation": Translation(smoothing=0.0),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-PACKED = {name: each for name, each in OBJECTIVES.items() if each().needs.layout == "packed"}
-"""Those that read packed rows; those of streams are tried in files of their own."""
-every_objective = pytest.mark.parametrize("name", PACKED)
+TRIED = {name: each for name, each in OBJECTIVES.items() if each().needs.layout in ("packed", "pairs")}
+"""Those that read rows by themselves; those of streams are tried in files of their own."""
+every_objective = pytest.mark.parametrize("name", TRIED)
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +58,10 @@ def forget_what_was_compiled() -> Iterator[None]:
 
 
 def test_every_objective_is_in_the_table_and_tried() -> None:
-    packed = {each.name for each in (causal.Causal, masked.Masked, replaced.Replaced)}
-    assert packed | {each.name for each in (streams.Streamed, bilm.BiLM)} == OBJECTIVES.keys()
-    assert packed == PACKED.keys()
-    assert {type(each) for each in CASES.values()} == set(PACKED.values())
+    tried = (causal.Causal, masked.Masked, replaced.Replaced, Permuted, Denoising, Spans, Translation)
+    assert {each.name for each in (*tried, streams.Streamed, bilm.BiLM)} == OBJECTIVES.keys()
+    assert {each.name for each in tried} == TRIED.keys()
+    assert {type(each) for each in CASES.values()} == set(TRIED.values())
     fitting: Objective = Causal()
     assert fitting.needs.outputs == ("causal",)
 
@@ -104,12 +114,16 @@ def test_one_batch_is_learnt_by_heart(case: str) -> None:
         ("masked", True),
         ("replaced", False),
         ("replaced, all shared", True),
+        ("permuted", False),
+        ("denoising", False),
+        ("translation", False),
     ],
 )
 def test_the_compiled_nets_equal_the_plain_ones(case: str, apart: bool) -> None:
     """In one graph, forwards and backwards, in training and not."""
     objective = told(CASES[case])
-    nets = redrawn(objective.nets(bundle_for(objective, n_layers=1)), 0.3).double()
+    flat = {"n_layers": 1, "decoder_layers": 1} if objective.needs.two_stacks else {"n_layers": 1}
+    nets = redrawn(objective.nets(bundle_for(objective, **flat)), 0.3).double()
     arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], apart=apart)))
     fast = torch.compile(nets, fullgraph=True, backend="aot_eager")
     gradients = []
@@ -230,9 +244,9 @@ def test_results_are_models(name: str, tmp_path: Path) -> None:
         model = polyseme.load(tmp_path / each)
         assert len(model.embed("Dawn broke.")[0].vectors) == 3
         assert ("fill" in model.show().can) == ("masked" in bundle.outputs)
-    again = objective.nets(load_bundle(tmp_path / "model"))
+    again = objective.nets(load_bundle(tmp_path / "model")).eval()
     arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[name])))
-    part = objective.needs.outputs[0]
+    part = next(iter(objective.weights))
     if name != "replaced":  # its generator is drawn anew
         assert_close(again(arrays)[0][part], nets.eval()(arrays)[0][part], 1e-5)
 
@@ -242,7 +256,7 @@ def test_results_are_models(name: str, tmp_path: Path) -> None:
 
 @every_case
 def test_what_fits_is_let_through(case: str) -> None:
-    objective = CASES[case]
+    objective = told(CASES[case])
     check_needs(objective, bundle_for(objective), tiny_tokenizer(FAMILY_OF[objective.name]))
 
 
@@ -287,6 +301,27 @@ def bundle_of(family: str, *outputs: str, **changes: Any) -> Any:
         ),
         (Masked(), lambda: bundle_of("bert", "masked", n_pieces=50), "bert", r"tokenizer has \d+ pieces.* room for 50"),
         (Masked(), lambda: bundle_of("bert", "masked", final_norm=True), "bert", "could not be saved: the config.json"),
+        (
+            Denoising(),
+            lambda: bundle_of("bert", "masked"),
+            "bert",
+            r"'denoising' needs a decoder .*\(bert\) has only an encoder.* transformer, bart or t5",
+        ),
+        (told(Spans(), "bart"), lambda: bundle_of("bart", "causal"), "bart", r"needs sentinels, .*<extra_id_0>"),
+        (told(Spans(), "gpt2"), lambda: bundle_of("t5", "causal", n_pieces=400), "gpt2", "reads first, the pad of"),
+        (
+            told(Denoising(), "transformer"),
+            lambda: bundle_of("transformer", "causal", n_pieces=400),
+            "transformer",
+            "needs a mask piece, and the tokenizer has none. It has: start, end, pad, unknown",
+        ),
+        (Permuted(), lambda: bundle_of("bert", "masked"), "bert", "sees the pieces before it in any order, and this"),
+        (
+            Permuted(memory=True),
+            lambda: bundle_of("xlnet", "permuted", memory_length=None),
+            "xlnet",
+            "would keep all that was ever read",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_work(objective: Any, bundle: Any, tokenizer: str, said: str) -> None:

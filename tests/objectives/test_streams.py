@@ -217,7 +217,7 @@ def test_what_cannot_work_is_refused_before_any_work() -> None:
     with pytest.raises(OptionError, match=r"adaptive softmax .* that is not sampled"):
         check_needs(sampled, bundle_for("adaptive"), tokenizer)
     gpt = new_bundle(FAMILIES["gpt2"], tiny_config("gpt2"), ["causal"])
-    with pytest.raises(OptionError, match=r"'streams' carries an encoder's state .* memory 'cache'"):
+    with pytest.raises(OptionError, match=r"'streams' carries an encoder's memory .* memory 'cache'"):
         check_needs(told("tied"), gpt, tiny_tokenizer("gpt2"))
     both = new_bundle(FAMILIES["lstm"], tiny_config("lstm", reads="both", memory="none"), [])
     with pytest.raises(OptionError, match=r"sees both sides of a piece\. For this encoder there is: masked, replaced"):

@@ -71,7 +71,7 @@ def test_scores_have_median_spread_best_and_failures() -> None:
     assert "accuracy on dev 71.0 median of 4 seeds; from 30.0 to 74.0 (best)" in text.replace("dev71.0", "dev 71.0")
     assert "1 failed to learn" in text
     assert "1 not scored" in text
-    assert "chance 33.0" in text
+    assert "the simplest guess 33.0" in text
 
 
 def test_what_was_not_given_has_no_section() -> None:

@@ -1,13 +1,17 @@
-"""Recipes for recurrent models: the published sizes, settings and budgets."""
+"""Recipes: the published sizes, settings and budgets."""
 
 from __future__ import annotations
 
 import pytest
 
 from polyseme.convert.families import FAMILIES
+from polyseme.convert.sizes import SIZES
 from polyseme.errors import OptionError
 from polyseme.objectives.bilm import BiLM
+from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.named import objective_from
+from polyseme.objectives.permuted import Permuted
+from polyseme.objectives.spans import Spans
 from polyseme.recipes.table import RECIPES
 from polyseme.runs import list_recipes
 
@@ -62,3 +66,60 @@ def test_the_cards_say_what_they_are() -> None:
     # 33,280 · 650 of the table, which is the output's too, and twice 4 · 650 · (650 + 650 + 1)
     assert cards["lstm-lm"].parameters == 33_280 * 650 + 2 * 4 * 650 * 1301
     assert (cards["elmo-original"].width, cards["elmo-original"].objective) == (1024, "bilm")
+
+
+# --- the other Transformers ------------------------------------------------------------------------------------------
+
+SIZED = {
+    "xlnet-base": "xlnet-base",
+    "xlnet-large": "xlnet-large",
+    "bart-base": "bart-base",
+    "bart-large": "bart-large",
+    "t5-small": "t5-small",
+    "t5-base": "t5-base",
+}
+OTHERS = [
+    name for name, recipe in RECIPES.items() if recipe.family in ("transformer", "transfo-xl", "xlnet", "bart", "t5")
+]
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_their_shapes_are_the_published_ones(name: str) -> None:
+    recipe = RECIPES[name]
+    size = SIZES[SIZED[name]]
+    assert recipe.config(size.vocabulary).replace(n_pieces=size.vocabulary) == size.config
+
+
+def test_transformer_xl_is_the_standard_one() -> None:
+    """The paper's 151M; biases a layer, and trained with a memory as long as a row."""
+    recipe = RECIPES["transformer-xl"]
+    assert recipe.n_parameters == pytest.approx(151e6, rel=0.01)
+    [phase] = recipe.training.phases
+    config = recipe.config(recipe.vocabulary)
+    assert (phase.length, phase.rows, config.memory_length) == (150, 60, 150)
+    assert recipe.config(3000).cutoffs == ()
+    assert recipe.config(30_000).cutoffs == (20_000,)
+
+
+def test_they_are_trained_as_published() -> None:
+    """The Transformer's rate is d^-1/2 times min(step^-1/2, step · warm-up^-3/2); a step has 25,000 pieces a side."""
+    for name, width in (("transformer-base", 512), ("transformer-big", 1024)):
+        training = RECIPES[name].training
+        for step in (100, 3999, 20_000):
+            expected = width**-0.5 * min((step + 1) ** -0.5, (step + 1) * 4000**-1.5)
+            assert training.optimiser.lr * training.schedule.factor(step, 100_000) == pytest.approx(expected)
+        assert training.phases[0].pieces == pytest.approx(25_000, rel=0.01)
+    assert RECIPES["t5-base"].published_pieces == 2**19 * 2**16
+    assert objective_from("spans", RECIPES["t5-base"].objective_settings) == Spans(rate=0.15, mean_length=3.0)
+    assert objective_from("permuted", RECIPES["xlnet-large"].objective_settings) == Permuted(one_in=6)
+    assert objective_from("denoising", RECIPES["bart-large"].objective_settings) == Denoising(infill_rate=0.3)
+    assert RECIPES["xlnet-large"].training.phases[0].rows == 8192
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_they_can_be_saved_in_any_width(name: str) -> None:
+    recipe = RECIPES[name]
+    family = FAMILIES[recipe.family]
+    for shape in ({}, {"width": 2 * recipe.shape["width"]}):
+        config = recipe.config(1000, shape)
+        assert family.read_config(family.write_config(config), "config") == config

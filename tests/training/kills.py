@@ -57,6 +57,25 @@ CARRIED: dict[str, Any] = {
     },
 }
 """A run in which streams carry a memory from step to step, in both directions."""
+SMALL: dict[str, Any] = {**SETTINGS, "tokenizer": "wordpiece", "vocab": 320}
+"""Unigram tokenizers are not the same in every process."""
+TWO_STACKS = {**SETTINGS["shape"], "decoder_layers": 1}
+RUNS: dict[str, dict[str, Any]] = {
+    "usual": SETTINGS,
+    "compiled": {**SETTINGS, "compile": True},
+    "carried": CARRIED,
+    "permuted": {**SMALL, "recipe": "xlnet-tiny", "shape": {**SETTINGS["shape"], "inner_dropout_rate": 0.1}
+                 | {"dropout_rate": 0.1, "embedding_dropout_rate": 0.1, "memory_length": 12},
+                 "objective": {"memory": True}},
+    "segments": {**SMALL, "recipe": "transformer-xl-tiny", "tokenizer": None,
+                 "shape": {**SETTINGS["shape"], "head_width": 8, "cutoffs": (8, 14), "memory_length": 12}
+                 | {"dropout_rate": 0.1, "inner_dropout_rate": 0.1, "embedding_dropout_rate": 0.1}},
+    "denoising": {**SMALL, "recipe": "bart-tiny", "shape": TWO_STACKS},
+    "spans": {**SMALL, "recipe": "t5-tiny", "shape": {**TWO_STACKS, "head_width": 8, "dropout_rate": 0.1}
+              | {"inner_dropout_rate": 0.1, "embedding_dropout_rate": 0.1}},
+    "translation": {**SMALL, "recipe": "transformer-tiny", "length": 24, "shape": TWO_STACKS},
+}  # fmt: skip
+"""The runs that are killed, by sort."""
 
 
 def write_text(path: Path) -> None:
@@ -65,6 +84,9 @@ def write_text(path: Path) -> None:
     draw = random.Random(3)
     documents = [" ".join(draw.choices(text.split(), k=60)) + "." for _ in range(400)]
     path.write_text("\n\n".join(documents) + "\n")
+    lines = [document.split()[:10] for document in documents]
+    path.with_suffix(".source").write_text("".join(" ".join(words) + "\n" for words in lines))
+    path.with_suffix(".target").write_text("".join(" ".join(words[::-1]) + "\n" for words in lines))
 
 
 def die() -> None:
@@ -118,16 +140,15 @@ KINDS: dict[str, Callable[[random.Random], None]] = {
     "step": die_in_a_step,
     "checkpoint": die_at_a_file("checkpoints", 90),
     "shards": die_at_a_file("corpus", 150),
-    "compiled": die_in_a_step,
-    "carried": die_in_a_step,
-    "carried checkpoint": die_at_a_file("checkpoints", 90),
+    **dict.fromkeys(RUNS, die_in_a_step),
+    **{f"{sort} checkpoint": die_at_a_file("checkpoints", 90) for sort in RUNS},
 }
 
 
 def sort_of(kind: str) -> str:
-    """Which run is killed: the usual one, the compiled one, or the one whose streams carry a memory."""
+    """Which run is killed."""
     first = kind.partition(" ")[0]
-    return first if first in ("compiled", "carried") else "usual"
+    return first if first in RUNS else "usual"
 
 
 def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], None] | None, seed: int) -> None:
@@ -135,8 +156,10 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     torch.set_num_threads(1)
     if install is not None:
         install(random.Random(seed))
-    settings = CARRIED if sort == "carried" else SETTINGS
-    polyseme.pretrain(text, output=run, compile=sort == "compiled", **settings)
+    texts: dict[str, Any] = {"sources": text}
+    if sort == "translation" and text.is_file():
+        texts = {"source": text.with_suffix(".source"), "target": text.with_suffix(".target")}
+    polyseme.pretrain(**texts, output=run, **{"compile": False, **RUNS[sort]})
 
 
 def ran(text: Path, run: Path, sort: str, install: Any = None, seed: int = 0) -> int:
@@ -170,11 +193,12 @@ def main() -> None:
             whole[sort] = folder / f"whole-{sort}"
             if ran(text, whole[sort], sort) != 0:
                 raise SystemExit("the uninterrupted run failed")
+        source = text if sort in ("usual", "compiled", "carried") else whole[sort] / "corpus"  # built once
         for seed in range(count):
             run = folder / f"{kind.replace(' ', '-')}-{seed}"
-            ended = ran(text, run, sort, KINDS[kind], seed)
+            ended = ran(source, run, sort, KINDS[kind], seed)
             n_killed += ended == -signal.SIGKILL
-            again = 0 if ended == 0 else ran(text, run, sort)
+            again = 0 if ended == 0 else ran(source, run, sort)
             same = again == 0 and losses(run) == losses(whole[sort]) and weights(run) == weights(whole[sort])
             if not same or ended not in (0, -signal.SIGKILL):
                 wrong.append([kind, seed, ended, again])

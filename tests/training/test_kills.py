@@ -14,6 +14,8 @@ import pytest
 from training.kills import N_STEPS
 
 TESTS = Path(__file__).parents[1]
+OTHERS = ("permuted", "segments", "denoising", "spans", "translation")
+"""Objectives of the other Transformers."""
 
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:
@@ -43,6 +45,21 @@ def test_a_few_kills_of_a_run_that_carries_a_memory(tmp_path: Path) -> None:
     assert found["wrong"] == []
     assert found["killed"] >= 2
     assert found["steps"] == N_STEPS
+
+
+def test_a_kill_of_every_other_objective(tmp_path: Path) -> None:
+    found = killed(tmp_path, **dict.fromkeys(OTHERS, 1))
+    assert found["wrong"] == []
+    assert found["killed"] == len(OTHERS)
+    assert found["steps"] == N_STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sort", OTHERS)
+def test_thirty_kills_of_every_other_objective(sort: str, tmp_path: Path) -> None:
+    found = killed(tmp_path, **{sort: 20, f"{sort} checkpoint": 10})
+    assert found["wrong"] == []
+    assert found["killed"] >= 29
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from polyseme.cli.progress import Bar
 
 
 @click.command()
-@click.argument("sources", metavar="TEXTS...", nargs=-1, required=True)
+@click.argument("sources", metavar="[TEXTS]...", nargs=-1)
 @options.output("The folder of the corpus.")
+@options.sides
 @click.option(
     "--tokenizer",
     default="wordpiece",
@@ -45,20 +46,23 @@ from polyseme.cli.progress import Bar
 @options.force
 @click.option("--again", is_flag=True, help="Be content with a finished corpus of these settings, where there is one.")
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
-    """Make TEXTS... into a corpus: pieces, ready for pretraining, with their tokenizer.
+    """Make [TEXTS]... into a corpus: pieces, ready for pretraining, with their tokenizer.
 
     TEXTS are files, folders or patterns of plain text, JSON Lines, CSV or Parquet, packed (.gz, .xz, .zst, .bz2) or
     not. In plain text a blank line ends a document. NAME=WEIGHT:PATH makes a source of its own, whose rows come WEIGHT
-    times in an epoch. Stopped? The same command goes on.
+    times in an epoch. Texts in pairs, for translation, are named by --source and --target instead. Stopped? The same
+    command goes on.
 
     \b
     Examples:
       polyseme corpus texts/ -o corpus/ --tokenizer wordpiece --vocab 30522
       polyseme corpus pages.jsonl.zst --field text --tokenizer byte-bpe --frame gpt2 -o corpus/
+      polyseme corpus --source train.en --target train.de --tokenizer byte-bpe --frame transformer -o pairs/
       polyseme corpus wiki=1:wiki/*.txt.xz books=2.5:books/ --tokenizer models/bert -o corpus/
     """
     with Bar("training the tokenizer", then="building the corpus") as bar:
-        corpus = polyseme.build_corpus(sources, output=output, **settings, progress=bar)
+        settings |= options.named_sides(settings)
+        corpus = polyseme.build_corpus(sources or None, output=output, **settings, progress=bar)
     train, held = corpus.counts("train"), corpus.counts("held")
     click.echo(
         f"{output}: {train.documents:,} documents, {train.pieces:,} pieces to train on; {held.documents:,} documents, "

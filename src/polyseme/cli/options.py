@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+
+from polyseme.errors import OptionError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -156,3 +159,17 @@ def reading_alone(command: Decorated) -> Decorated:
     for option in reversed(_READING):
         command = option(command)
     return command
+
+
+def pairs(given: tuple[str, ...], option: str) -> dict[str, Any] | None:
+    """NAME=VALUE, where a value that is JSON is taken so, and otherwise as a string."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise OptionError(f"{option} wants NAME=VALUE. Got {pair!r} instead.")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            found[name.replace("-", "_")] = value
+    return found or None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,12 +9,12 @@ import click
 import polyseme
 from polyseme.cli import options
 from polyseme.cli.training import TrainingLine
-from polyseme.errors import OptionError
 
 
 @click.command()
 @click.argument("sources", metavar="[TEXTS]...", nargs=-1)
 @options.output("The folder of the run; its model/ is the model.", required=False)
+@options.sides
 @click.option("--resume", metavar="RUN", help="Go on with the run in this folder, as it was set.")
 @click.option("--recipe", default="bert-tiny", show_default=True, metavar="NAME", help="See: polyseme recipes.")
 @click.option(
@@ -71,11 +70,13 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
       polyseme pretrain texts/*.txt.xz --recipe electra-small --budget 20min -o models/mine
       polyseme pretrain texts/ --recipe bert-tiny --budget 2000steps --device cpu -o models/tiny
       polyseme pretrain texts/ --recipe bert-base --budget 1e9pieces --dry-run
+      polyseme pretrain --source train.en --target train.de --recipe transformer-tiny --budget 4min -o models/ende
       polyseme pretrain --resume models/mine
       torchrun --nproc-per-node 8 -m polyseme pretrain corpus/ --recipe roberta-base --budget 1e18flops -o models/big
     """
     for name, option in (("shape", "--set"), ("objective", "--objective"), ("rates", "--rates")):
-        settings[name] = _pairs(settings[name], option)
+        settings[name] = options.pairs(settings[name], option)
+    settings |= options.named_sides(settings)
     with TrainingLine() as line:
         result = polyseme.pretrain(
             sources or None,
@@ -85,17 +86,3 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
         )
     for text in result.lines():
         click.echo(text, err=True)
-
-
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, Any] | None:
-    """NAME=VALUE, where a value that is JSON is taken so, and otherwise as a string."""
-    pairs: dict[str, Any] = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise OptionError(f"{option} wants NAME=VALUE. Got {pair!r} instead.")
-        try:
-            pairs[name.replace("-", "_")] = json.loads(value)
-        except ValueError:
-            pairs[name.replace("-", "_")] = value
-    return pairs or None

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint_of
-from polyseme.corpus.documents import Stretched, TextSource, described, text_sources
+from polyseme.corpus.documents import Stretched, described, text_sources
 from polyseme.corpus.moving import Extremes, move_documents
 from polyseme.corpus.sampling import sample_of
-from polyseme.corpus.shards import SPLITS, Shard, ShardWriter, State, dtype_for
+from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
+from polyseme.corpus.sides import pair_sources
 from polyseme.corpus.unfinished import NOTES, Unfinished, begun, clear_up, told_in_words
 from polyseme.corpus.vocabulary import KINDS, frame_for, kind_named, train_tokenizer
-from polyseme.corpus.work import Work, Worked
+from polyseme.corpus.work import Load, Work
 from polyseme.corpus.workers import in_order, usable_cores
+from polyseme.corpus.writers import AnySource, Writers
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file, whole_folder
 from polyseme.files.found import Sources
@@ -41,9 +43,13 @@ SMALL = 1 << 23
 
 
 def build_corpus(
-    sources: Sources | dict[str, tuple[Sources, float]],
+    sources: Sources | dict[str, tuple[Sources, float]] | None = None,
     *,
     output: AnyPath,
+    source: Sources | None = None,
+    target: Sources | None = None,
+    held_source: Sources | None = None,
+    held_target: Sources | None = None,
     tokenizer: AnyPath = "wordpiece",
     vocab: int | None = None,
     frame: str | None = None,
@@ -69,9 +75,13 @@ def build_corpus(
         sources: files, folders and patterns of text, JSON Lines, CSV, TSV or Parquet, packed or not. Several sources
             with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among the others.
         output: the folder of the corpus.
+        source: in place of `sources`, one side of texts in pairs, a text a line: what is to be translated, say.
+        target: the other side, with as many lines; one tokenizer is trained on both.
+        held_source: pairs that are kept for evaluation, instead of a share of the others; their one side.
+        held_target: and their other side.
         tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks (what stands between them) or characters, which is
             trained on the text; or a folder with a tokenizer, which is used as it is.
-        vocab: how many pieces a tokenizer that is trained has at most; None: 30,522.
+        vocab: how many pieces a tokenizer that is trained has at most, sentinels (T5's) included; None: 30,522.
         frame: which specials it has, by the family that has them (bert, roberta, gpt2, albert, xlnet, t5 …); None: what
             is usual for its kind.
         lowercase: whether it lower-cases text; None: what is usual for its kind.
@@ -89,10 +99,14 @@ def build_corpus(
         progress: told how many bytes of the files are done.
     """
     _check(held_out=held_out, sample=sample, workers=workers, limit=limit)
-    texts = text_sources(sources, documents=documents, field=field, format=format)
+    texts = _sources(
+        sources,
+        {"source": source, "target": target, "held_source": held_source, "held_target": held_target},
+        {"documents": documents, "field": field, "format": format},
+    )
     choice = _Choice.of(tokenizer, vocab=vocab, frame=frame, lowercase=lowercase, sample=sample)
     settings = {
-        "sources": [[source.name, source.weight, described(source)] for source in texts],
+        "sources": [[source.name, source.weight, described(source.found)] for source in texts],
         "field": field,
         "format": format,
         "documents": documents,
@@ -108,12 +122,30 @@ def build_corpus(
     check_output(output, force=force, kind="folder")
     _refuse_reading_twice(texts, choice)
     with begun(output, settings, force=force) as unfinished, told_in_words(output):
-        building = _Building(unfinished, texts, choice, settings, limit, progress)
-        building.run(held_out, seed, workers)
+        building = _Building(unfinished, texts, choice, settings, limit, held_out, progress)
+        building.run(seed, workers)
         unfinished.finish(force=force)
     for note in building.warned:
         warnings.warn(note, PolysemeWarning, stacklevel=2)
     return Corpus.open(output)
+
+
+def _sources(
+    sources: Sources | dict[str, tuple[Sources, float]] | None,
+    pairs: Mapping[str, Sources | None],
+    reading: Mapping[str, str | None],
+) -> list[AnySource]:
+    """Plain texts, or texts in pairs."""
+    if all(side is None for side in pairs.values()):
+        if sources is None:
+            raise OptionError("There is nothing to read. Name files or folders of text, or both sides of pairs.")
+        return [*text_sources(sources, **reading)]
+    if sources is not None:
+        raise OptionError("Texts were named by themselves and in pairs (source, target). Name one or the other.")
+    for name, value in reading.items():
+        if value is not None:
+            raise OptionError(f"The option {name!r} is not for pairs, whose sides are plain text, a text a line.")
+    return [*pair_sources(**pairs)]
 
 
 def _check(*, held_out: float, sample: int, workers: int | None, limit: int | None) -> None:
@@ -124,7 +156,7 @@ def _check(*, held_out: float, sample: int, workers: int | None, limit: int | No
             raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
 
 
-def _refuse_reading_twice(texts: Sequence[TextSource], choice: _Choice) -> None:
+def _refuse_reading_twice(texts: Sequence[AnySource], choice: _Choice) -> None:
     if choice.kind is not None and any(STANDARD_INPUT in source.found.names for source in texts):
         raise InputError(
             "Standard input can be read only once, and a tokenizer is to be trained on the text before the text is "
@@ -132,7 +164,7 @@ def _refuse_reading_twice(texts: Sequence[TextSource], choice: _Choice) -> None:
         )
 
 
-def _finished(folder: Path, settings: Mapping[str, Any], texts: Sequence[TextSource]) -> Corpus | None:
+def _finished(folder: Path, settings: Mapping[str, Any], texts: Sequence[AnySource]) -> Corpus | None:
     """The corpus in a folder, if it was built with these settings from files as large as these."""
     if not (folder / ABOUT).is_file():
         return None
@@ -169,7 +201,7 @@ class _Choice:
         given = load_tokenizer(name)
         return cls({"tokenizer": given.fingerprint}, given=given)
 
-    def made(self, texts: Sequence[TextSource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
+    def made(self, texts: Sequence[AnySource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
         """The tokenizer, and what there is to say about it."""
         if self.given is not None:
             return self.given, []
@@ -198,25 +230,30 @@ class _Building:
     """One call of `build_corpus` at work."""
 
     unfinished: Unfinished
-    texts: Sequence[TextSource]
+    texts: Sequence[AnySource]
     choice: _Choice
     settings: Mapping[str, Any]
     limit: int | None
+    held_out: float
     progress: Progress | None
     notes: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
     """Those notes that a user should hear of at once."""
 
-    def run(self, held_out: float, seed: int, workers: int | None) -> None:
+    @property
+    def sides(self) -> Sequence[str]:
+        return self.texts[0].sides
+
+    def run(self, seed: int, workers: int | None) -> None:
         """Everything but the last step, which gives the corpus its name."""
         tokenizer = self._tokenizer()
-        work = Work(tokenizer, held_out, seed)
+        work = Work(tokenizer, seed, self.sides)
         if workers is None:
             total = sum(source.total for source in self.texts)
             workers = 1 if total < SMALL else usable_cores()
         done = self._whole_stretches()
         last = done[-1] if done else None
-        with _Writers(self.unfinished.corpus, self.texts, dtype_for(tokenizer.n_pieces)) as writers:
+        with Writers(self.unfinished.corpus, self.texts, dtype_for(tokenizer.n_pieces)) as writers:
             if last is not None and not writers.go_on(last["states"]):
                 self.unfinished.start_over("what was written is damaged")
                 done, last = [], None
@@ -243,7 +280,7 @@ class _Building:
                         if self.progress is not None:
                             self.progress(task.done, task.total)
             states = writers.finish()
-        self._conclude(tokenizer, states, extremes, held_out, n_vanished)
+        self._conclude(tokenizer, states, extremes, n_vanished)
 
     def _tokenizer(self) -> PieceTokenizer:
         """The tokenizer: given, found where an earlier call left it, or trained."""
@@ -279,32 +316,36 @@ class _Building:
             n_same += 1
         return journal[:n_same]
 
-    def _tasks(self, first: int) -> Iterator[tuple[_Task, list[bytes]]]:
+    def _tasks(self, first: int) -> Iterator[tuple[_Task, Load]]:
         """The stretches of all sources, from one on."""
         total = sum(source.total for source in self.texts)
         before = number = 0
         for at, source in enumerate(self.texts):
+            share = self.held_out if source.held_out is None else source.held_out
             for stretch in _limited(source.stretches(), self.limit):
                 if number >= first:
                     digest = hashlib.blake2b(digest_size=16)
                     for text in stretch.texts:
                         digest.update(len(text).to_bytes(8, "little"))
                         digest.update(text)
-                    yield _Task(at, digest.hexdigest(), before + stretch.done, total or None), stretch.texts
+                    task = _Task(at, digest.hexdigest(), before + stretch.done, total or None)
+                    yield task, Load(stretch.texts, share)
                 number += 1
             before += source.total
 
     def _conclude(
         self,
         tokenizer: PieceTokenizer,
-        states: Mapping[str, Mapping[str, State]],
+        states: Mapping[str, Mapping[str, Mapping[str, State]]],
         extremes: Extremes,
-        held_out: float,
         n_vanished: int,
     ) -> None:
         """See to the split, count, take checksums, and write `corpus.json`."""
-        counts = {name: {split: state.counts for split, state in its.items()} for name, its in states.items()}
-        n_documents = {split: sum(its[split].documents for its in counts.values()) for split in SPLITS}
+        counts = {
+            name: {side: {split: state.counts for split, state in mine.items()} for side, mine in its.items()}
+            for name, its in states.items()
+        }
+        n_documents = {split: sum(its[self.sides[0]][split].documents for its in counts.values()) for split in SPLITS}
         if not sum(n_documents.values()):
             raise InputError(
                 f"There is no text in {self.texts[0].found.name}: no document has anything in it that the tokenizer "
@@ -312,7 +353,8 @@ class _Building:
             )
         dtype = dtype_for(tokenizer.n_pieces)
         names = [source.name for source in self.texts]
-        lacking = "train" if not n_documents["train"] else "held" if held_out and not n_documents["held"] else None
+        wanted = self.held_out and all(source.held_out is None for source in self.texts)
+        lacking = "train" if not n_documents["train"] else "held" if wanted and not n_documents["held"] else None
         if lacking is not None:
             moved = extremes.to_move(lacking)
             if moved is None:
@@ -321,29 +363,26 @@ class _Building:
                     raise InputError("There is only one document, and it would be held out. Give more text.")
             else:
                 for at, places in moved.items():
-                    counts[names[at]] = move_documents(
-                        self.unfinished.corpus, names[at], counts[names[at]], dtype, lacking, places
-                    )
+                    its = counts[names[at]]
+                    for number, side in enumerate(self.sides):
+                        mine = {place: n_bytes[number] for place, n_bytes in places.items()}
+                        its[side] = move_documents(
+                            self.unfinished.corpus, names[at], side, its[side], dtype, lacking, mine
+                        )
         self._note_what_was_met(n_vanished)
         about: dict[str, Any] = {
             "format": FORMAT,
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "frame": tokenizer.framing.to_json()},
             "n_pieces": tokenizer.n_pieces,
-            "sides": ["text"],
+            "sides": [*self.sides],
             "sources": [
                 {
                     "name": source.name,
                     "weight": source.weight,
-                    "files": described(source),
+                    "files": described(source.found),
                     "file_bytes": source.total,
                     "splits": {
-                        split: {
-                            "counts": counts[source.name][split].to_json(),
-                            "checksums": Shard(
-                                self.unfinished.corpus, source.name, split, counts[source.name][split], dtype
-                            ).checksums(),
-                        }
-                        for split in SPLITS
+                        split: self._described_split(source, split, counts[source.name], dtype) for split in SPLITS
                     },
                 }
                 for source in self.texts
@@ -354,6 +393,21 @@ class _Building:
         about["fingerprint"] = fingerprint_of(about)
         with whole_file(self.unfinished.corpus / ABOUT, force=True) as path:
             path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def _described_split(
+        self, source: AnySource, split: str, counts: Mapping[str, Mapping[str, Counts]], dtype: np.dtype[Any]
+    ) -> dict[str, Any]:
+        """Counts and checksums; of pairs, those of each side."""
+        described = {
+            side: {
+                "counts": counts[side][split].to_json(),
+                "checksums": Shard(
+                    self.unfinished.corpus, source.name, split, counts[side][split], dtype, side
+                ).checksums(),
+            }
+            for side in source.sides
+        }
+        return described.get(SIDE, described)
 
     def _note_what_was_met(self, n_vanished: int) -> None:
         tallies = [source.tally for source in self.texts]
@@ -378,62 +432,7 @@ class _Task:
     total: int | None
 
 
-class _Writers:
-    """The shards of all sources and splits, as they grow."""
-
-    def __init__(self, folder: Path, sources: Sequence[TextSource], dtype: np.dtype[Any]) -> None:
-        self._names = [source.name for source in sources]
-        self._writers = {
-            name: {split: ShardWriter(folder, name, split, dtype) for split in SPLITS} for name in self._names
-        }
-
-    def __enter__(self) -> _Writers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._each(ShardWriter.close)
-
-    def begin(self) -> None:
-        self._each(ShardWriter.begin)
-
-    def go_on(self, states: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Go on from where the shards were; False if they are not as they were then."""
-        pairs = [
-            (writer, State.from_json(states[name][split]))
-            for name, its in self._writers.items()
-            for split, writer in its.items()
-        ]
-        if not all(writer.holds(state) for writer, state in pairs):
-            return False
-        for writer, state in pairs:
-            writer.go_on(state)
-        return True
-
-    def n_documents(self, source: int) -> dict[str, int]:
-        return {split: writer.state.counts.documents for split, writer in self._writers[self._names[source]].items()}
-
-    def append(self, source: int, worked: Worked) -> None:
-        for split, writer in self._writers[self._names[source]].items():
-            writer.append(worked.stretches[split])
-            writer.flush()
-
-    def states(self) -> dict[str, dict[str, Any]]:
-        return {name: {split: writer.state.to_json() for split, writer in its.items()} for name, its in self._pairs()}
-
-    def finish(self) -> dict[str, dict[str, State]]:
-        self._each(ShardWriter.finish)
-        return {name: {split: writer.state for split, writer in its.items()} for name, its in self._pairs()}
-
-    def _pairs(self) -> Iterator[tuple[str, dict[str, ShardWriter]]]:
-        yield from self._writers.items()
-
-    def _each(self, act: Callable[[ShardWriter], None]) -> None:
-        for _, its in self._pairs():
-            for writer in its.values():
-                act(writer)
-
-
-def _all_of(sources: Sequence[TextSource], limit: int | None) -> Iterator[str]:
+def _all_of(sources: Sequence[AnySource], limit: int | None) -> Iterator[str]:
     """Every document, one after another."""
     for source in sources:
         for stretch in _limited(source.stretches(), limit):

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from polyseme.corpus.shards import SHARDS, SPLITS, Counts, Shard, dtype_for
+from polyseme.corpus.shards import SHARDS, SIDE, SPLITS, Counts, Shard, dtype_for
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.text.framing import Frame
 from polyseme.text.load import load_tokenizer
@@ -40,8 +41,8 @@ class CorpusSource:
     """How often its rows come in an epoch."""
     files: Sequence[str]
     """As they were named."""
-    counts: Mapping[str, Counts]
-    """By split."""
+    counts: Mapping[str, Mapping[str, Counts]]
+    """By side and split."""
 
 
 class Corpus:
@@ -52,18 +53,26 @@ class Corpus:
         self.about = about
         """What `corpus.json` says."""
         self.tokenizer = tokenizer
+        self.sides: tuple[str, ...] = tuple(about["sides"])
+        """`text`, or `source` and `target` of pairs."""
         self.sources: tuple[CorpusSource, ...] = tuple(
             CorpusSource(
                 name=source["name"],
                 weight=source["weight"],
                 files=tuple(source["files"]),
-                counts={split: Counts(**source["splits"][split]["counts"]) for split in SPLITS},
+                counts={
+                    side: {split: Counts(**_of_side(source, side, split)["counts"]) for split in SPLITS}
+                    for side in self.sides
+                },
             )
             for source in about["sources"]
         )
         dtype = dtype_for(tokenizer.n_pieces)
         self._shards = {
-            split: [Shard(folder, source.name, split, source.counts[split], dtype) for source in self.sources]
+            (side, split): [
+                Shard(folder, source.name, split, source.counts[side][split], dtype, side) for source in self.sources
+            ]
+            for side in self.sides
             for split in SPLITS
         }
 
@@ -86,10 +95,10 @@ class Corpus:
 
     def check(self) -> None:
         """Read all shards and refuse a corpus that is not as it was built."""
-        for source in self.about["sources"]:
-            for shard, split in ((self.shard(source["name"], split), split) for split in SPLITS):
-                for file, digest in shard.checksums().items():
-                    if digest != source["splits"][split]["checksums"][file]:
+        for number, source in enumerate(self.about["sources"]):
+            for (side, split), shards in self._shards.items():
+                for file, digest in shards[number].checksums().items():
+                    if digest != _of_side(source, side, split)["checksums"][file]:
                         raise InputError(
                             f"The corpus {self.folder} is damaged: the {file} of {source['name']} ({split}) are not "
                             "those it was built with. Copy it again from where it came from, or build it anew."
@@ -115,9 +124,14 @@ class Corpus:
         """Of text, in UTF-8, over all splits."""
         return sum(self.counts(split).bytes for split in SPLITS)
 
-    def counts(self, split: str = "train") -> Counts:
-        """How much there is in a split, over all sources; weights do not enter."""
-        return sum((shard.counts for shard in self.shards(split)), start=Counts())
+    def counts(self, split: str = "train", side: str | None = None) -> Counts:
+        """How much there is in a split, over all sources and sides, or of one side; weights do not enter.
+
+        Documents of two sides count once.
+        """
+        sides = self.sides if side is None else (side,)
+        total = sum((shard.counts for each in sides for shard in self.shards(split, each)), start=Counts())
+        return dataclasses.replace(total, documents=total.documents // len(sides))
 
     def n_pieces(self, split: str = "train") -> int:
         """Separators included."""
@@ -126,32 +140,53 @@ class Corpus:
     def n_documents(self, split: str = "train") -> int:
         return self.counts(split).documents
 
-    def shards(self, split: str = "train") -> list[Shard]:
-        """The shards of a split, a source each, in the order of the sources."""
+    def shards(self, split: str = "train", side: str | None = None) -> list[Shard]:
+        """The shards of a split and a side, a source each, in the order of the sources; of pairs, a side must be named.
+
+        That objectives which read plain text are refused pairs, and the other way round, is seen to before.
+        """
         if split not in SPLITS:
             raise OptionError(f"A corpus has no split {split!r}. {nearest(split, SPLITS)}")
-        return self._shards[split]
+        wanted = SIDE if side is None else side
+        if wanted not in self.sides:
+            raise OptionError(
+                f"The corpus {self.folder} is of {_told(self.sides)}, and has no side {wanted!r}. It has: "
+                f"{', '.join(self.sides)}."
+            )
+        return self._shards[wanted, split]
 
-    def shard(self, source: str, split: str = "train") -> Shard:
+    def shard(self, source: str, split: str = "train", side: str | None = None) -> Shard:
         """The shard of one source."""
         names = [each.name for each in self.sources]
         if source not in names:
             raise OptionError(f"The corpus has no source {source!r}. {nearest(source, names)}")
-        return self.shards(split)[names.index(source)]
+        return self.shards(split, side)[names.index(source)]
 
-    def unigram_entropy(self, split: str = "train") -> float:
+    def unigram_entropy(self, split: str = "train", side: str | None = None) -> float:
         """How many nats a piece takes if one knows how frequent each is and nothing else; separators do not count.
 
-        A model whose loss is not below that has learnt nothing from context.
+        A model whose loss is not below that has learnt nothing from context. Of pairs, the pieces of one side, by
+        default those of the target.
         """
         counts = np.zeros(self.tokenizer.n_pieces, np.int64)
-        for shard in self.shards(split):
+        for shard in self.shards(split, self.sides[-1] if side is None else side):
             for pieces in shard.numbers():
                 counts += np.bincount(pieces, minlength=len(counts))
         if self.separator is not None:
             counts[self.separator] = 0
         shares = counts[counts > 0] / max(counts.sum(), 1)
         return float(-(shares * np.log(shares)).sum())
+
+
+def _of_side(source: Mapping[str, Any], side: str, split: str) -> Mapping[str, Any]:
+    """What `corpus.json` says of a source's split; of pairs, it says that of each side."""
+    about: Mapping[str, Any] = source["splits"][split]
+    found: Mapping[str, Any] = about if side == SIDE else about[side]
+    return found
+
+
+def _told(sides: Sequence[str]) -> str:
+    return "plain text" if tuple(sides) == (SIDE,) else "texts in pairs"
 
 
 def separator_of(tokenizer: PieceTokenizer) -> int | None:

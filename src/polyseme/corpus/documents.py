@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.binary import binary_look
 from polyseme.files.found import AnyPath, Found, Sources, find_files
@@ -29,6 +30,7 @@ LONGEST = 1 << 23
 """Bytes of the longest document; longer ones are cut at a line's end."""
 
 _BLOCK = 1 << 20
+_LINE = re.compile(rb"\n")
 _BLANK_LINES = re.compile(rb"\n(?:[ \t\r\v\f]*\n)+")
 _EMPTY = re.compile(rb"\s*\Z")
 _TEXT = "text"
@@ -67,7 +69,13 @@ class TextSource:
     documents: Documents | None = None
     field: str | None = None
     format: str | None = None
+    held_out: float | None = None
+    """The share of its documents that is kept for evaluation; None: what is asked for."""
     tally: Tally = dataclasses.field(default_factory=Tally)
+
+    @property
+    def sides(self) -> Sequence[str]:
+        return (SIDE,)
 
     @property
     def total(self) -> int:
@@ -113,15 +121,14 @@ class TextSource:
                 yield raw.replace(b"\r\n", b"\n"), rows.done
 
     def _texts(self, name: str) -> Iterator[tuple[bytes, int]]:
+        if self.documents == "line":
+            yield from plain_lines(name)
+            return
         source = open_source(name)
         try:
             _refuse_what_is_no_text(source)
             blocks = _checked(source)
-            if self.documents == "file":
-                yield from _whole(blocks, source)
-            else:
-                pattern = re.compile(rb"\n") if self.documents == "line" else _BLANK_LINES
-                yield from _parted(blocks, source, pattern)
+            yield from _whole(blocks, source) if self.documents == "file" else _parted(blocks, source, _BLANK_LINES)
         finally:
             source.close()
 
@@ -227,6 +234,16 @@ def _cut(text: bytes, tally: Tally) -> Iterator[bytes]:
 # --- plain text ------------------------------------------------------------------------------------------------------
 
 
+def plain_lines(name: str) -> Iterator[tuple[bytes, int]]:
+    """The lines of a file of plain text, and how many of its bytes were read by then."""
+    source = open_source(name)
+    try:
+        _refuse_what_is_no_text(source)
+        yield from _parted(_checked(source), source, _LINE)
+    finally:
+        source.close()
+
+
 def _refuse_what_is_no_text(source: Source) -> None:
     head = b"" if source.total == 0 else source.head()
     if not head:
@@ -316,6 +333,6 @@ def _parted(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes])
         yield rest, source.done
 
 
-def described(source: TextSource) -> Sequence[str]:
+def described(found: Found) -> Sequence[str]:
     """The files of a source as they were named."""
-    return [Path(name).as_posix() for name in source.found.names]
+    return [Path(name).as_posix() for name in found.names]

@@ -57,6 +57,7 @@ class Packed:
             a piece sees what is left and right of it in its row, over the ends of documents.
         reset: whether positions are counted anew from the beginning of each document.
         same_cuts: whether rows are cut alike in every epoch (for masks that are fixed beforehand); their order is not.
+        sentences: whether rows say which pieces begin a sentence.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Packed:
         apart: bool = False,
         reset: bool = False,
         same_cuts: bool = False,
+        sentences: bool = False,
     ) -> None:
         frame = corpus.tokenizer.frame(np.zeros(0, np.int64))
         if length <= len(frame.ids):
@@ -81,6 +83,7 @@ class Packed:
         self.apart = apart
         self.reset = reset
         self.same_cuts = same_cuts
+        self.sentences = sentences
         self._frame = frame
         self._shards = corpus.shards(split)
         whole = np.array([len(shard) // self._stretch for shard in self._shards], np.int64)
@@ -110,6 +113,7 @@ class Packed:
         pieces = np.empty((len(indices), self._stretch), np.int64)
         starts = np.empty(pieces.shape, np.bool_)
         documents = np.empty(pieces.shape, np.int64) if self.apart or self.reset else None
+        sentences = np.empty(pieces.shape, np.bool_) if self.sentences else None
         for number in np.unique(sources).tolist():
             these = np.flatnonzero(sources == number)
             shard = self._shards[number]
@@ -118,7 +122,9 @@ class Packed:
             starts[these] = shard.starts_at(at)
             if documents is not None:
                 documents[these] = _documents_at(shard, at)
-        return self._framed(pieces, starts, documents, row_keys(self.seed, epochs, places))
+            if sentences is not None:
+                sentences[these] = shard.sentences_at(at)
+        return self._framed(pieces, starts, documents, sentences, row_keys(self.seed, epochs, places))
 
     @property
     def _is_fixed(self) -> bool:
@@ -151,7 +157,12 @@ class Packed:
         return sources, begins
 
     def _framed(
-        self, pieces: NDArray[Any], starts: NDArray[np.bool_], documents: Ints | None, keys: NDArray[np.uint64]
+        self,
+        pieces: NDArray[Any],
+        starts: NDArray[np.bool_],
+        documents: Ints | None,
+        sentences: NDArray[np.bool_] | None,
+        keys: NDArray[np.uint64],
     ) -> Rows:
         """Rows with the specials of the frame around their stretches."""
         before, around = self._frame.offset, self._frame.ids
@@ -181,7 +192,13 @@ class Packed:
             keys=keys,
             documents=numbers if self.apart else None,
             positions=positions,
+            sentences=None if sentences is None else self._around(sentences),
         )
+
+    def _around(self, of_text: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What holds for the pieces of the text; for those of the frame it does not."""
+        before = self._frame.offset
+        return np.pad(of_text, ((0, 0), (before, self.length - before - self._stretch)))
 
 
 class Streams:

@@ -28,7 +28,7 @@ class Extremes:
     best: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(SPLITS))
     """By split, the rank of those that would go to the other side first."""
     places: dict[str, list[list[int]]] = field(default_factory=lambda: {split: [] for split in SPLITS})
-    """By split, their sources, numbers and bytes."""
+    """By split, their sources, numbers and bytes, of each side."""
     several: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SPLITS, False))
     """By split, whether there are others as well."""
 
@@ -40,7 +40,7 @@ class Extremes:
                 continue
             rank = int(ranks.min() if split == "train" else ranks.max())
             places = np.flatnonzero(ranks == np.uint64(rank)).tolist()
-            found = [[source, n_before[split] + place, int(worked.sizes[split][place])] for place in places]
+            found = [[source, n_before[split] + place, *worked.sizes[split][place].tolist()] for place in places]
             best = self.best[split]
             self.several[split] |= len(found) < len(ranks) or (best is not None and best != rank)
             if best is None or (rank < best if split == "train" else rank > best):
@@ -48,13 +48,16 @@ class Extremes:
             elif rank == best and len(self.places[split]) < _MOST:
                 self.places[split] += found
 
-    def to_move(self, lacking: str) -> dict[int, dict[int, int]] | None:
-        """The documents that go to the split that has none: by source, number and bytes; None if none can be spared."""
+    def to_move(self, lacking: str) -> dict[int, dict[int, list[int]]] | None:
+        """The documents that go to the split that has none; None if none can be spared.
+
+        By source and number, the bytes of each side.
+        """
         split = _OTHER[lacking]
         if not self.several[split]:
             return None
-        moved: dict[int, dict[int, int]] = {}
-        for source, place, n_bytes in self.places[split]:
+        moved: dict[int, dict[int, list[int]]] = {}
+        for source, place, *n_bytes in self.places[split]:
             moved.setdefault(source, {})[place] = n_bytes
         return moved
 
@@ -67,11 +70,17 @@ class Extremes:
 
 
 def move_documents(
-    folder: Path, source: str, counts: Mapping[str, Counts], dtype: np.dtype[Any], to: str, moved: Mapping[int, int]
+    folder: Path,
+    source: str,
+    side: str,
+    counts: Mapping[str, Counts],
+    dtype: np.dtype[Any],
+    to: str,
+    moved: Mapping[int, int],
 ) -> dict[str, Counts]:
-    """Move some documents of a source to the other split, which has none of this source; the new counts."""
+    """Move some documents of one side of a source to the other split, which has none of them; the new counts."""
     split = _OTHER[to]
-    shard = Shard(folder, source, split, counts[split], dtype)
+    shard = Shard(folder, source, split, counts[split], dtype, side)
     is_moved = np.zeros(counts[split].documents, np.bool_)
     is_moved[list(moved)] = True
     n_bytes = sum(moved.values())
@@ -81,14 +90,14 @@ def move_documents(
     }
     made: dict[str, Counts] = {}
     for name, stretch in parts.items():
-        writer = ShardWriter(folder, source, f"new.{name}", dtype)
+        writer = ShardWriter(folder, source, f"new.{name}", dtype, side)
         writer.begin()
         writer.append(stretch)
         writer.finish()
         made[name] = writer.state.counts
     for name in parts:
         for file in FILES:
-            shard_path(folder, source, f"new.{name}", file).replace(shard_path(folder, source, name, file))
+            shard_path(folder, source, f"new.{name}", file, side).replace(shard_path(folder, source, name, file, side))
     return made
 
 

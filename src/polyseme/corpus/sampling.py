@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyseme.corpus.documents import TextSource
+from polyseme.corpus.sides import PairSource
 from polyseme.errors import InputError
 
 _PART = 1 << 14
@@ -28,7 +29,7 @@ class Sample:
         return f"a sample of {_megabytes(self.n_bytes)} from all over the text, which has {_megabytes(self.n_all)}"
 
 
-def sample_of(sources: Sequence[TextSource], most: int, limit: int | None = None) -> Sample:
+def sample_of(sources: Sequence[TextSource | PairSource], most: int, limit: int | None = None) -> Sample:
     """About `most` bytes of text at most.
 
     Of every stretch of the input the same share is taken, counted by how far one has come in the files: a part is taken

@@ -7,7 +7,8 @@
 | text.train.documents | `int64`: where each document ends; its separator, where there is one, is its last piece |
 | text.train.sentences | `int64`: where each sentence begins |
 
-Numbers are little-endian. The first part of a name is the side, of which plain text has one, the second the split.
+Numbers are little-endian. The first part of a name is the side, of which plain text has one and pairs have two, the
+second the split. Document n of one side belongs to document n of the other.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ Bits = NDArray[np.bool_]
 
 SPLITS = ("train", "held")
 SIDE = "text"
+"""The one side of plain text."""
+SIDES = ("source", "target")
+"""The two of pairs."""
 FILES = ("pieces", "starts", "documents", "sentences")
 SHARDS = "shards"
 """The folder of a corpus that they are in, a folder a source."""
@@ -44,9 +48,9 @@ def dtype_for(n_pieces: int) -> np.dtype[Any]:
     return np.dtype("<u2" if n_pieces <= 1 << 16 else "<u4")
 
 
-def shard_path(folder: Path, source: str, split: str, file: str) -> Path:
+def shard_path(folder: Path, source: str, split: str, file: str, side: str = SIDE) -> Path:
     """Where a file of a shard is, in the folder of a corpus."""
-    return folder / SHARDS / source / f"{SIDE}.{split}.{file}"
+    return folder / SHARDS / source / f"{side}.{split}.{file}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +94,13 @@ class Stretch(NamedTuple):
 class Shard:
     """A shard that is read: arrays over its files, of which only what is asked for comes into memory."""
 
-    def __init__(self, folder: Path, source: str, split: str, counts: Counts, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, folder: Path, source: str, split: str, counts: Counts, dtype: np.dtype[Any], side: str = SIDE
+    ) -> None:
         self.source = source
         self.counts = counts
         self.dtype = dtype
-        self._path: Callable[[str], Path] = lambda file: shard_path(folder, source, split, file)
+        self._path: Callable[[str], Path] = lambda file: shard_path(folder, source, split, file, side)
         for file, n_bytes in self._sizes().items():
             _check_size(self._path(file), n_bytes)
 
@@ -124,6 +130,14 @@ class Shard:
     def starts(self) -> Bits:
         """The same for all pieces."""
         return np.unpackbits(self._bits, count=len(self), bitorder="little").astype(np.bool_)
+
+    def sentences_at(self, places: Ints) -> Bits:
+        """Whether the pieces at these places begin a sentence; of the shape of `places`."""
+        if not len(self.sentences):
+            return np.zeros(places.shape, np.bool_)
+        next_ones = np.minimum(np.searchsorted(self.sentences, places), len(self.sentences) - 1)
+        begins: Bits = self.sentences[next_ones] == places
+        return begins
 
     def numbers(self) -> Iterator[NDArray[Any]]:
         """All pieces, some at a time."""
@@ -209,10 +223,10 @@ class State:
 class ShardWriter:
     """A shard that grows at its end; `state` says how far it has come, and `continued` goes on from a state."""
 
-    def __init__(self, folder: Path, source: str, split: str, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path, source: str, split: str, dtype: np.dtype[Any], side: str = SIDE) -> None:
         self.dtype = dtype
         self.state = State(counts=Counts())
-        self._paths = {file: shard_path(folder, source, split, file) for file in FILES}
+        self._paths = {file: shard_path(folder, source, split, file, side) for file in FILES}
         self._files: dict[str, BinaryIO] = {}
 
     def begin(self) -> None:

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from polyseme.corpus import words
-from polyseme.errors import OptionError, nearest
+from polyseme.errors import OptionError, PolysemeError, nearest
 from polyseme.text.cutting import EXTRA_BLANKS
 from polyseme.text.framing import FRAMES, Frame
 from polyseme.text.specials import mark_specials
@@ -69,20 +69,32 @@ def train_tokenizer(
     chosen = kind_named(kind)
     name = frame_for(kind, frame)
     its_frame = FRAMES[name]
-    specials = _specials(its_frame)
-    least = chosen.n_least + len(specials) + 1
+    specials, sentinels = _specials(its_frame), _SENTINELS.get(name, ())
+    least = chosen.n_least + len(specials) + 1 + len(sentinels)
     if vocab < least:
-        raise OptionError(f"A vocabulary of {kind} has at least {least} pieces. Got {vocab} instead.")
+        raise OptionError(
+            f"A vocabulary of {kind} with the frame {name!r} has at least {least} pieces. Got {vocab} instead."
+        )
+    vocab -= len(sentinels)
     lowers = chosen.lowercase(name) if lowercase is None else lowercase
     backend = chosen.build(its_frame, lowers)
     kept = texts if chosen.reads_all else list(texts)
     alphabet = _alphabet(list(kept), backend, min(_ALPHABET, vocab // _SHARE)) if chosen.has_alphabet else []
-    backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab, specials, alphabet))
+    try:
+        backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab, specials, alphabet))
+    except (PolysemeError, OSError):
+        raise  # from where the texts come from
+    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
+        raise OptionError(
+            f"A vocabulary of {kind} with {vocab:,} pieces besides {len(sentinels)} sentinels cannot be learnt from "
+            f"this text ({error}). Ask for more pieces (--vocab), or choose the kind 'byte-bpe'."
+        ) from None
     if chosen.has_alphabet:
         backend = _without_added(backend)
     if chosen.reads_all:
         backend = words.numbered_anew(backend, specials)
     mark_specials(backend, its_frame.specials, masks_take_blanks=chosen.masks_take_blanks)
+    backend.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in sentinels])
     return PieceTokenizer(backend, its_frame)
 
 
@@ -235,12 +247,20 @@ KINDS: Mapping[str, Kind] = {
 
 # --- inside ----------------------------------------------------------------------------------------------------------
 
-_ORDERS = {"bert": ("pad", "unknown", "start", "end", "mask"), "roberta": ("start", "pad", "end", "unknown", "mask")}
+_ORDERS = {
+    "bert": ("pad", "unknown", "start", "end", "mask"),
+    "roberta": ("start", "pad", "end", "unknown", "mask"),
+    "t5": ("pad", "end", "unknown", "start", "mask"),
+}
+_SENTINELS = {"t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100)))}
+"""Pieces that stand for spans, by frame; as in the models that have them they come last, the first one at the end."""
 
 
 def _specials(frame: Frame) -> list[str]:
     """The special pieces, in the order in which the models that have them number them."""
-    order = _ORDERS["roberta" if frame.specials.get("pad") == "<pad>" and "start" in frame.specials else "bert"]
+    order = _ORDERS["bert"]
+    if frame.specials.get("pad") == "<pad>":
+        order = _ORDERS["roberta" if "start" in frame.specials else "t5"]
     return list(dict.fromkeys(frame.specials[role] for role in order if role in frame.specials))
 
 

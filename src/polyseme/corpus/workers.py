@@ -15,11 +15,11 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar, cast
 
-from polyseme.corpus.work import Work, Worked
+from polyseme.corpus.work import Load, Work, Worked
 from polyseme.errors import PolysemeError
 from polyseme.text.framing import Frame
 from polyseme.text.load import load_tokenizer
@@ -40,30 +40,30 @@ def usable_cores() -> int:
 
 
 def in_order(
-    tasks: Iterable[tuple[Task, Sequence[bytes]]], work: Work, tokenizer_folder: str, n_workers: int
+    tasks: Iterable[tuple[Task, Load]], work: Work, tokenizer_folder: str, n_workers: int
 ) -> Generator[tuple[Task, Worked], None, None]:
     """What `work` makes of each task, in order, beside what came with it."""
     if n_workers <= 1:
-        for task, texts in tasks:
-            yield task, work(texts)
+        for task, load in tasks:
+            yield task, work(load)
         return
-    settings = (tokenizer_folder, work.tokenizer.framing.to_json(), work.held_out, work.seed)
+    settings = (tokenizer_folder, work.tokenizer.framing.to_json(), work.seed, tuple(work.sides))
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(contextlib.closing(_Worker(settings))) for _ in range(n_workers)]
         idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for worker in workers:
             idle.put(worker)
 
-        def run(texts: Sequence[bytes]) -> Worked:
+        def run(load: Load) -> Worked:
             worker = idle.get()
             try:
-                return worker(texts)
+                return worker(load)
             finally:
                 idle.put(worker)
 
         threads = stack.enter_context(ThreadPoolExecutor(n_workers))
         try:
-            yield from _ahead(tasks, lambda texts: threads.submit(run, texts), _AHEAD * n_workers)
+            yield from _ahead(tasks, lambda load: threads.submit(run, load), _AHEAD * n_workers)
         except BaseException:
             for worker in workers:
                 worker.kill()
@@ -72,11 +72,11 @@ def in_order(
 
 
 def _ahead(
-    tasks: Iterable[tuple[Task, Sequence[bytes]]], submit: Callable[[Sequence[bytes]], Future[Worked]], most: int
+    tasks: Iterable[tuple[Task, Load]], submit: Callable[[Load], Future[Worked]], most: int
 ) -> Iterator[tuple[Task, Worked]]:
     pending: deque[tuple[Task, Future[Worked]]] = deque()
-    for task, texts in tasks:
-        pending.append((task, submit(texts)))
+    for task, load in tasks:
+        pending.append((task, submit(load)))
         if len(pending) >= most:
             first, future = pending.popleft()
             yield first, future.result()
@@ -98,13 +98,13 @@ class _Worker:
         )
         self._settings = settings
 
-    def __call__(self, texts: Sequence[bytes]) -> Worked:
+    def __call__(self, load: Load) -> Worked:
         """Have one task done; blocks until it is."""
         try:
             if self._settings is not None:
                 self._send(self._settings)
                 self._settings = None
-            self._send(texts)
+            self._send(load)
             answer = pickle.load(self._process.stdout)  # type: ignore[arg-type]
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             self._process.wait()
@@ -140,14 +140,14 @@ def serve() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed must not get among the results
         work: Work | None = None
         with contextlib.suppress(EOFError, BrokenPipeError):
-            folder, frame, held_out, seed = pickle.load(tasks)
+            folder, frame, seed, sides = pickle.load(tasks)
             while True:
-                texts = pickle.load(tasks)
+                load = pickle.load(tasks)
                 try:
                     if work is None:
                         tokenizer = load_tokenizer(folder, frame=Frame.from_json(frame))
-                        work = Work(tokenizer, held_out, seed)
-                    answer: Any = work(texts)
+                        work = Work(tokenizer, seed, sides)
+                    answer: Any = work(load)
                 except Exception as error:  # noqa: BLE001 - told to the one that started it
                     answer = error
                 pickle.dump(answer, results, protocol=pickle.HIGHEST_PROTOCOL)

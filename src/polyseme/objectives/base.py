@@ -105,6 +105,25 @@ class BaseObjective(Config, ABC):
         return False
 
     @property
+    def keeps_apart(self) -> bool:
+        """Whether the documents of a packed row can be hidden from each other."""
+        return True
+
+    @property
+    def sentences(self) -> bool:
+        """Whether rows must say where sentences begin."""
+        return False
+
+    @property
+    def ahead(self) -> int:
+        """How many pieces of the next row those of streams show too, as targets."""
+        return 1
+
+    def row_length(self, length: int, n_specials: int) -> int:
+        """How long packed rows must be so that the encoder reads `length` pieces of them, `n_specials` of the frame."""
+        return length
+
+    @property
     def both_ways(self) -> bool:
         """Whether rows of streams come in pairs, one read from the stream's beginning and one from its end."""
         return False

@@ -10,12 +10,21 @@ from polyseme.errors import OptionError, nearest
 from polyseme.objectives.base import BaseObjective
 from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.causal import Causal
+from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.masked import Masked
+from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.replaced import Replaced
+from polyseme.objectives.spans import Spans
 from polyseme.objectives.streams import Streamed
+from polyseme.objectives.translation import Translation
 from polyseme.types import Needs, Tokenizer
 
-OBJECTIVES: Mapping[str, type[BaseObjective]] = {each.name: each for each in (Causal, Masked, Replaced, Streamed, BiLM)}
+OBJECTIVES: Mapping[str, type[BaseObjective]] = {
+    each.name: each for each in (Causal, Masked, Replaced, Streamed, BiLM, Permuted, Denoising, Spans, Translation)
+}
+
+CARRIED = ("state", "segment")
+"""The kinds of memory that go on from row to row."""
 
 SIDES = {
     "both": "both sides of a piece",
@@ -47,10 +56,15 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
             f"The objective {name!r} needs an encoder that sees {wanted}, and this one ({family.name}) sees "
             f"{SIDES[direction]}. {advice}"
         )
-    if needs.layout == "streams" and bundle.config.memory != "state":
+    if needs.two_stacks and bundle.decoder is None:
         raise OptionError(
-            f"The objective {name!r} carries an encoder's state from row to row, and this one ({family.name}) has "
-            f"memory {bundle.config.memory!r}. Take a recurrent encoder that hands on its state."
+            f"The objective {name!r} needs a decoder that reads what the encoder says, and this model ({family.name}) "
+            "has only an encoder. Take a model of two stacks: transformer, bart or t5."
+        )
+    if needs.layout == "streams" and bundle.config.memory not in CARRIED:
+        raise OptionError(
+            f"The objective {name!r} carries an encoder's memory from row to row, and this one ({family.name}) has "
+            f"memory {bundle.config.memory!r}. Take an encoder that hands on its state, or segments ('memory_length')."
         )
     missing = [each for each in needs.outputs if each not in bundle.outputs]
     if missing:
@@ -87,5 +101,6 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
 
 def _fits(needs: Needs, bundle: Bundle) -> bool:
     """Whether an encoder sees what is needed, and carries what is."""
-    carries = needs.layout != "streams" or bundle.config.memory == "state"
-    return bundle.config.direction in needs.directions and carries
+    carries = needs.layout != "streams" or bundle.config.memory in CARRIED
+    stacks = not needs.two_stacks or bundle.decoder is not None
+    return bundle.config.direction in needs.directions and carries and stacks

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
+from polyseme.config import EncoderConfig
 from polyseme.parts.masks import SameDocument
 from polyseme.types import Batch, Rows
 
@@ -53,11 +54,18 @@ def output_flops(output: nn.Module, n_targets: int) -> float:
     return 2.0 * n_targets * sum(each.numel() for each in output.parameters() if each.dim() > 1)
 
 
+def memory_flops(config: EncoderConfig, n_queries: int) -> float:
+    """What a memory of earlier pieces costs a row: keys and values made of it anew, which every query meets."""
+    held = config.memory_length or 0 if config.memory == "segment" else 0
+    return 4.0 * held * config.attention_widths * (config.widths[-1] + n_queries)
+
+
 def trained(bundle: Bundle, outputs: Iterable[str]) -> Bundle:
     """A bundle of the same parts with only those outputs that were trained; others no longer fit the encoder."""
     return Bundle(
         family=bundle.family,
         encoder=bundle.encoder,
+        decoder=bundle.decoder,
         outputs={name: bundle.outputs[name] for name in outputs},
         tokenizer=bundle.tokenizer,
         tied=bundle.tied,

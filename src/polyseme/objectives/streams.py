@@ -1,8 +1,9 @@
-"""Language modelling over streams, with a memory that is carried from row to row (Mikolov et al. 2010).
+"""Language modelling over streams, with a memory carried from row to row (Mikolov et al. 2010, Dai et al. 2019).
 
-The text goes past in rows of a few dozen pieces, many streams side by side. States go on from one row to the next, so
-that every piece has all that was read before it; gradients do not, they end where the row began (truncated
-back-propagation through time). Pieces are words, characters or subwords, whatever the corpus is made of.
+The text goes past in rows, many streams side by side. The memory goes on from one row to the next, so that every piece
+has what was read before it: all of it in the state of a recurrent encoder, and as much as is kept in the segments of
+a Transformer-XL. Gradients do not, they end where the row began (truncated back-propagation through time). Pieces are
+words, characters or subwords, whatever the corpus is made of.
 
 Shapes: R rows, T pieces that a row reads.
 """
@@ -20,7 +21,7 @@ from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
 from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.reading import output_flops, trained
+from polyseme.objectives.reading import memory_flops, output_flops, trained
 from polyseme.outputs.base import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
@@ -63,7 +64,8 @@ class Streamed(BaseObjective):
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         its = cast(StreamedNets, nets)
-        forward = forward_flops(its.encoder.config, [length] * n_rows)
+        config = its.encoder.config
+        forward = forward_flops(config, [length] * n_rows) + n_rows * memory_flops(config, length)
         return 3.0 * (forward + softmax_flops(its.output, n_rows * length))
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:

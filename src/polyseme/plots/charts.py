@@ -135,7 +135,7 @@ def _grid(across: tuple[float, float], up: tuple[float, float], x: str, y: str, 
 def _reach(values: Sequence[float]) -> tuple[float, float]:
     """From the lowest to the highest, a little beyond; of one number, something around it."""
     low, high = min(values), max(values)
-    spare = (high - low) * 0.05 or max(abs(high) * 0.01, 1e-6)
+    spare = (high - low) * 0.05 or abs(high) * 0.01 or 1.0
     return (low - spare if low else low), high + spare
 
 

@@ -17,7 +17,7 @@ table.confusion { width: auto; table-layout: auto; font-size: .82rem; font-varia
   margin: .4rem 0 } .confusion td, .confusion th { border: 1px solid var(--paper); padding: .2rem .4rem;
   text-align: right; min-width: 2.2rem; white-space: nowrap; font-weight: 400; vertical-align: bottom }
 .confusion th { color: var(--faint); max-width: 11rem; overflow: hidden; text-overflow: ellipsis }
-.confusion th.top { vertical-align: bottom; text-align: left; max-width: none;
+.confusion th.top { vertical-align: bottom; max-width: none;
   padding: .2rem .3rem } .confusion th.top .upright { writing-mode: vertical-rl; transform: rotate(180deg);
   max-height: 9rem; overflow: hidden; text-overflow: ellipsis }
 .confusion td.none { background: var(--soft); color: transparent } .confusion td.same { outline: 2px solid var(--ink);

@@ -116,7 +116,7 @@ class TaskPage:
     mix: MixWeights | None = None
     errors: Sequence[TaskError] = ()
     n_errors: int | None = None
-    """How many there are in all, where only the worst are shown."""
+    """How many there are in all; None: that is not known."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -159,7 +159,7 @@ def _beside(parts: Sequence[str]) -> str:
 
 def _scores(scores: SeedScores) -> str:
     values = {seed: value for seed, value in scores.values.items() if value is not None}
-    heading = f"<h3>{escaped(scores.metric)} on {escaped(scores.split)}</h3>"
+    heading = f"<h3>{escaped(_name(scores.metric))} on {escaped(scores.split)}</h3>"
     if not values:
         return f'{heading}<p class="faint">No run was scored.</p>'
     middle = statistics.median(values.values())
@@ -170,9 +170,10 @@ def _scores(scores: SeedScores) -> str:
         facts[0] = f"median {facts[0]}"
         facts += [f"from {_hundred(low)} to {_hundred(high)} (best)", f"standard deviation {_hundred(spread)}"]
     unscored = len(scores.values) - len(values)
-    facts += [f"{len(scores.failed)} failed to learn (hollow)"] if scores.failed else []
+    hollow = " (hollow)" if len(values) > 1 else ""
+    facts += [f"{len(scores.failed)} failed to learn{hollow}"] if scores.failed else []
     facts += [f"{unscored} not scored"] if unscored else []
-    facts += [f"chance {_hundred(scores.chance)}"] if scores.chance is not None else []
+    facts += [f"the simplest guess {_hundred(scores.chance)}"] if scores.chance is not None else []
     dots = [
         Dot(f"seed {seed}: {_hundred(value)}", 100 * value, hollow=seed in scores.failed)
         for seed, value in values.items()
@@ -199,8 +200,8 @@ def _table(table: Table) -> str:
 
 
 def _curves(curves: Curves) -> str:
-    chart = lines_chart(curves.curves, x=curves.x, y=curves.y)
-    return chart and f"<h3>{escaped(curves.heading)}</h3>{chart}"
+    chart = lines_chart(curves.curves, x=curves.x, y=_name(curves.y))
+    return chart and f"<h3>{escaped(_name(curves.heading))}</h3>{chart}"
 
 
 def _mix(mix: MixWeights) -> str:
@@ -218,19 +219,24 @@ def _mix(mix: MixWeights) -> str:
 
 
 def _errors_heading(shown: TaskPage) -> str:
-    if shown.n_errors is None or shown.n_errors <= len(shown.errors):
+    if shown.n_errors is None:
+        return f"Worst errors ({len(shown.errors):,})"
+    if shown.n_errors <= len(shown.errors):
         return f"Errors ({len(shown.errors):,})"
     return f"Worst errors ({len(shown.errors):,} of {shown.n_errors:,})"
 
 
 def _error(error: TaskError) -> str:
     sure = "" if error.probability is None else f", at {_hundred(error.probability)} %"
+    place = f'<span class="faint">{escaped(error.place)}</span>'
+    if error.words:
+        n_wrong = sum(gold != predicted for _, gold, predicted in error.words)
+        said = f'<div class="said">{n_wrong} of {len(error.words)} tags are wrong {place}</div>'
+        return f'<div class="error">{said}<div class="text" dir="auto">{"".join(map(_tagged, error.words))}</div></div>'
     said = (
         f'<div class="said"><span class="wrong">{escaped(error.predicted)}</span>{sure}; right is '
-        f'<span class="right">{escaped(error.gold)}</span> <span class="faint">{escaped(error.place)}</span></div>'
+        f'<span class="right">{escaped(error.gold)}</span> {place}</div>'
     )
-    if error.words:
-        return f'<div class="error">{said}<div class="text" dir="auto">{"".join(map(_tagged, error.words))}</div></div>'
     texts = [f'<div class="text" dir="auto">{escaped(_cut(text))}</div>' for text in (error.text, error.second) if text]
     return f'<div class="error">{said}{"".join(texts)}</div>'
 
@@ -250,6 +256,10 @@ def _pairs(settings: Mapping[str, Any]) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS].rstrip()} …"
+
+
+def _name(metric: str) -> str:
+    return metric.replace("_", " ")
 
 
 def _hundred(share: float) -> str:
@@ -272,4 +282,8 @@ def _said(value: Any) -> str:
         return f"{value:,.4g}"
     if isinstance(value, str):
         return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_said, value))
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -70,7 +70,9 @@ class Recipe:
             changes["n_outputs"] = min(changes.get("n_outputs") or n_pieces, n_pieces)
         else:
             changes = {"n_pieces": -(-n_pieces // ROUND_TO) * ROUND_TO, **changes}
-        config: EncoderConfig = own.replace(**changes)
+        if changes.get("cutoffs"):
+            changes["cutoffs"] = tuple(each for each in changes["cutoffs"] if each < changes["n_pieces"])
+        config: EncoderConfig = own.replace(**{**_by_width(own, changes), **changes})
         return config
 
     def frame_of_rows(self) -> str:
@@ -106,3 +108,14 @@ class Recipe:
             return None
         phases = self.training.phases
         return self.published_steps * self.training.mean_over_phases([float(phase.pieces) for phase in phases])
+
+
+def _by_width(own: EncoderConfig, changes: Mapping[str, Any]) -> dict[str, float]:
+    """What a family has follow from the width: factors that are its root, or one over it."""
+    before, after = own.widths[-1], changes.get("width", own.widths[-1])
+    found: dict[str, float] = {}
+    for name in ("embedding_scale", "output_scale"):
+        for power in (0.5, -0.5):
+            if getattr(own, name, None) == before**power:
+                found[name] = after**power
+    return found

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyseme.errors import OptionError, nearest
-from polyseme.recipes import bert, electra, elmo, gpt, lstm, roberta
+from polyseme.recipes import bart, bert, electra, elmo, gpt, lstm, roberta, t5, transformer, transformer_xl, xlnet
 from polyseme.recipes.recipe import Recipe
 
 RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe for paper in (bert, roberta, electra, gpt, lstm, elmo) for recipe in paper.RECIPES
+    recipe.name: recipe
+    for paper in (bert, roberta, electra, gpt, lstm, elmo, transformer, transformer_xl, xlnet, bart, t5)
+    for recipe in paper.RECIPES
 }
 
 

@@ -11,6 +11,8 @@ from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layouts import Layout, Packed, Streams
+from polyseme.corpus.pairs import Pairs
+from polyseme.corpus.shards import SIDES
 from polyseme.encoders.kinds import config_from_json
 from polyseme.errors import InputError, OptionError
 from polyseme.objectives.base import BaseObjective
@@ -81,6 +83,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
         bundle = new_bundle(
             FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer, tied=job.tied
         )
+    _check_sides(job, corpus)
     check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
     for phase in job.training.phases:
         _check_phase(phase, bundle.config, devices)
@@ -91,36 +94,54 @@ def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
 
 def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
     """How each phase of a job takes its rows from the corpus."""
-    if _streams_wanted(job):
+    if _layout(job) == "streams":
         return [_streams(job, corpus, phase.rows, length=phase.length) for phase in job.training.phases]
-    return [_packed(job, corpus, length=phase.length) for phase in job.training.phases]
+    make = _pairs if _layout(job) == "pairs" else _packed
+    return [make(job, corpus, "train", phase.length) for phase in job.training.phases]
 
 
 def held_layout(job: Job, corpus: Corpus) -> Layout:
     """How the rows that are held out are taken; as many streams as in training, or fewer, so that each is long."""
     phase = job.training.phases[0]
-    if not _streams_wanted(job):
-        return _packed(job, corpus, split="held", length=phase.length)
+    if _layout(job) != "streams":
+        return (_pairs if _layout(job) == "pairs" else _packed)(job, corpus, "held", phase.length)
     n_streams = min(phase.rows, max(corpus.n_pieces("held") // (HELD_ROWS * phase.length), 1))
     return _streams(job, corpus, n_streams, split="held", length=phase.length)
 
 
-def _streams_wanted(job: Job) -> bool:
-    return job.plain_objective().needs.layout == "streams"
+def _layout(job: Job) -> str:
+    return job.plain_objective().needs.layout
 
 
 def _streams(job: Job, corpus: Corpus, n_streams: int, **settings: Any) -> Streams:
-    training = job.training
-    back = job.plain_objective().both_ways
-    return Streams(corpus, n_streams, seed=training.seed, ahead=1, back=back, varied=training.varied, **settings)
-
-
-def _packed(job: Job, corpus: Corpus, **settings: Any) -> Packed:
-    training = job.training
-    same_cuts = job.plain_objective().same_rows
-    return Packed(
-        corpus, seed=training.seed, apart=training.apart, reset=training.reset, same_cuts=same_cuts, **settings
+    training, objective = job.training, job.plain_objective()
+    return Streams(
+        corpus,
+        n_streams,
+        seed=training.seed,
+        ahead=objective.ahead,
+        back=objective.both_ways,
+        varied=training.varied,
+        **settings,
     )
+
+
+def _packed(job: Job, corpus: Corpus, split: str, length: int) -> Layout:
+    training, objective = job.training, job.told_objective(corpus)
+    return Packed(
+        corpus,
+        split,
+        objective.row_length(length, corpus.tokenizer.n_specials),
+        seed=training.seed,
+        apart=training.apart,
+        reset=training.reset,
+        same_cuts=objective.same_rows,
+        sentences=objective.sentences,
+    )
+
+
+def _pairs(job: Job, corpus: Corpus, split: str, length: int) -> Layout:
+    return Pairs(corpus, split, length, seed=job.training.seed)
 
 
 def start_bundle(job: Job, corpus: Corpus) -> Bundle:
@@ -132,7 +153,14 @@ def start_bundle(job: Job, corpus: Corpus) -> Bundle:
     loaded = load_bundle(job.start)
     _check_words(loaded, corpus, job.start)
     outputs = {name: loaded.outputs[name] if name in loaded.outputs else fresh.outputs[name] for name in job.outputs}
-    return Bundle(family=family, encoder=loaded.encoder, outputs=outputs, tokenizer=corpus.tokenizer, tied=loaded.tied)
+    return Bundle(
+        family=family,
+        encoder=loaded.encoder,
+        decoder=loaded.decoder,
+        outputs=outputs,
+        tokenizer=corpus.tokenizer,
+        tied=loaded.tied,
+    )
 
 
 def _check_words(loaded: Bundle, corpus: Corpus, start: str) -> None:
@@ -158,12 +186,33 @@ def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
         )
 
 
+def _check_sides(job: Job, corpus: Corpus) -> None:
+    """Refuse plain text where pairs are wanted, and the other way round."""
+    wanted = _layout(job) == "pairs"
+    if wanted and corpus.sides != SIDES:
+        raise OptionError(
+            f"The recipe {job.recipe!r} learns from texts in pairs, and {corpus.folder} is plain text. Name both "
+            "sides, a text a line each: --source FILE --target FILE."
+        )
+    if not wanted and corpus.sides == SIDES:
+        raise OptionError(
+            f"The recipe {job.recipe!r} learns from plain text, and {corpus.folder} is of texts in pairs. Name texts, "
+            "or choose a recipe that translates (transformer-tiny)."
+        )
+
+
 def _check_streams(job: Job, devices: Devices) -> None:
-    """Refuse what streams that carry a memory cannot do."""
+    """Refuse what streams that carry a memory cannot do, and what only they or packed rows can."""
     training = job.training
-    if not _streams_wanted(job):
+    if _layout(job) != "streams":
         if training.varied:
             raise OptionError("Rows of varied lengths are for streams; packed rows are all of one length.")
+        objective = job.plain_objective()
+        if (training.apart or training.reset) and not (objective.keeps_apart and _layout(job) == "packed"):
+            raise OptionError(
+                f"The objective {objective.name!r} cannot keep the documents of a row 'apart', nor 'reset' positions: "
+                "leave these out. (Pairs that share a row are always apart.)"
+            )
         return
     if len({phase.rows for phase in training.phases}) > 1:
         raise OptionError(
@@ -175,7 +224,7 @@ def _check_streams(job: Job, devices: Devices) -> None:
             "positions 'reset'. Leave these out."
         )
     if devices.world > 1 and training.parallel == "fsdp":
-        raise OptionError("Recurrent encoders are trained on several devices by 'ddp' only. Choose that.")
+        raise OptionError("Streams that carry a memory are trained on several devices by 'ddp' only. Choose that.")
 
 
 def _check_rows(phase: Phase, layout: Layout, corpus: Corpus) -> None:

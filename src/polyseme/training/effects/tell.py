@@ -25,7 +25,7 @@ class Report:
     @property
     def perplexity(self) -> float | None:
         """E to the loss of predicting pieces, where a part of the loss is that."""
-        for name in ("masked", "causal", "forward", "generator"):
+        for name in ("masked", "causal", "forward", "generator", "permuted", "denoising", "spans"):
             if name in self.losses:
                 return math.exp(min(self.losses[name], 50.0))
         return None

@@ -1,28 +1,21 @@
-"""Word vectors as features for scikit-learn: `ContextualVectorizer`, a transformer that takes texts.
-
-Weights are in no estimator. Models that are given by name or path are loaded once in a process and shared by all
-estimators in it, so that a search over layers and pools loads one model, and a pickled pipeline is small.
-"""
+"""Word vectors as features for scikit-learn: `ContextualVectorizer`, a transformer that takes texts."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.api import AnyPath, Dtype, Model, load
-from polyseme.convert.hub import HUB, find_model
-from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.api import AnyPath, Dtype, Model
+from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
 from polyseme.files.sink import Per
-from polyseme.text.given import given_document
+from polyseme.sklearn.models import model_of, refuse_to_pickle
+from polyseme.sklearn.texts import Texts, documents
 from polyseme.types import Document
-from polyseme.vectors.job import warn_vanished
+from polyseme.vectors.flow import warn_vanished
 from polyseme.vectors.texts import per_text, warn_wordless
 
 if TYPE_CHECKING:
@@ -30,12 +23,8 @@ if TYPE_CHECKING:
 
 _base: Any = require("sklearn.base", extra="sklearn")
 
-Texts = Iterable[str] | Iterable[Sequence[str]] | Iterable[Document]
-
 CHUNK_CHARACTERS = 1 << 18
 """Texts are embedded so many characters at a time: of all that went before, only the features are kept."""
-KEPT_MODELS = 2
-"""How many models stay loaded; of more, those used last."""
 
 
 class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.TransformerMixin, _base.BaseEstimator):
@@ -80,7 +69,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
     def fit(self, X: Texts, y: object = None) -> ContextualVectorizer:
         """Check the settings and the texts; nothing is learned from them, and `y` is not looked at."""
         self._embedder()
-        for _ in _documents(X):
+        for _ in documents(X):
             pass
         return self
 
@@ -88,8 +77,8 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         """[texts, D], or [words, D] with `per="word"`."""
         embedder = self._embedder()
         features = [np.zeros((0, embedder.choice.width(embedder.config)), dtype=np.float32)]
-        for documents in _chunks(_documents(X)):
-            found = embedder(documents)
+        for some in _chunks(documents(X)):
+            found = embedder(some)
             features += [each.vectors for each in (per_text(found) if self.per == "text" else found)]
         if embedder.tally.vanished:
             warn_vanished(embedder.tally.vanished)
@@ -113,27 +102,15 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
             raise OptionError(
                 f"Features are per text or per word. Got {self.per!r}. {nearest(str(self.per), get_args(Per))}"
             )
-        embedder = self._model().embedder(layer=self.layer, pool=self.pool, batch_pieces=self.batch_pieces)
+        embedder = model_of(self.model, self.device, self.dtype).embedder(
+            layer=self.layer, pool=self.pool, batch_pieces=self.batch_pieces
+        )
         if embedder.choice.how == "all":
             raise OptionError("Layer 'all' gives a word several vectors, and features are one row. Use concat:0:-1.")
         return embedder
 
-    def _model(self) -> Model:
-        if not isinstance(self.model, Model):
-            return _shared_model(self.model, self.device, self.dtype)
-        if (self.device, self.dtype) != ("auto", "fp32"):
-            raise OptionError(
-                f"A loaded model has its own device and dtype. Got device {self.device!r} and dtype {self.dtype!r}: "
-                "leave them out, or give the model's path."
-            )
-        return self.model
-
     def __getstate__(self) -> Any:
-        if isinstance(self.model, Model):
-            raise ModelError(
-                "The estimator holds a loaded model, whose weights are not pickled. Give it the model's path instead"
-                f"{f': {self.model.path!r}.' if self.model.path else '; model.save writes one.'}"
-            )
+        refuse_to_pickle(self.model)
         return super().__getstate__()
 
     def __sklearn_tags__(self) -> Any:
@@ -145,26 +122,10 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         return tags
 
 
-# --- texts ------------------------------------------------------------------------------------------------------------
-
-
-def _documents(texts: Any) -> Iterator[Document]:
-    """The texts with their words, one after another; what only looks like texts is refused."""
-    n_dimensions = getattr(texts, "ndim", 1)
-    if isinstance(texts, (str, bytes, Document)) or not isinstance(texts, Iterable):
-        raise InputError(f"The texts must come as a list or another iterable. Got one {type(texts).__name__} instead.")
-    if n_dimensions != 1:
-        raise InputError(
-            f"The texts must come one after another. Got a {type(texts).__name__} with {n_dimensions} dimensions: "
-            "choose one column, as in frame['text']."
-        )
-    return (given_document(text, position) for position, text in enumerate(texts))
-
-
-def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def _chunks(texts: Iterable[Document]) -> Iterator[list[Document]]:
     taken: list[Document] = []
     size = 0
-    for document in documents:
+    for document in texts:
         taken.append(document)
         size += len(document.text)
         if size >= CHUNK_CHARACTERS:
@@ -172,31 +133,3 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
             taken, size = [], 0
     if taken:
         yield taken
-
-
-# --- models -----------------------------------------------------------------------------------------------------------
-
-_loading = threading.Lock()
-_fetched = cache(find_model)
-
-
-def _shared_model(model: AnyPath | None, device: str, dtype: Dtype) -> Model:
-    """The model of a name, as it is on disk now: loaded when it is first wanted, and again when its files change."""
-    name = None if model is None else str(model)
-    with _loading:
-        folder = _fetched(name) if name is not None and name.startswith(HUB) else find_model(name)
-        return _loaded(folder.resolve(), _files(folder), device, dtype)
-
-
-@lru_cache(maxsize=KEPT_MODELS)
-def _loaded(folder: Path, files: tuple[object, ...], device: str, dtype: Dtype) -> Model:
-    return load(folder, device=device, dtype=dtype)
-
-
-def _files(folder: Path) -> tuple[object, ...]:
-    """Name, size and age of each file of a model; nothing where that cannot be said, which `load` then explains."""
-    try:
-        found = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
-    except OSError:
-        return ()
-    return tuple((name, about.st_size, about.st_mtime_ns) for name, about in found)

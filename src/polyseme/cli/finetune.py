@@ -1,0 +1,53 @@
+"""`polyseme finetune`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+import polyseme
+from polyseme.cli import options, tuning
+
+
+@click.command()
+@click.argument("task", metavar="TASK")
+@options.model
+@options.output("The folder for the model: encoder, head, labels and report.", required=False)
+@tuning.data
+@click.option("--train", metavar="FILE", help="What to learn from.")
+@click.option("--dev", metavar="FILE", help="What chooses the best step.  [default: a tenth of train]")
+@click.option("--test", metavar="FILE", help="What is scored once, at the end.")
+@tuning.columns
+@tuning.settings
+@options.device
+@click.option(
+    "--force", is_flag=True, help="Replace the output if it exists; start anew where other work is unfinished."
+)
+@options.as_json
+def command(task: str, as_json: bool, **settings: Any) -> None:
+    """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose with files of your own.
+
+    The whole encoder is fine-tuned, or with --frozen its vectors are computed once and only a head learns. Dev chooses
+    the best step and the best seed; test is scored once. Stopped? The same command goes on.
+
+    \b
+    Examples:
+      polyseme finetune rte -m models/mine --data data/tasks -o models/rte
+      polyseme finetune sst2 --data data/tasks --seeds 5 --json
+      polyseme finetune classify --train reviews.csv --text review --label stars -o models/stars
+      polyseme finetune tag --train train.conll --dev dev.conll --label 2 --head bilstm-crf --frozen -o models/ner
+      polyseme finetune span --train squad.json -o models/qa
+      polyseme finetune wnut17 -m none --inputs char-cnn --data data/tasks
+    """
+    settings["rates"] = options.pairs(settings["rates"], "--rates")
+    with tuning.TuningLine() as line:
+        report = polyseme.finetune(task, **settings, on_report=line.report, progress=line.progress)
+    if as_json:
+        click.echo(json.dumps(report.to_json()))
+        return
+    if settings["output"] is not None:
+        click.echo(f"{settings['output']}: the model of seed {report.best_seed}, the best on dev")
+    for text in report.lines():
+        click.echo(text)

@@ -1,0 +1,252 @@
+"""Denoising (BART; Lewis et al. 2020): a text is spoilt, and written out again as it was.
+
+Five ways to spoil it, in any combination, one after the other:
+
+| setting | |
+|---|---|
+| permute | sentences stand in a random order |
+| rotate | the text begins at a random piece, and what stood before that comes last |
+| infill_rate | such a share of pieces goes, in spans of Poisson lengths, for one mask each; of length 0 it is added |
+| mask_rate | pieces become masks |
+| delete_rate | pieces go, and nothing shows where |
+
+A row is the text, as it was packed. What is left of it may be shorter, never longer; the rest of its row is padding.
+
+Shapes: R rows, T pieces of a row, n of them of its text, M spans that are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from polyseme.bundle import Bundle
+from polyseme.corpus.chance import Keys, uniform
+from polyseme.errors import OptionError
+from polyseme.objectives.base import BaseObjective, Vocabulary
+from polyseme.objectives.reading import trained
+from polyseme.objectives.two_stacks import TwoStackNets, refuse_no_first, training_flops
+from polyseme.types import Example, Needs, Rows, Tokenizer
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_LAST = 2.0
+"""Sorts behind every number from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithFrame(Vocabulary):
+    """A vocabulary, and how many pieces of its frame stand before and after the text of a row."""
+
+    frame: tuple[int, int]
+
+
+class Text(NamedTuple):
+    """Texts as far as they are spoilt: `pieces` [R, n], of which the first `lengths` [R] are there."""
+
+    pieces: Ints
+    lengths: Ints
+
+    @property
+    def there(self) -> Bools:
+        """[R, n]"""
+        return np.arange(self.pieces.shape[1])[None] < self.lengths[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denoising(BaseObjective):
+    """The encoder reads the spoilt text, the decoder writes the row as it was, frame and all."""
+
+    name: ClassVar[str] = "denoising"
+
+    permute: bool = True
+    rotate: bool = False
+    infill_rate: float = 0.3
+    mean_length: float = 3.0
+    """Of the spans that are infilled."""
+    mask_rate: float = 0.0
+    delete_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("infill_rate", "mask_rate", "delete_rate"):
+            if not 0 <= getattr(self, name) < 1:
+                raise OptionError(f"The {name} of a text must be from 0 to below 1. Got {getattr(self, name)} instead.")
+        if not self.mean_length > 0:
+            raise OptionError(f"The mean_length of spans must be over 0. Got {self.mean_length} instead.")
+        if not (self.permute or self.rotate or self.infill_rate or self.mask_rate or self.delete_rate):
+            raise OptionError(
+                "Nothing would be done to the text: set at least one of permute, rotate, infill_rate, mask_rate and "
+                "delete_rate."
+            )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(directions=("both",), outputs=("causal",), layout="packed", two_stacks=True)
+
+    @property
+    def keeps_apart(self) -> bool:
+        return False
+
+    @property
+    def sentences(self) -> bool:
+        return self.permute
+
+    def for_tokenizer(self, tokenizer: Tokenizer) -> Denoising:
+        """The same objective, told of the vocabulary and of the frame around its rows."""
+        framed = tokenizer.frame(np.zeros(0, np.int64))
+        known = WithFrame(
+            n_pieces=tokenizer.n_pieces,
+            specials=dict(tokenizer.specials),
+            frame=(framed.offset, len(framed.ids) - framed.offset),
+        )
+        told: Denoising = self.replace(known=known)
+        return told
+
+    def refuse(self, bundle: Bundle) -> None:
+        refuse_no_first(bundle, self.name, self.vocabulary)
+        needed: Mapping[str, Any] = {"mask": self.infill_rate or self.mask_rate, "pad": True}
+        for role, wanted in needed.items():
+            if wanted and role not in self.vocabulary.specials:
+                raise OptionError(
+                    f"The objective 'denoising' needs a {role} piece, and the tokenizer has none. It has: "
+                    f"{', '.join(self.vocabulary.specials) or 'no special pieces'}. Train one with the frame 'bart'."
+                )
+
+    def corrupt(self, rows: Rows) -> Example:
+        before, after = cast(WithFrame, self.vocabulary).frame
+        within = slice(before, rows.pieces.shape[1] - after)
+        text = Text(rows.pieces[:, within], np.full(len(rows.pieces), within.stop - within.start))
+        if self.permute:
+            sentences = np.zeros_like(rows.special) if rows.sentences is None else rows.sentences
+            text = permuted(text, sentences[:, within], rows.keys)
+        if self.rotate:
+            text = rotated(text, rows.keys)
+        if self.infill_rate:
+            text = infilled(text, self.infill_rate, self.mean_length, self.vocabulary.mask, rows.keys)
+        if self.mask_rate:
+            text = masked(text, self.mask_rate, self.vocabulary.mask, rows.keys)
+        if self.delete_rate:
+            text = deleted(text, self.delete_rate, rows.keys)
+        pieces = np.full(rows.pieces.shape, self.vocabulary.specials["pad"], np.int64)
+        pieces[:, :before] = rows.pieces[:, :before]
+        pieces[:, within] = np.where(text.there, text.pieces, pieces[:, within])
+        for number in range(after):
+            place = before + text.lengths + number
+            np.put_along_axis(pieces, place[:, None], rows.pieces[:, within.stop + number][:, None], axis=1)
+        arrays = {
+            "pieces": pieces.astype(np.int32),
+            "lengths": (before + text.lengths + after).astype(np.int32),
+            "targets": rows.pieces.astype(np.int32),
+        }
+        return Example(arrays, {self.name: float(rows.pieces.size)})
+
+    def nets(self, bundle: Bundle) -> nn.Module:
+        return TwoStackNets(bundle, self.known, self.name)
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        """As if nothing had gone: the padding of what has is read too."""
+        return training_flops(cast(TwoStackNets, nets), n_rows, length, length)
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        return {"model": trained(cast(TwoStackNets, nets).bundle, ["causal"])}
+
+
+# --- the five ways ---------------------------------------------------------------------------------------------------
+
+
+def permuted(text: Text, sentences: Bools, keys: Keys) -> Text:
+    """Sentences in a random order; a row begins with what is left of one. `sentences` is true where one begins."""
+    number = np.cumsum(sentences, axis=1, dtype=np.int64)
+    chance = uniform(keys, "sentences", text.pieces.shape[1] + 1)
+    order = np.argsort(np.take_along_axis(chance, number, axis=1), axis=1, kind="stable")
+    return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths)
+
+
+def rotated(text: Text, keys: Keys) -> Text:
+    """Each text from one of its pieces on, and then from its beginning to there."""
+    n_pieces = text.pieces.shape[1]
+    first = (uniform(keys, "rotation", 1) * text.lengths[:, None]).astype(np.int64)
+    order = (first + np.arange(n_pieces)) % np.maximum(text.lengths[:, None], 1)
+    return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths)
+
+
+def infilled(text: Text, rate: float, mean_length: float, mask: int, keys: Keys) -> Text:
+    """A mask for each of some spans, which together are a share of the text.
+
+    What stays and the spans are put in a random order, so that spans stand anywhere, and neither overlap nor leave the
+    text. The last span is as much shorter as it must be; masks put in are so many that the text does not grow.
+    """
+    n_pieces = text.pieces.shape[1]
+    wanted = np.rint(rate * text.lengths).astype(np.int64)
+    lengths = span_lengths(wanted, mean_length, keys)  # [R, M], -1 where there is no span
+    n_spans, n_gone = (lengths >= 0).sum(axis=1), np.maximum(lengths, 0).sum(axis=1)
+    n_slots = text.lengths - n_gone + n_spans
+    slots = np.arange(n_pieces)[None]
+    chance = np.where(slots < n_slots[:, None], uniform(keys, "span places", n_pieces), _LAST)
+    is_span = _ranks(chance) < n_spans[:, None]
+    before = np.cumsum(is_span, axis=1) - is_span  # [R, n]: spans before each slot
+    upto = np.cumsum(np.pad(np.maximum(lengths, 0), ((0, 0), (1, 0))), axis=1)  # [R, M + 1]: pieces of that many spans
+    places = slots - before + np.take_along_axis(upto, np.minimum(before, upto.shape[1] - 1), axis=1)
+    kept = np.take_along_axis(text.pieces, np.minimum(places, n_pieces - 1), axis=1)
+    return Text(np.where(is_span, mask, kept), n_slots)
+
+
+def span_lengths(wanted: Ints, mean_length: float, keys: Keys) -> Ints:
+    """[R, M]: lengths of Poisson spans that come to `wanted` [R] pieces; where there are fewer spans, -1, behind them.
+
+    There are no more spans than pieces in them: of those without any, the last are left out.
+    """
+    most = int(wanted.max(initial=0))
+    n_drawn = 2 * most + 8
+    lengths = poisson(uniform(keys, "span lengths", n_drawn), mean_length)
+    before = np.cumsum(lengths, axis=1) - lengths
+    used = before < wanted[:, None]
+    lengths = np.minimum(lengths, np.maximum(wanted[:, None] - before, 0))
+    empty = used & (lengths == 0)
+    room = wanted - (used & ~empty).sum(axis=1)
+    used &= ~empty | (np.cumsum(empty, axis=1) <= room[:, None])
+    order = np.argsort(~used, axis=1, kind="stable")
+    found: Ints = np.take_along_axis(np.where(used, lengths, -1), order, axis=1)
+    return found
+
+
+def poisson(chance: NDArray[np.float64], mean: float) -> Ints:
+    """Numbers with the Poisson distribution, from even ones between 0 and 1."""
+    counts = np.arange(int(mean + 12 * mean**0.5 + 20))
+    steps = np.concatenate([np.zeros(1), np.log(np.maximum(counts[1:], 1)).cumsum()])
+    below = np.cumsum(np.exp(counts * np.log(mean) - mean - steps))
+    return np.searchsorted(below[:-1], chance, side="right").astype(np.int64)
+
+
+def masked(text: Text, rate: float, mask: int, keys: Keys) -> Text:
+    """A share of the pieces that are no masks yet becomes masks."""
+    return Text(np.where(_some(text, rate, mask, keys, "masked pieces"), mask, text.pieces), text.lengths)
+
+
+def deleted(text: Text, rate: float, keys: Keys) -> Text:
+    """A share of the pieces goes."""
+    gone = _some(text, rate, None, keys, "deleted pieces")
+    order = np.argsort(gone | ~text.there, axis=1, kind="stable")
+    return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths - gone.sum(axis=1))
+
+
+def _some(text: Text, rate: float, mask: int | None, keys: Keys, name: str) -> Bools:
+    """Some of the pieces that are there and are no masks, as many as the rate says, rounded."""
+    allowed = text.there if mask is None else text.there & (text.pieces != mask)
+    wanted = np.rint(rate * allowed.sum(axis=1)).astype(np.int64)
+    chance = np.where(allowed, uniform(keys, name, text.pieces.shape[1]), _LAST)
+    chosen: Bools = _ranks(chance) < wanted[:, None]
+    return chosen
+
+
+def _ranks(chance: NDArray[np.float64]) -> Ints:
+    """[R, n]: how many numbers of its row are smaller than each."""
+    ranks = np.empty(chance.shape, np.int64)
+    np.put_along_axis(ranks, np.argsort(chance, axis=1), np.arange(chance.shape[1])[None], axis=1)
+    return ranks

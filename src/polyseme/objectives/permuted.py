@@ -1,0 +1,207 @@
+"""Permutation language modelling (XLNet; Yang et al. 2019): pieces are guessed in a random order.
+
+A piece that is guessed is seen by those that come later in the order, so that targets are not guessed independently of
+each other, as masked ones are. It is guessed by a second stream, which knows where it stands and not what stands there.
+Only the last pieces of an order, one in six, are targets: the first ones have too little to go by.
+
+Which pieces these are is drawn as in the original program: a row is cut into windows, each `one_in` times as long as a
+span that is drawn for it, and the span lies anywhere in its window. What is no target sees all others that are none.
+
+Shapes: R rows, T pieces of a row, K targets of a row, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle
+from polyseme.corpus.chance import Keys, uniform
+from polyseme.cost import forward_flops
+from polyseme.errors import OptionError
+from polyseme.objectives.base import BaseObjective, Vocabulary
+from polyseme.objectives.choosing import choose_pieces, how_many, most
+from polyseme.objectives.masked import places_of, target_arrays
+from polyseme.objectives.reading import memory_flops, output_flops, trained
+from polyseme.outputs.base import Output
+from polyseme.parts.masks import Order
+from polyseme.parts.memory import Memory
+from polyseme.types import Batch, Example, Needs, Rows, Tokenizer
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_LAST = 2.0
+"""Sorts behind every number from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithSegments(Vocabulary):
+    """A vocabulary, and the segments of the pieces that its frame puts before and after a text."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permuted(BaseObjective):
+    """Targets in a random order, each guessed from what is no target and from the targets before it."""
+
+    name: ClassVar[str] = "permuted"
+
+    one_in: int = 6
+    """One in so many pieces is a target (the paper's K)."""
+    unit: Literal["span", "piece"] = "span"
+    longest_span: int = 5
+    memory: bool = False
+    """Whether rows are of streams, and see what was read before them; else they are packed, each by itself."""
+
+    def __post_init__(self) -> None:
+        if self.one_in < 1 or self.longest_span < 1:
+            raise OptionError(
+                f"one_in and longest_span must be at least 1. Got {self.one_in} and {self.longest_span} instead."
+            )
+        if self.unit not in ("span", "piece"):
+            raise OptionError(f"The unit of targets must be span or piece. Got {self.unit!r} instead.")
+
+    @property
+    def needs(self) -> Needs:
+        layout: Literal["streams", "packed"] = "streams" if self.memory else "packed"
+        return Needs(directions=("any-order",), outputs=("permuted",), layout=layout)
+
+    @property
+    def keeps_apart(self) -> bool:
+        return False
+
+    @property
+    def ahead(self) -> int:
+        return 0
+
+    def for_tokenizer(self, tokenizer: Tokenizer) -> Permuted:
+        """The same objective, told of the vocabulary and of the segments of the frame."""
+        framed = tokenizer.frame(np.zeros(0, np.int64))
+        known = WithSegments(
+            n_pieces=tokenizer.n_pieces,
+            specials=dict(tokenizer.specials),
+            before=tuple(framed.segments[: framed.offset].tolist()),
+            after=tuple(framed.segments[framed.offset :].tolist()),
+        )
+        told: Permuted = self.replace(known=known)
+        return told
+
+    def refuse(self, bundle: Bundle) -> None:
+        if self.memory and bundle.config.memory_length is None:
+            raise OptionError(
+                "The objective 'permuted' is to carry a memory, and the encoder would keep all that was ever read. Set "
+                "how much it keeps ('memory_length')."
+            )
+
+    def corrupt(self, rows: Rows) -> Example:
+        allowed = ~rows.special
+        width = most(allowed.shape[1], 1 / self.one_in)
+        if self.unit == "span":
+            chosen = allowed & choose_in_windows(allowed.shape, self.one_in, self.longest_span, rows.keys)
+            chosen &= np.cumsum(chosen, axis=1) <= width
+        else:
+            chosen = choose_pieces(allowed, how_many(allowed, 1 / self.one_in), rows.keys)
+        places, real = places_of(chosen, width)
+        arrays = {
+            "pieces": rows.pieces.astype(np.int32),
+            "segments": self._segments(rows.pieces.shape).astype(np.int32),
+            "ranks": turns(chosen, rows.keys).astype(np.int32),
+            **target_arrays(rows.pieces, places, real),
+        }
+        arrays["places"] = np.where(real, places, -1).astype(np.int32)
+        return Example(arrays, {self.name: float(real.sum())})
+
+    def _segments(self, shape: tuple[int, ...]) -> Ints:
+        """Rows of streams have no frame."""
+        segments = np.zeros(shape, np.int64)
+        if not self.memory:
+            known = cast(WithSegments, self.vocabulary)
+            segments[:, : len(known.before)] = known.before
+            segments[:, shape[1] - len(known.after) :] = known.after
+        return segments
+
+    def nets(self, bundle: Bundle) -> nn.Module:
+        return PermutedNets(bundle)
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        """Both streams; targets make no keys of their own. The terms of distances are not counted."""
+        its = cast(PermutedNets, nets)
+        config, width = its.encoder.config, most(length, 1 / self.one_in)
+        forward = forward_flops(config, [length] * n_rows)
+        made_by_content = 4.0 * config.widths[-1] * config.attention_widths
+        queries = 2.0 * config.matrix_weights - made_by_content + 4.0 * length * config.attention_widths
+        forward += n_rows * width * queries
+        if self.memory:
+            forward += n_rows * memory_flops(config, length + width)
+        return 3.0 * (forward + output_flops(its.output, n_rows * width))
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        return {"model": trained(cast(PermutedNets, nets).bundle, [self.name])}
+
+
+class PermutedNets(nn.Module):
+    """Encoder and output; only the second stream reaches the vocabulary."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__()
+        self.encoder = bundle.encoder
+        self.output = cast(Output, bundle.outputs["permuted"])
+        self._whole = (bundle,)  # not a part: what else it holds is not trained
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._whole[0]
+
+    def new_memory(self, n_rows: int) -> Memory:
+        """What streams begin with."""
+        return self.encoder.new_memory(n_rows)
+
+    def forward(
+        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
+    ) -> tuple[dict[str, Tensor], Memory | None]:
+        """`arrays`: pieces, segments and ranks [R, T]; places (-1 where there is none), targets and weights [R, K]."""
+        batch = Batch(
+            arrays["pieces"].long(),
+            segments=arrays["segments"].long(),
+            mask=Order(arrays["ranks"].long()),
+            targets=arrays["places"].long(),
+        )
+        states = self.encoder(batch, layers=[-1], memory=memory)
+        guesses = states.queries[states.depth].flatten(0, 1)
+        losses = self.output.loss(guesses, arrays["targets"].long().flatten())
+        return {"permuted": (losses * arrays["weights"].flatten()).sum()}, states.memory
+
+
+def choose_in_windows(shape: tuple[int, ...], one_in: int, longest: int, keys: Keys) -> Bools:
+    """[R, T]: a span in each of the windows that a row is cut into.
+
+    A span of n pieces, 1 to `longest`, comes with a chance in proportion to 1/n, and its window has `one_in` · n.
+    """
+    n_windows = -(-shape[1] // one_in)
+    weights = np.cumsum(1 / np.arange(1, longest + 1))
+    lengths = 1 + np.searchsorted(weights[:-1] / weights[-1], uniform(keys, "span lengths", n_windows), side="right")
+    ends = np.cumsum(one_in * lengths, axis=1)
+    within = uniform(keys, "span places", n_windows) * (one_in * lengths - lengths + 1)
+    begins = ends - one_in * lengths + within.astype(np.int64)
+    edges = np.zeros((shape[0], shape[1] + 1), np.int64)
+    rows = np.broadcast_to(np.arange(shape[0])[:, None], begins.shape)
+    for places, change in ((begins, 1), (begins + lengths, -1)):
+        np.add.at(edges, (rows, np.minimum(places, shape[1])), change)
+    chosen: Bools = np.cumsum(edges, axis=1)[:, :-1] > 0
+    return chosen
+
+
+def turns(chosen: Bools, keys: Keys) -> Ints:
+    """[R, T]: the turn of each piece: 0 for all that are no targets, from 1 on in random order for those that are."""
+    chance = np.where(chosen, uniform(keys, "order", chosen.shape[1]), _LAST)
+    turn = np.empty(chosen.shape, np.int64)
+    np.put_along_axis(turn, np.argsort(chance, axis=1), np.arange(1, chosen.shape[1] + 1)[None], axis=1)
+    return np.where(chosen, turn, 0)

@@ -1,0 +1,73 @@
+"""T5 (Raffel et al. 2020): spans give way to sentinels; version 1.0, as its baseline was pretrained.
+
+Adafactor, which the paper takes, is not among our optimisers: AdamW stands in for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyseme.recipes.recipe import Recipe
+from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.schedules import Schedule
+from polyseme.training.settings import Phase, TrainingSettings
+
+_SHARED = "AdamW and a schedule of our own for Adafactor; packed rows with ends between documents"
+
+
+def _size(layers: int, width: int, heads: int, inner: int, dropout: float = 0.1) -> dict[str, Any]:
+    return {
+        "n_layers": layers,
+        "width": width,
+        "n_heads": heads,
+        "head_width": 64,
+        "inner_width": inner,
+        "decoder_layers": layers,
+        "max_positions": 512,
+        "n_buckets": 32,
+        "max_distance": 128,
+        "activation": "relu",
+        "gated": False,
+        "dropout_rate": dropout,
+        "attention_dropout_rate": dropout,
+        "inner_dropout_rate": dropout,
+        "embedding_dropout_rate": dropout,
+    }
+
+
+_BASE = Recipe(
+    name="t5-base",
+    system="T5",
+    paper="Raffel et al. 2020",
+    family="t5",
+    shape=_size(12, 768, 12, 3072),
+    objective="spans",
+    objective_settings={"rate": 0.15, "mean_length": 3.0},
+    tokenizer="unigram",
+    vocabulary=32_100,
+    training=TrainingSettings(
+        phases=(Phase(length=512, rows=128),),
+        optimiser=OptimiserSettings(kind="adamw", lr=1e-3, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
+        schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
+        clip=1.0,
+    ),
+    published_steps=524_288,
+    note=_SHARED,
+)
+
+RECIPES = (
+    _BASE.but(
+        "t5-tiny",
+        shape=_size(3, 256, 4, 1024, dropout=0.0),
+        vocabulary=16_384,
+        training=_BASE.training.replace(
+            phases=(Phase(length=128, rows=256),),
+            optimiser=_BASE.training.optimiser.replace(betas=(0.9, 0.98)),
+            schedule=Schedule(kind="linear", warm_up=0.1),
+        ),
+        published_steps=None,
+        note="a size and settings of our own, for small budgets",
+    ),
+    _BASE.but("t5-small", shape=_size(6, 512, 8, 2048)),
+    _BASE,
+)

@@ -1,0 +1,75 @@
+"""Transformer-XL (Dai et al. 2019): segments that remember, on whole words in clusters by frequency.
+
+The standard size, on WikiText-103: 151M parameters, rows of 150 words with a memory of 150.
+"""
+
+from __future__ import annotations
+
+from polyseme.recipes.recipe import Recipe
+from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.schedules import Schedule
+from polyseme.training.settings import Phase, TrainingSettings
+
+_STANDARD = Recipe(
+    name="transformer-xl",
+    system="Transformer-XL",
+    paper="Dai et al. 2019",
+    family="transfo-xl",
+    shape={
+        "n_layers": 16,
+        "width": 410,
+        "embedding_width": None,
+        "n_heads": 10,
+        "head_width": 41,
+        "inner_width": 2100,
+        "max_positions": 512,
+        "cutoffs": (20_000, 40_000, 200_000),
+        "narrowing": 1,
+        "memory_length": 150,
+        "clamp_distance": None,
+        "dropout_rate": 0.1,
+        "inner_dropout_rate": 0.1,
+        "embedding_dropout_rate": 0.1,
+        "attention_dropout_rate": 0.0,
+    },
+    objective="streams",
+    tokenizer="words",
+    frame="lm",
+    vocabulary=267_735,
+    training=TrainingSettings(
+        phases=(Phase(length=150, rows=60),),
+        optimiser=OptimiserSettings(kind="adamw", lr=2.5e-4, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
+        schedule=Schedule(kind="cosine", warm_up=0),
+        clip=0.25,
+    ),
+    compiled=False,
+    published_steps=200_000,
+    note="for WikiText: --tokenizer blanks --documents line; layers have biases of their own",
+)
+
+RECIPES = (
+    _STANDARD.but(
+        "transformer-xl-tiny",
+        shape={
+            "n_layers": 4,
+            "width": 256,
+            "n_heads": 4,
+            "head_width": 64,
+            "inner_width": 1024,
+            "cutoffs": (2_000, 8_000),
+            "memory_length": 64,
+            "dropout_rate": 0.0,
+            "inner_dropout_rate": 0.0,
+            "embedding_dropout_rate": 0.0,
+        },
+        vocabulary=16_384,
+        training=_STANDARD.training.replace(
+            phases=(Phase(length=64, rows=64),),
+            optimiser=_STANDARD.training.optimiser.replace(lr=5e-4),
+            schedule=Schedule(kind="cosine", warm_up=0.1, floor=0.05),
+        ),
+        published_steps=None,
+        note="a size and settings of our own, for small budgets",
+    ),
+    _STANDARD,
+)

@@ -1,0 +1,78 @@
+"""XLNet (Yang et al. 2019): pieces in a random order, two streams, relative positions.
+
+The published models carried a memory of 384 pieces, half of each row of 512 going on into the next; here a row is read
+by itself unless it is asked for otherwise (--objective memory=true --set memory_length=384), and then goes on as a
+whole.
+"""
+
+from __future__ import annotations
+
+from polyseme.recipes.recipe import Recipe
+from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.schedules import Schedule
+from polyseme.training.settings import Phase, TrainingSettings
+
+_LARGE = Recipe(
+    name="xlnet-large",
+    system="XLNet",
+    paper="Yang et al. 2019",
+    family="xlnet",
+    shape={
+        "n_layers": 24,
+        "width": 1024,
+        "n_heads": 16,
+        "inner_width": 4096,
+        "max_positions": 512,
+        "memory_length": None,
+        "reuse": None,
+        "clamp_distance": None,
+    },
+    objective="permuted",
+    objective_settings={"one_in": 6},
+    tokenizer="unigram",
+    vocabulary=32_000,
+    training=TrainingSettings(
+        phases=(Phase(length=512, rows=8192),),
+        optimiser=OptimiserSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01),
+        schedule=Schedule(kind="linear", warm_up=40_000, most_warm_up=0.1),
+        clip=0.25,
+    ),
+    published_steps=500_000,
+    note="rows of one stretch, not of two segments; no memory unless asked for",
+)
+
+_BASE = _LARGE.but(
+    "xlnet-base",
+    shape={"n_layers": 12, "width": 768, "n_heads": 12, "inner_width": 3072},
+    training=_LARGE.training.replace(
+        phases=(Phase(length=512, rows=2048),), optimiser=_LARGE.training.optimiser.replace(lr=1e-4)
+    ),
+    published_steps=None,
+    note=f"{_LARGE.note}; how long the base size was trained is not published",
+)
+
+RECIPES = (
+    _BASE.but(
+        "xlnet-tiny",
+        shape={
+            "n_layers": 4,
+            "width": 256,
+            "n_heads": 4,
+            "inner_width": 1024,
+            "dropout_rate": 0.0,
+            "attention_dropout_rate": 0.0,
+            "inner_dropout_rate": 0.0,
+            "embedding_dropout_rate": 0.0,
+        },
+        vocabulary=16_384,
+        training=_BASE.training.replace(
+            phases=(Phase(length=128, rows=256),),
+            optimiser=_BASE.training.optimiser.replace(lr=5e-4, betas=(0.9, 0.98)),
+            schedule=Schedule(kind="linear", warm_up=0.1),
+            clip=1.0,
+        ),
+        note="a size and settings of our own, for small budgets",
+    ),
+    _BASE,
+    _LARGE,
+)

@@ -1,0 +1,60 @@
+"""Models of estimators: loaded once in a process, shared by all that name them, and never pickled."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache, lru_cache
+from pathlib import Path
+
+from polyseme.api import AnyPath, Dtype, Model, load
+from polyseme.convert.hub import HUB, find_model
+from polyseme.errors import ModelError, OptionError
+
+KEPT_MODELS = 2
+"""How many models stay loaded; of more, those used last."""
+
+_loading = threading.Lock()
+_fetched = cache(find_model)
+
+
+def model_of(given: AnyPath | Model | None, device: str, dtype: Dtype) -> Model:
+    """The model that an estimator was given, or the one of this name."""
+    if not isinstance(given, Model):
+        return shared_model(given, device, dtype)
+    if (device, dtype) != ("auto", "fp32"):
+        raise OptionError(
+            f"A loaded model has its own device and dtype. Got device {device!r} and dtype {dtype!r}: leave them out, "
+            "or give the model's path."
+        )
+    return given
+
+
+def shared_model(model: AnyPath | None, device: str, dtype: Dtype) -> Model:
+    """The model of a name, as it is on disk now: loaded when it is first wanted, and again when its files change."""
+    name = None if model is None else str(model)
+    with _loading:
+        folder = _fetched(name) if name is not None and name.startswith(HUB) else find_model(name)
+        return _loaded(folder.resolve(), _files(folder), device, dtype)
+
+
+@lru_cache(maxsize=KEPT_MODELS)
+def _loaded(folder: Path, files: tuple[object, ...], device: str, dtype: Dtype) -> Model:
+    return load(folder, device=device, dtype=dtype)
+
+
+def _files(folder: Path) -> tuple[object, ...]:
+    """Name, size and age of each file of a model; nothing where that cannot be said, which `load` then explains."""
+    try:
+        found = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+    except OSError:
+        return ()
+    return tuple((name, about.st_size, about.st_mtime_ns) for name, about in found)
+
+
+def refuse_to_pickle(model: object) -> None:
+    """A loaded model is not pickled; a name or path is."""
+    if isinstance(model, Model):
+        raise ModelError(
+            "The estimator holds a loaded model, whose weights are not pickled. Give it the model's path instead"
+            f"{f': {model.path!r}.' if model.path else '; model.save writes one.'}"
+        )

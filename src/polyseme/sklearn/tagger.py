@@ -1,0 +1,219 @@
+"""`ContextualTagger`: a tag a word, by a head over any encoder, frozen or tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.api import AnyPath, Model
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.extras import require
+from polyseme.parts.tag_schemes import SCHEMES
+from polyseme.sklearn.fitted import FittedTask, fit_task
+from polyseme.sklearn.models import refuse_to_pickle
+from polyseme.sklearn.texts import GivenError, documents
+from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.metrics import measure
+from polyseme.tasks.schemes import detect_scheme
+from polyseme.tasks.tagging import in_scheme
+from polyseme.transfer.report import FinetuneReport
+
+_base: Any = require("sklearn.base", extra="sklearn")
+_validation: Any = require("sklearn.utils.validation", extra="sklearn")
+
+METRICS = ("word_accuracy", "span_f1")
+
+Sentences = Iterable[Sequence[str]]
+Tags = Iterable[Sequence[Any]]
+
+
+class ContextualTagger(_base.BaseEstimator):
+    """Lists of words in, lists of tags out: what `polyseme finetune tag` does, as an estimator.
+
+    Tags are strings (or whole numbers), one a word. Where they mark spans (B-PER, I-PER, O …) a sequence that its
+    scheme does not allow is refused, or with `repair` written anew, and a head with a CRF only says what is allowed.
+    Settings have the names, meanings and defaults of `polyseme.finetune`; None is what suits the encoder and the data.
+
+    - `model`: a folder, a name or `hub:owner/name`, as in `polyseme.load`; None is the default model. A loaded `Model`
+      stays as it is and is shared by clones; an estimator with one cannot be pickled.
+    - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
+    - `layer`, `pool`, `head` (linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf), `inner_width`, `dropout`.
+    - `epochs`, `batch`, `rate`, `seed`: how it learns.
+    - `most_pieces`: of a window; longer sentences are read in several, and no word is lost.
+    - `metric`: what `score` gives, and what chooses the best epoch: word_accuracy, or span_f1.
+    - `dev`: the share of the sentences that is set aside and chooses the best epoch; 0: those that are learnt from do.
+    - `device`, `dtype`: as in `finetune`. `cache`: a folder for frozen vectors, so that a search computes them once.
+
+    Fitted, it has `classes_`, the tags, and `report_`, what `finetune` returns.
+
+        >>> ContextualTagger(head="bilstm-crf").fit(sentences, tags).predict([["Dawn", "broke"]])   # doctest: +SKIP
+        [['NOUN', 'VERB']]
+    """
+
+    classes_: NDArray[Any]
+    report_: FinetuneReport
+
+    def __init__(
+        self,
+        model: AnyPath | Model | None = None,
+        *,
+        tune: bool = False,
+        layer: str | int | None = None,
+        pool: str | None = None,
+        head: str | None = None,
+        inner_width: int | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch: int | None = None,
+        rate: float | None = None,
+        seed: int = 0,
+        most_pieces: int | None = None,
+        repair: bool = False,
+        metric: str = "word_accuracy",
+        dev: float = 0.1,
+        device: str = "auto",
+        dtype: str = "auto",
+        cache: AnyPath | None = None,
+    ) -> None:
+        self.model = model
+        self.tune = tune
+        self.layer = layer
+        self.pool = pool
+        self.head = head
+        self.inner_width = inner_width
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch = batch
+        self.rate = rate
+        self.seed = seed
+        self.most_pieces = most_pieces
+        self.repair = repair
+        self.metric = metric
+        self.dev = dev
+        self.device = device
+        self.dtype = dtype
+        self.cache = cache
+
+    def fit(self, X: Sentences, y: Tags) -> ContextualTagger:
+        """Learn from sentences, as lists of words, and a list of tags each."""
+        self._check_metric()
+        items = _tagged(_items(X), y)
+        plain = np.unique(np.array([tag for item in items for tag in item.gold]))
+        if len(plain) < 2:
+            raise GivenError(f"There must be two tags or more to tell apart. Got {len(plain)} on {len(items)} texts.")
+        items = [_as_strings(item) for item in items]
+        scheme = detect_scheme(item.gold for item in items)
+        notes: tuple[str, ...] = ()
+        if scheme in SCHEMES:
+            try:
+                read = in_scheme({"train": items}, scheme=scheme, repair=self.repair, line_a_word=False)
+            except InputError as error:
+                raise GivenError(str(error)) from None
+            items, notes = list(read.splits["train"]), tuple(read.notes)
+        elif scheme is not None:
+            scheme, notes = None, (f"Tags in {scheme} are learnt as they are: their order is not held to the scheme.",)
+        said = {tag for item in items for tag in item.gold}
+        classes = plain if said <= set(map(str, plain)) else np.array(sorted(said))
+        data = TaskData(
+            name="sentences",
+            kind="tag",
+            labels=tuple(map(str, classes)),
+            splits={"train": items},
+            metrics=tuple(dict.fromkeys([self.metric, *(METRICS if scheme else METRICS[:1])])),
+            scheme=scheme,
+            notes=notes,
+        )
+        settings = self.get_params(deep=False)
+        for name in ("repair", "metric"):
+            del settings[name]
+        self._fitted: FittedTask = fit_task(data, **settings)
+        self.classes_, self.report_ = classes, self._fitted.report
+        return self
+
+    def predict(self, X: Sentences) -> list[list[Any]]:
+        """A list of tags a sentence, one a word."""
+        _validation.check_is_fitted(self, "classes_")
+        tags = dict(zip(map(str, self.classes_), self.classes_.tolist(), strict=True))
+        return [[tags[tag] for tag in each.answer] for each in self._fitted.judge(_items(X))]
+
+    def predict_proba(self, X: Sentences) -> list[NDArray[np.float64]]:
+        """Of each sentence [words, tags]: how likely each tag is, in the order of `classes_`.
+
+        Of a CRF these are the marginals; the tags that it predicts are the likeliest sequence.
+        """
+        _validation.check_is_fitted(self, "classes_")
+        known = self._fitted.model.head.config.labels
+        order = [known.index(label) for label in map(str, self.classes_)]
+        return [_shares(each.probabilities, order) for each in self._fitted.judge(_items(X))]
+
+    def score(self, X: Sentences, y: Tags) -> float:
+        """The share of words whose tag is right, or with `metric="span_f1"` the F1 of spans, as conlleval counts."""
+        self._check_metric()
+        items = _tagged(_items(X), y)
+        gold = [list(map(str, item.gold)) for item in items]
+        found = [list(map(str, tags)) for tags in self.predict([item.words for item in items])]
+        return measure([self.metric], gold, found)[self.metric]
+
+    def _check_metric(self) -> None:
+        if self.metric not in METRICS:
+            raise OptionError(f"There is no metric {self.metric!r} here. {nearest(str(self.metric), METRICS)}")
+
+    def __getstate__(self) -> Any:
+        refuse_to_pickle(self.model)
+        return super().__getstate__()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+
+def _items(sentences: Any) -> list[Item]:
+    """Sentences as items; a string has no words of its own, to which tags could belong, and is refused."""
+    if isinstance(sentences, Iterable) and not isinstance(sentences, str):
+        sentences = list(sentences)
+        for number, sentence in enumerate(sentences):
+            if isinstance(sentence, str):
+                raise GivenError(
+                    f"Text {number} must be a list of words, each of which gets a tag. Got the string "
+                    f"{sentence[:40]!r} instead."
+                )
+    return [Item.of_words(list(map(str, each.words)), place=f"Text {each.id}") for each in documents(sentences)]
+
+
+def _tagged(items: Sequence[Item], y: Any) -> list[Item]:
+    """The items with their tags, as many as words."""
+    if y is None or isinstance(y, str) or not isinstance(y, Iterable):
+        raise GivenError(f"The tags must come as a list of tags a sentence. Got a {type(y).__name__} instead.")
+    tags = [_own(each, number) for number, each in enumerate(y)]
+    if len(tags) != len(items):
+        raise GivenError(f"There are {len(items)} sentences and {len(tags)} lists of tags.")
+    for item, its in zip(items, tags, strict=True):
+        if len(its) != len(item.words):
+            raise GivenError(f"{item.place}: there are {len(item.words)} words and {len(its)} tags.")
+    return [Item.of_words(item.words, gold=its, place=item.place) for item, its in zip(items, tags, strict=True)]
+
+
+def _own(tags: Any, number: int) -> tuple[Any, ...]:
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise GivenError(f"Text {number}: its tags must be a list, one a word. Got {tags!r} instead.")
+    its = tuple(tags)
+    for tag in its:
+        if not isinstance(tag, str) and not hasattr(tag, "__index__"):
+            raise GivenError(f"Text {number}: a tag must be a string or a whole number. Got {tag!r} instead.")
+    return its
+
+
+def _as_strings(item: Item) -> Item:
+    return Item.of_words(item.words, gold=tuple(map(str, item.gold)), place=item.place)
+
+
+def _shares(rows: Sequence[Any], order: Sequence[int]) -> NDArray[np.float64]:
+    shares = np.array([np.asarray(row, dtype=np.float64) for row in rows]).reshape(-1, len(order))[:, order]
+    found: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
+    return found

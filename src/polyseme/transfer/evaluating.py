@@ -1,0 +1,113 @@
+"""A task model scored on labelled files, or on a benchmark by its name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from polyseme.bundle import model_folder
+from polyseme.errors import InputError
+from polyseme.heads.saved import check_kind
+from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.metrics import METRICS, measure
+from polyseme.tasks.named import read_benchmark
+from polyseme.tasks.own import read_own
+from polyseme.tasks.report import Line, Report
+from polyseme.transfer.folder import load_task_model, task_card
+from polyseme.transfer.predicting import Predictor
+from polyseme.transfer.task_model import TaskModel
+
+
+def evaluate_labelled(
+    name: str,
+    folder: str | PathLike[str],
+    *,
+    data: str | PathLike[str] | None = None,
+    columns: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+) -> Report:
+    """The figures of a task model on a file with labels, or on the labelled splits of a benchmark."""
+    started = time.perf_counter()
+    place = model_folder(Path(folder))
+    card = task_card(place) or {}
+    model = load_task_model(place, device=device)
+    task = _data(name, data, model, {**card.get("columns", {}), **_given(columns)}, str(place))
+    metrics = tuple(card.get("metrics") or task.metrics)
+    predictor = Predictor(model)
+    lines, records, notes = [], [], list(task.notes)
+    for split, items in task.splits.items():
+        labelled = [item for item in items if item.gold is not None]
+        if not labelled or (split == "train" and len(task.splits) > 1):
+            continue
+        found = predictor(labelled)
+        answers = [each.label for each in found]
+        figures = measure(metrics, [item.gold for item in labelled], answers, labels=task.labels)
+        lines.append(Line("split", split, len(labelled), figures))
+        records += [_record(split, item, each) for item, each in zip(labelled, answers, strict=True)]
+        notes += _unknown(model, split, labelled)
+    notes += predictor.notes()
+    if not lines:
+        raise InputError(f"{name} has no labels, so there is nothing to evaluate. To have them predicted: predict.")
+    if len(lines) == 1:
+        lines = [Line("all", "all", lines[0].n, lines[0].figures)]
+    return Report(
+        columns={metric: METRICS[metric].about for metric in metrics},
+        lines=lines,
+        items=records,
+        evaluation=task.name,
+        model=str(folder),
+        how=f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}",
+        notes=notes,
+        cost=predictor.cost(time.perf_counter() - started),
+    )
+
+
+def has_head(folder: str | PathLike[str]) -> bool:
+    """Whether a model folder holds a task model."""
+    return task_card(model_folder(Path(folder))) is not None
+
+
+def _given(columns: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (columns or {}).items() if value is not None}
+
+
+def _data(
+    name: str, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
+) -> TaskData:
+    head = model.head.config
+    if Path(name).is_file() or Path(name).suffix:
+        reading = dict(columns)
+        if head.kind in ("classify", "pair"):
+            reading["regression"] = head.regression
+        return read_own(head.kind, {"test": name}, **{**reading, "unseen": "keep"})
+    task = read_benchmark(name, data)
+    check_kind(head, task.kind, where=f"The head of {where}")
+    return task
+
+
+def _record(split: str, item: Item, answer: Any) -> dict[str, Any]:
+    gold = (
+        [each.text for each in item.gold] if item.gold and hasattr(item.gold, "__len__") and _spans(item) else item.gold
+    )
+    return {"split": split, "id": item.id, "text": item.text, "gold": gold, "predicted": answer}
+
+
+def _spans(item: Item) -> bool:
+    return all(hasattr(each, "text") for each in item.gold)
+
+
+def _unknown(model: TaskModel, split: str, items: Sequence[Item]) -> list[str]:
+    """What is to be said of labels that the head does not know."""
+    known = set(model.head.config.labels)
+    if not known:
+        return []
+    labels = [each for item in items for each in (item.gold if isinstance(item.gold, tuple) else (item.gold,))]
+    strange = sorted({label for label in labels if label not in known})
+    if not strange:
+        return []
+    return [
+        f"{split} has labels that the model does not know ({', '.join(map(repr, strange[:5]))}): they count as wrong."
+    ]

@@ -1,0 +1,212 @@
+"""Steps of learning: forward, backward, clipping, the optimiser; on a GPU recorded once and replayed.
+
+A small model leaves a GPU waiting for launches. A CUDA graph is a whole step's launches in one, for one shape of batch,
+so batches there are padded to a few lengths (`BUCKETS`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.errors import PolysemeWarning
+from polyseme.training.optimisers import Optimiser
+from polyseme.transfer.batches import ReadRows, Source, TaskBatch
+from polyseme.transfer.task_model import BY_PLACE, TaskModel
+
+BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Lengths that rows are padded to where steps are recorded; longer ones to the next multiple of 128. Few, since
+each is recorded, and since padding costs a GPU less than launches do."""
+MOST_GRAPHS = 64
+
+
+class Steps(Protocol):
+    """Takes steps."""
+
+    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        """One step over these units, at this share of the rates."""
+
+    def mean_loss(self) -> float:
+        """Over the steps since it was last asked; waits for the device."""
+
+
+class PlainSteps:
+    """A step after another, as they are written."""
+
+    def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
+        self.model = model
+        self.optimiser = optimiser
+        self.bf16 = bf16
+        self.clip = clip
+        self.device = model.device
+        self.total = torch.zeros((), device=self.device)
+        self.n_steps = 0
+
+    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        self._begin(factor)
+        self.take(source.batch(numbers).to(self.device))
+
+    def _begin(self, factor: float) -> None:
+        set_rates(self.optimiser, factor)
+        if not self.model.training:
+            self.model.train()
+        self.n_steps += 1
+
+    def take(self, batch: TaskBatch) -> None:
+        """One step over a batch that is on the device."""
+        with self.autocast():
+            loss = self.model(batch)
+        loss.backward()
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self._moved(), self.clip, foreach=True)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.total.add_(loss.detach())
+
+    def _moved(self) -> list[nn.Parameter]:
+        return [each for each in self.model.parameters() if each.grad is not None]
+
+    def mean_loss(self) -> float:
+        mean = float(self.total) / max(self.n_steps, 1)
+        self.total.zero_()
+        self.n_steps = 0
+        return mean
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Products in bf16 where that is asked for; weights and sums stay in fp32."""
+        return autocast(self.device, bf16=self.bf16)
+
+
+def autocast(device: torch.device, *, bf16: bool) -> AbstractContextManager[Any]:
+    """Products in bf16, or as they are."""
+    if not bf16:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+class RecordedSteps(PlainSteps):
+    """Steps as CUDA graphs: the first of a shape is taken plainly, the second is recorded, all others are replayed."""
+
+    def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
+        super().__init__(model, optimiser, bf16=bf16, clip=clip)
+        for group in optimiser.param_groups:
+            group["capturable"] = True
+            group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        self.seen: set[Any] = set()
+        self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, TaskBatch]] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+        self.stream = torch.cuda.Stream(self.device)
+        self.works = True
+        bound = None if model.bundle is None else model.bundle.config.max_positions
+        self.most = bound or 1 << 20
+
+    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        self._begin(factor)
+        longest = int(max(source.lengths[list(numbers)]))
+        batch = source.batch(numbers, min(bucket(longest), self.most)) if self.works else source.batch(numbers)
+        shape = (self._phase(), *(tuple(each.shape) for each in tensors_of(batch)))
+        if shape in self.graphs:
+            self._replay(batch, shape)
+        elif shape in self.seen and self.works and len(self.graphs) < MOST_GRAPHS:
+            self._record(batch.to(self.device), shape)
+        else:
+            self.seen.add(shape)
+            self._aside(batch.to(self.device))
+
+    def _aside(self, batch: TaskBatch) -> None:
+        """Plainly, on the stream on which steps are recorded, so that what kernels prepare is prepared."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            self.take(batch)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def _record(self, batch: TaskBatch, shape: Any) -> None:
+        graph = torch.cuda.CUDAGraph()
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.cuda.synchronize(self.device)
+        try:
+            self._capture(graph, batch)
+        except RuntimeError as error:
+            self.works = False
+            self.optimiser.zero_grad(set_to_none=True)
+            warnings.warn(
+                f"Steps of this model cannot be recorded ({str(error).splitlines()[0]}), and are taken one by one.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+            self._aside(batch)
+            return
+        self.graphs[shape] = (graph, batch)
+        graph.replay()
+
+    def _capture(self, graph: torch.cuda.CUDAGraph, batch: TaskBatch) -> None:
+        """As `torch.cuda.graph` does, but for its going through all objects of the process, of which there are many."""
+        collects = gc.isenabled()
+        gc.disable()  # what is freed while a step is recorded may break it
+        try:
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.pool)
+                try:
+                    self.take(batch)
+                except BaseException:
+                    with contextlib.suppress(RuntimeError):
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+        finally:
+            if collects:
+                gc.enable()
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def _replay(self, batch: TaskBatch, shape: Any) -> None:
+        graph, held = self.graphs[shape]
+        for mine, given in zip(tensors_of(held), tensors_of(batch), strict=True):
+            mine.copy_(given.pin_memory() if not given.is_cuda else given, non_blocking=True)
+        graph.replay()
+
+    def _phase(self) -> int:
+        """What is learnt now: with other layers let loose it is another graph."""
+        return sum(each.requires_grad for each in self.model.parameters())
+
+
+def tensors_of(batch: TaskBatch) -> Iterator[Tensor]:
+    """All tensors of a batch, in a fixed order."""
+    for each in vars(batch).values():
+        if isinstance(each, Tensor):
+            yield each
+        elif isinstance(each, ReadRows) or hasattr(each, "mask"):
+            yield from (part for part in vars(each).values() if isinstance(part, Tensor))
+
+
+def bucket(length: int) -> int:
+    """The length that rows are padded to.
+
+    >>> bucket(3), bucket(17), bucket(65), bucket(700)
+    (16, 32, 96, 768)
+    """
+    return next((each for each in BUCKETS if each >= length), -(-length // 128) * 128)
+
+
+def can_record(model: TaskModel) -> bool:
+    """Whether a step of this model has one shape for each length of rows, and waits for nothing."""
+    if model.device.type != "cuda" or model.inputs is not None or model.config.frozen or model.bundle is None:
+        return False
+    by_place = not model.reads_words or model.config.pool in BY_PLACE
+    return by_place and model.bundle.config.memory != "state" and model.head.config.body in ("linear", "mlp")
+
+
+def set_rates(optimiser: Optimiser, factor: float) -> None:
+    """Let each parameter's rate be this much of what it was built with, in place where it is a tensor."""
+    for group in optimiser.param_groups:
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

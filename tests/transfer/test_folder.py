@@ -1,0 +1,153 @@
+"""A task model as a folder, the cache of frozen vectors, and reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyseme
+from polyseme.errors import ModelError
+from polyseme.tasks.items import Item
+from polyseme.transfer.features import different_documents, word_store
+from polyseme.transfer.finetuning import Finetuned, finetune_task
+from polyseme.transfer.folder import load_task_model, save_task_model
+from polyseme.transfer.page import page_of
+from polyseme.transfer.preparing import judge, prepare
+from polyseme.transfer.report import FinetuneReport
+from polyseme.transfer.settings import FinetuneSettings
+from tiny_models import tiny_model
+from transfer.small_tasks import MAKERS, small_task
+
+
+def fitted(kind: str, family: str = "bert", **settings: Any) -> Finetuned:
+    given = {"epochs": 1, "rate": 1e-2, "batch": 16, **settings}
+    bundle = None if family == "none" else tiny_model(family).bundle
+    return finetune_task(small_task(kind, n_train=48, n_dev=16), bundle, FinetuneSettings(**given))
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "settings"),
+    [
+        ("classify", "bert", {"readout": "pooled"}),
+        ("pair", "elmo", {}),
+        ("tag", "gpt2", {"frozen": True, "head": "bilstm-crf", "inner_width": 8}),
+        ("tag", "none", {"inputs": "char-cnn", "inner_width": 8}),
+        ("span", "bert", {"layer": "mix"}),
+        ("choose", "t5", {"frozen": True}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_saved_and_loaded_it_says_the_same(kind: str, family: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    done = fitted(kind, family, **settings)
+    save_task_model(done.model, tmp_path / "model")
+    loaded = load_task_model(tmp_path / "model")
+    items = small_task(kind).splits["dev"][:10]
+    before, after = (judge(model, prepare(model, items, learning=False)) for model in (done.model, loaded))
+    for one, other in zip(before, after, strict=True):
+        assert one.answer == other.answer
+        np.testing.assert_array_equal(np.array(one.probabilities), np.array(other.probabilities))
+
+
+def test_the_folder_is_a_model_folder_too(tmp_path: Path) -> None:
+    done = fitted("classify")
+    save_task_model(done.model, tmp_path / "model")
+    model = polyseme.load(tmp_path / "model", device="cpu")
+    assert done.model.bundle is not None
+    weights = dict(model.bundle.encoder.named_parameters())
+    for name, parameter in done.model.bundle.encoder.named_parameters():
+        assert torch.equal(parameter, weights[name])
+    assert model.embed(["the crane"])[0].vectors.shape[0] == 2
+
+
+def test_folders_that_are_no_task_models(tmp_path: Path) -> None:
+    tiny_model("bert").save(tmp_path / "plain")
+    with pytest.raises(ModelError, match="without a head"):
+        load_task_model(tmp_path / "plain")
+    save_task_model(fitted("classify").model, tmp_path / "model")
+    (tmp_path / "model" / "head.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"has no head\.safetensors"):
+        load_task_model(tmp_path / "model")
+
+
+# --- frozen vectors ---------------------------------------------------------------------------------------------------
+
+
+def test_frozen_vectors_are_those_of_embed_and_kept_by_what_decides_them(tmp_path: Path) -> None:
+    model = tiny_model("bert")
+    items = [Item(text="the crane broke"), Item.of_words(["a", "fish"]), Item(text="the crane broke")]
+    documents = different_documents(items)
+    assert len(documents) == 2
+    store = word_store(model.bundle, documents, layer="mix", pool="mean", cache=tmp_path)
+    expected = [each.vectors for each in model.embed(list(documents.values()), layer="all")]
+    np.testing.assert_array_equal(store.vectors.numpy(), np.concatenate(expected))
+    [kept] = tmp_path.iterdir()
+    changed = kept.stat().st_mtime_ns
+    word_store(model.bundle, documents, layer="mix", pool="mean", cache=tmp_path)
+    assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == [changed]
+    others = (
+        (model.bundle, documents, {"layer": "-1", "pool": "mean"}),
+        (model.bundle, documents, {"layer": "mix", "pool": "first"}),
+        (model.bundle, different_documents(items[:1]), {"layer": "mix", "pool": "mean"}),
+        (tiny_model("roberta").bundle, documents, {"layer": "mix", "pool": "mean"}),
+    )
+    for number, (bundle, texts, how) in enumerate(others, start=2):
+        word_store(bundle, texts, cache=tmp_path, **how)
+        assert len(list(tmp_path.iterdir())) == number
+
+
+def test_rows_of_frozen_vectors_are_padded() -> None:
+    documents = different_documents([Item(text="the crane broke"), Item(text="fish"), Item(text="")])
+    store = word_store(tiny_model("bert").bundle, documents, layer="-1", pool="mean", cache=None)
+    words, mask = store.rows([1, 0, 2], torch.device("cpu"))
+    assert mask.tolist() == [[True, False, False], [True, True, True], [False, False, False]]
+    assert not words[~mask].any()
+    torch.testing.assert_close(words[1], store.vectors[:3])
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_over_seeds() -> None:
+    data = small_task("classify", n_train=64, n_dev=20, n_test=20)
+    done = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=2, rate=1e-3, seeds=(0, 1, 2)))
+    report = done.report
+    figures = [each.dev["accuracy"] for each in report.seeds]
+    assert report.dev["accuracy"].median == sorted(figures)[1]
+    assert report.kept.dev["accuracy"] == max(figures)
+    assert report.n_failed == sum(value <= report.baseline["accuracy"] for value in figures)
+    assert set(report.kept.others) == {"test"}
+    counts = np.array(report.confusion["counts"])  # type: ignore[index]
+    assert counts.sum() == 20
+    assert np.trace(counts) / 20 == report.kept.dev["accuracy"]
+    assert len(report.errors) == 20 - np.trace(counts)
+    again = FinetuneReport.from_json(json.loads(json.dumps(report.to_json())))
+    assert again.dev == report.dev
+    text = "\n".join(report.lines())
+    assert "dev (chose the weights)" in text
+    assert "test (scored once)" in text
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_hostile_text_in_a_page_runs_nothing(kind: str) -> None:
+    done = fitted(kind)
+    report = done.report
+    hostile = "<script>alert(1)</script>"
+    errors = [{**each, "text": hostile, "words": [hostile] * len(each.get("words", []))} for each in report.errors]
+    page = page_of(
+        FinetuneReport.from_json({**report.to_json(), "task": hostile, "errors": errors, "notes": [hostile]})
+    )
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_run_that_cannot_learn_is_said_to_have_failed() -> None:
+    data = small_task("classify", n_train=48, n_dev=16)
+    done = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, rate=1e-12))
+    assert done.report.n_failed == int(done.report.kept.dev["accuracy"] <= done.report.baseline["accuracy"])
+    broken = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, rate=1e30, clip=None))
+    assert broken.report.seeds[0].diverged or not broken.report.seeds[0].learnt

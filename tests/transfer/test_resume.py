@@ -1,0 +1,95 @@
+"""A killed fine-tuning goes on and ends as if it had never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+import polyseme
+from polyseme.errors import OutputError
+from polyseme.transfer.learning import Told
+from tiny_models import tiny_model
+from transfer.small_tasks import small_task
+
+SETTINGS: dict[str, Any] = {"seeds": 2, "epochs": 3, "batch": 16, "rate": 3e-3, "device": "cpu"}
+PARENT = """
+import json, os, signal, sys
+from polyseme import finetune
+from polyseme.transfer import learning
+from transfer.small_tasks import small_task
+
+def run(output, kill_at, settings):
+    steps = 0
+    take = learning.PlainSteps.__call__
+
+    def counted(self, *arguments):
+        nonlocal steps
+        steps += 1
+        if steps == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        take(self, *arguments)
+
+    learning.PlainSteps.__call__ = counted
+    finetune(small_task("classify", n_train=48, n_dev=16), model=sys.argv[1], output=output, **settings)
+
+codes = []
+for output, kill_at in json.loads(sys.argv[2]):
+    child = os.fork()
+    if not child:
+        run(output, kill_at, {"checkpoint_seconds": 0.0, **json.loads(sys.argv[3])})
+        os._exit(0)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(json.dumps(codes))
+"""
+
+
+@pytest.mark.parametrize("how", ["tuned", pytest.param("frozen", marks=pytest.mark.slow)])
+def test_killed_and_gone_on_with(how: str, tmp_path: Path) -> None:
+    """Nine steps a seed: killed within the first seed, then, gone on with, within the second."""
+    model, whole, killed = tmp_path / "model", tmp_path / "whole", tmp_path / "killed"
+    tiny_model("bert", dropout_rate=0.1).save(model)
+    plan = [[str(whole), 0], [str(killed), 8], [str(killed), 6], [str(killed), 0]]
+    settings = {**SETTINGS, "frozen": how == "frozen"}
+    line = [sys.executable, "-c", PARENT, str(model), json.dumps(plan), json.dumps(settings)]
+    rooms = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(polyseme.__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": rooms, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(line, env=environment, timeout=300, check=True, capture_output=True)
+    assert json.loads(ended.stdout) == [0, -signal.SIGKILL, -signal.SIGKILL, 0]
+    assert not (tmp_path / "killed.unfinished").exists()
+    for name in ("model.safetensors", "head.safetensors"):
+        one, other = load_file(whole / name), load_file(killed / name)
+        assert one.keys() == other.keys()
+        assert all((one[key] == other[key]).all() for key in one)
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (whole, killed)]
+    for mine, theirs in zip(*(report["seeds"] for report in reports), strict=True):
+        assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
+    assert reports[1]["ledger"]["steps"] < reports[0]["ledger"]["steps"]
+
+
+def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    data = small_task("classify", n_train=48, n_dev=16)
+
+    def stop(told: Told) -> None:
+        if told.seed == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        polyseme.finetune(data, model=tiny_model("bert"), output=output, on_report=stop, **SETTINGS)
+    assert "kept in" in stopped.value.__notes__[0]
+    assert (tmp_path / "model.unfinished" / "seed-0" / "result.json").is_file()
+    assert not output.exists()
+    with pytest.raises(OutputError, match=r"rate was 0\.003 and is 1\.0"):
+        polyseme.finetune(data, model=tiny_model("bert"), output=output, **{**SETTINGS, "rate": 1.0})
+    report = polyseme.finetune(data, model=tiny_model("bert"), output=output, **SETTINGS)
+    assert report.ledger.steps == 9
+    with pytest.raises(OutputError, match="already there"):
+        polyseme.finetune(data, model=tiny_model("bert"), output=output, **SETTINGS)
