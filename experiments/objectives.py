@@ -129,8 +129,8 @@ def draw(folder: Path, path: str) -> None:
         held = [line for line in found["log"] if "held_out" in line]
         losses = [line["held_out"][PREDICTS[name]] for line in held]
         label = f"{name} ({'generator' if name == 'replaced' else 'model'})"
-        [line] = axes[0].plot([each["pieces"] / 1e6 for each in held], losses, label=label)
-        axes[1].plot([each["seconds"] for each in held], losses, color=line.get_color())
+        [line] = axes[0].plot([each["pieces"] / 1e6 for each in held], losses, marker=".", label=label)
+        axes[1].plot([each["seconds"] for each in held], losses, marker=".", color=line.get_color())
         axes[0].axhline(found["corpus"]["unigram_entropy"], color=line.get_color(), linestyle=":", linewidth=1)
     axes[0].set(xlabel="pieces read (millions)", ylabel="held-out loss of predicting a piece (nats)")
     axes[1].set(xlabel="seconds")

@@ -1,10 +1,11 @@
 """A small Transformer learns to translate: Multi30k, English to German, within four minutes on one GPU.
 
-    python experiments/translation.py -o runs/ [--budget 4min] [--beam 4]
+    python experiments/translation.py -o runs/ [--budget 4min] [--beam 4] [--draw attention.svg]
 
 Trains by `polyseme.pretrain` on the task's training pairs (POLYSEME_DATA names the data), evaluated on its own
 validation pairs; translates the test set of 2016 by `polyseme generate`; and prints BLEU by sacrebleu with its
-signature beside what the training cost.
+signature beside what the training cost. `--draw` shows what each piece of one translation attends to in its source,
+layer by layer, the mean over heads.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import sacrebleu
+import torch
+from matplotlib import pyplot as plt
 from tables import data_folder, lines_of, machine, table
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
+from polyseme.text.given import given_text
+from polyseme.types import Batch
 
 TEST = "test_2016_flickr"
 
@@ -91,6 +97,31 @@ def report(run: Path, output: Path, beam: int) -> None:
     print(f"\n{bleu.get_signature()}\n{machine('sacrebleu')}; trained on {bill['device']}")
 
 
+def draw(model: polyseme.Model, source: str, target: str, picture: Path) -> None:
+    """The attention of every layer of the decoder to the source."""
+    bundle = model.bundle
+    tokenizer = bundle.tokenizer
+    read = tokenizer.frame(tokenizer.encode(given_text(source)).ids).ids
+    written = tokenizer.encode(given_text(target)).ids
+    fed = np.concatenate([[tokenizer.specials[bundle.family.first]], written])
+    with torch.inference_mode():
+        states = bundle.encoder(Batch(torch.from_numpy(read)[None]))
+        found = bundle.decoder(Batch(torch.from_numpy(fed)[None], source=states), attentions=True)
+
+    def shown(ids: np.ndarray) -> list[str]:
+        return [tokenizer.decode([number]).strip() or tokenizer.pieces([number])[0] for number in ids.tolist()]
+
+    layers = [each[0].mean(dim=0).numpy() for each in found.attentions["cross"]]
+    figure, axes = plt.subplots(1, len(layers), figsize=(4.2 * len(layers), 4.6), sharey=True, layout="constrained")
+    for number, (axis, weights) in enumerate(zip(np.atleast_1d(axes), layers, strict=True), start=1):
+        axis.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axis.set_title(f"layer {number}", fontsize=10)
+        axis.set_xticks(range(len(read)), shown(read), rotation=90, fontsize=7)
+        axis.set_yticks(range(len(fed)), [*shown(written), "(end)"], fontsize=7)
+    figure.suptitle("What the decoder attends to in the source when it writes each piece", fontsize=11)
+    figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else None)
+
+
 def main() -> None:
     """Train, translate, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,6 +131,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--keep", action="store_true", help="keep the checkpoints too")
     parser.add_argument("--translate-only", action="store_true", help="with the run that is there")
+    parser.add_argument("--draw", type=Path, help="an .svg or .png of the attention of the first translation")
     settings = parser.parse_args()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = settings.output / "ende.run"
@@ -107,7 +139,11 @@ def main() -> None:
         run = train(settings.output, settings.budget, settings.device)
         if not settings.keep:
             shutil.rmtree(run / "checkpoints", ignore_errors=True)
-    report(run, translate(run, settings.output, settings.beam, settings.device), settings.beam)
+    output = translate(run, settings.output, settings.beam, settings.device)
+    report(run, output, settings.beam)
+    if settings.draw is not None:
+        [source], [target] = lines_of(settings.output / f"{TEST}.en")[:1], lines_of(output)[:1]
+        draw(polyseme.load(run, device="cpu"), source, target, settings.draw)
 
 
 if __name__ == "__main__":

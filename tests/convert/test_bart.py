@@ -145,8 +145,3 @@ def test_embed_and_pieces_read_the_encoder() -> None:
     [found] = model.embed("Sandy broke the law.", layer="all")
     assert found.vectors.shape == (5, TINY.n_layers + 1, TINY.width)
     assert model.pieces("Sandy broke the law.").states.shape[0] == TINY.n_layers + 1
-
-
-def test_what_needs_a_decoder_is_refused_for_now() -> None:
-    with pytest.raises(ModelError, match="cannot generate"):
-        tiny_model("bart").generate("Sandy broke")
