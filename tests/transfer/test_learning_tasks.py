@@ -79,6 +79,21 @@ def test_what_is_given_stays_as_it_is() -> None:
     assert all(torch.equal(each, before[name]) for name, each in bundle.named_parameters())
 
 
+def test_the_encoder_drops_out_from_the_first_step_on() -> None:
+    """A loaded encoder comes ready for inference, and must not stay so."""
+    bundle = tiny_model("bert", dropout_rate=0.5).bundle
+    losses = [
+        fitted(
+            "classify", tiny_model("bert", dropout_rate=rate).bundle, frozen=False, epochs=1, n_train=16, dropout=0.0
+        )
+        .report.seeds[0]
+        .curve[0]["loss"]
+        for rate in (0.0, 0.5)
+    ]
+    assert not bundle.training
+    assert losses[0] != losses[1]
+
+
 def test_the_mix_is_learnt_and_told() -> None:
     done = fitted("classify", tiny_model("bert").bundle, frozen=True, layer="mix")
     mix = done.report.seeds[0].mix

@@ -95,6 +95,7 @@ def learn(
     done = _go_on(checkpoints, model, optimiser, found, best)
     due = {round((number + 1) * an_epoch / settings.evaluations) for number in range(settings.evaluations)}
     before, started, kept = found.seconds, time.perf_counter(), time.perf_counter()
+    model.train()
     for epoch in range(done // an_epoch, epochs):
         let_loose(model, settings, epoch, epochs)
         for place, numbers in enumerate(order(lengths, batch, seed, epoch)):
@@ -113,6 +114,7 @@ def learn(
                 found.diverged = True
                 break
             figures = score(model)
+            model.train()
             found.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
             if not found.dev or _first(figures) > _first(found.dev):
                 found.best_step, found.dev = step + 1, figures

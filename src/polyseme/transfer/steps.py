@@ -38,7 +38,7 @@ class Steps(Protocol):
 
 
 class PlainSteps:
-    """A step after another, as they are written."""
+    """A step after another, as they are written. Whoever has judged with the model meanwhile calls `train` again."""
 
     def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
         self.model = model
@@ -55,8 +55,6 @@ class PlainSteps:
 
     def _begin(self, factor: float) -> None:
         set_rates(self.optimiser, factor)
-        if not self.model.training:
-            self.model.train()
         self.n_steps += 1
 
     def take(self, batch: TaskBatch) -> None:
