@@ -141,6 +141,8 @@ p.DELAY = 0.0
 main(prog_name="polyseme")
 """
 """A command that is at work until its input ends."""
+HEEDING = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+"""Whoever started the tests may have had it ignored, as nohup does, and that is inherited."""
 
 
 def waiting(terminal: Terminal, script: str) -> subprocess.Popen[bytes]:
@@ -162,10 +164,10 @@ def waiting(terminal: Terminal, script: str) -> subprocess.Popen[bytes]:
 )
 def test_a_signal_takes_the_bar_away(number: signal.Signals, said: str) -> None:
     terminal = Terminal()
-    with waiting(terminal, WAITING) as process:
+    with waiting(terminal, HEEDING + WAITING) as process:
         terminal.wait_for(b"embedding")
         process.send_signal(number)
-        assert process.wait() == 128 + number
+        assert process.wait(timeout=60) == 128 + number
     shown = terminal.shown()
     assert shown.endswith(f"\r\npolyseme: {said}; nothing was left half-written.\r\n")
     assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "the cursor is back"
@@ -179,7 +181,7 @@ def test_what_is_ignored_stays_so() -> None:
         terminal.wait_for(b"embedding")
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        assert process.wait() == 143
+        assert process.wait(timeout=60) == 143
     assert "SIGTERM" in terminal.shown()
 
 

@@ -296,7 +296,8 @@ class LeftToRight:
                     if self.lead is not None and at == 0:
                         row[0] = self.lead
                 device = self.guesser.device
-                batch = Batch(torch.from_numpy(rows).to(device), torch.from_numpy(counts).to(device))
+                level = bool((counts == rows.shape[1]).all())
+                batch = Batch(torch.from_numpy(rows).to(device), None if level else torch.from_numpy(counts).to(device))
                 states = self.encoder(batch, layers=[-1], memory=memory)
                 memory = states.memory
                 real = np.arange(rows.shape[1]) < counts[:, None]
