@@ -446,16 +446,18 @@ def glue(
             shutil.rmtree(folder)
         with explained(folder):
             folder.mkdir(exist_ok=True)
+        decides = {name: value for name, value in settings.items() if name not in _BESIDE_GLUE}
+        named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
+        content = {"model": named, "seeds": _seeds(seeds), **decides}
+        settle(folder, json.loads(json.dumps(content)), what="table", force=force)
     reports: dict[str, FinetuneReport] = {}
     for benchmark in there:
         if on_start is not None:
             on_start(benchmark.name)
         place = None if folder is None else folder / benchmark.name
         if place is not None and (place / REPORT).is_file():
-            kept = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
-            if len(kept.seeds) == len(_seeds(seeds)):
-                reports[benchmark.name] = kept
-                continue
+            reports[benchmark.name] = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
+            continue
         reports[benchmark.name] = finetune(
             benchmark.name, model=model, data=data, output=place, seeds=seeds, force=force, **settings
         )
@@ -469,6 +471,8 @@ def glue(
 
 
 _OF_GLUE = frozenset({"model", "data", "tasks", "output", "seeds", "force", "on_start"})
+_BESIDE_GLUE = frozenset({"device", "cache", "checkpoint_seconds", "rates", "on_report", "progress"})
+"""Settings that decide no figure."""
 
 
 def _is_there(benchmark: Benchmark, data: AnyPath) -> bool:

@@ -265,3 +265,8 @@ def test_glue_is_one_table(tiny: Path, tmp_path: Path, run: Run) -> None:
     assert (tmp_path / "glue" / "wnli" / "head.safetensors").is_file()
     again = run(*line, "--frozen", "--layer", "-1", *QUICK)
     assert again.out == ended.out
+    before = (tmp_path / "glue" / "glue.json").read_bytes()
+    other = run(*line, "--frozen", "--layer", "0", *QUICK)
+    assert other.code == 2
+    assert "layer" in other.err
+    assert (tmp_path / "glue" / "glue.json").read_bytes() == before
