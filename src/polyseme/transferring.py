@@ -448,8 +448,8 @@ def glue(
             folder.mkdir(exist_ok=True)
         decides = {name: value for name, value in settings.items() if name not in _BESIDE_GLUE}
         named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
-        content = {"model": named, "seeds": _seeds(seeds), **decides}
-        settle(folder, json.loads(json.dumps(content)), what="table", force=force)
+        asked = {"model": named, "seeds": _seeds(seeds), **decides}
+        settle(folder, json.loads(json.dumps(asked)), what="table", force=force)
     reports: dict[str, FinetuneReport] = {}
     for benchmark in there:
         if on_start is not None:
