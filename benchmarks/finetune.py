@@ -13,6 +13,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from polyseme.transfer.preparing import judge, prepare
 from polyseme.transfer.settings import FinetuneSettings, chosen
 from polyseme.transfer.steps import autocast
 from polyseme.transfer.task_model import build_task_model
+from polyseme.transfer.turns import take_turns
 
 
 def ours(data: TaskData, model: Path, n_examples: int, batch: int, device: str, seed: int) -> tuple[float, float]:
@@ -49,7 +51,8 @@ def ours(data: TaskData, model: Path, n_examples: int, batch: int, device: str, 
     bf16 = torch.device(device).type == "cuda"
     _wait(device)
     started = time.perf_counter()
-    learn(fitted, ready, lambda _: {"none": 0.0}, settings, seed, bf16=bf16)
+    run = partial(learn, fitted, ready, lambda _: {"none": 0.0}, settings, seed, bf16=bf16)
+    take_turns([run], abreast=1, device=fitted.device)
     _wait(device)
     seconds = time.perf_counter() - started
     found = judge(fitted, held, autocast=autocast(torch.device(device), bf16=bf16))

@@ -213,6 +213,20 @@ def test_little_and_much_work_give_the_same(family: str) -> None:
     assert_same_vectors(flat(after), flat(before))
 
 
+def test_a_text_that_comes_again_is_read_once() -> None:
+    """Its vectors are its own; the same pieces under other words are another text."""
+    model = tiny_model("bert", max_positions=WINDOW)
+    texts: list[Any] = ["the river bank", "a bank", "the river bank", ["the", "river", "bank"], ["the", "river bank"]]
+    embedder = model.embedder()
+    found = embedder([document(text) for text in texts])
+    once = model.embedder()
+    alone = [once([document(text)])[0] for text in texts]
+    assert_same_vectors(flat(found), flat(alone))
+    assert once.tally.pieces - embedder.tally.pieces == 2 * len(model.pieces("the river bank").ids)
+    found[0].vectors[:] = 0
+    assert_same_vectors(found[2].vectors, alone[2].vectors)
+
+
 @pytest.mark.parametrize("batch_pieces", [0, -1])
 def test_a_batch_without_room_is_refused(batch_pieces: int) -> None:
     with pytest.raises(OptionError, match=f"at least 1 piece. Got {batch_pieces} instead"):

@@ -81,9 +81,12 @@ _COLUMNS = (
 _SETTINGS = (
     click.option("--frozen/--tuned", default=False, help="Whether the encoder stays as it is.  [tuned]"),
     click.option("--layer", metavar="LAYER", help="As for embed; mix is learnt.  [-1; with --frozen, mix]"),
+    click.option("--stack", metavar="STACK", help="Whose layers: encoder, or decoder with the text on both sides."),
     click.option("--pool", metavar="POOLING", help="first, last, mean, max, ends.  [first; with --frozen, mean]"),
     click.option("--readout", metavar="NAME", help="What stands for a text: first, pooled, last, mean, max, concat."),
-    click.option("--head", metavar="NAME", help="bilstm-crf, bilstm-attention, bilstm, crf, mlp, linear."),
+    click.option(
+        "--head", metavar="NAME", help="bilstm-crf, bilstm-attention, bilstm, crf, mlp, linear; text: write labels."
+    ),
     click.option("--inner-width", type=int, metavar="N", help="Of the head's own layer."),
     click.option("--again", is_flag=True, help="Let the head read the words' vectors at its output, too."),
     click.option("--inputs", metavar="NAME", help="char-cnn: word vectors that are learnt with the head."),
@@ -145,7 +148,7 @@ class TuningLine:
         self.bar = Bar("setting up", then="computing frozen vectors")
         self._shown: tuple[Progress, TaskID] | None = None
         self._last = 0.0
-        self._dev = ""
+        self._dev: dict[int, str] = {}
 
     def __enter__(self) -> TuningLine:
         self.bar.__enter__()
@@ -166,7 +169,7 @@ class TuningLine:
         """Be told how training goes."""
         if told.dev is not None:
             name, value = next(iter(told.dev.items()))
-            self._dev = f"  loss {told.loss:.3f}  dev {name} {100 * value:.1f}"
+            self._dev[told.seed] = f"  loss {told.loss:.3f}  dev {name} {100 * value:.1f}"
         if not sys.stderr.isatty():
             if told.dev is not None:
                 click.echo(self._line(told), err=True)
@@ -182,7 +185,7 @@ class TuningLine:
 
     def _line(self, told: Told) -> str:
         about = f"{self.about}, " if self.about else ""
-        return f"{about}seed {told.seed}, step {told.done:,}/{told.n_steps:,}{self._dev}"
+        return f"{about}seed {told.seed}, step {told.done:,}/{told.n_steps:,}{self._dev.get(told.seed, '')}"
 
     def _begin(self) -> tuple[Progress, TaskID]:
         from rich.console import Console

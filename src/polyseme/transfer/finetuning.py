@@ -7,8 +7,9 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,6 @@ from torch import Tensor
 from polyseme import __version__
 from polyseme.bundle import Bundle
 from polyseme.convert.weights import read_weights, write_weights
-from polyseme.cost import forward_flops
-from polyseme.encoders.kinds import build_encoder
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
 from polyseme.tasks.answers import answer_scores, best_threshold
@@ -33,12 +32,19 @@ from polyseme.transfer.preparing import Prepared, judge, prepare
 from polyseme.transfer.report import FinetuneReport, SeedFigures, worst_errors
 from polyseme.transfer.rows import RowMaker, document_of
 from polyseme.transfer.settings import FinetuneSettings, chosen
-from polyseme.transfer.steps import autocast
+from polyseme.transfer.steps import autocast, bucket, can_record
 from polyseme.transfer.task_model import TaskModel, build_task_model, pooler_of
+from polyseme.transfer.turns import take_turns
+from polyseme.transfer.writing import answers_of, numbers_of, prompt_of
 from polyseme.types import Progress
 
 FEATURES = "features"
 RESULT = "result.json"
+MOST_ABREAST = 8
+WEIGHTS_KEPT = 6
+"""How often the weights are held by one seed: with gradients, two moments, the best so far and those of its graphs."""
+STATES_A_LAYER = 40
+"""How many states of a row a layer holds for the way back, generously."""
 
 
 @dataclass
@@ -59,6 +65,7 @@ def finetune_task(
     folder: Path | None = None,
     cache: Path | None = None,
     rates: Rates | None = None,
+    abreast: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     notes: Sequence[str] = (),
     told: Callable[[Told], None] | None = None,
@@ -67,12 +74,17 @@ def finetune_task(
     """Train a head over `bundle`, or the whole, for a task whose data has been checked.
 
     `folder` is where unfinished work is kept, and gone on with; without one nothing is kept. `bundle` is not changed.
+    `abreast` seeds take their steps in turn; without it as many as fit on a GPU, and one on a CPU.
     """
     work = _Work(data, bundle, settings, device=torch.device(device), cache=cache, folder=folder, progress=progress)
     meter = Meter(work.device, rates=rates)
     started = time.perf_counter()
-    results: list[_Result] = [work.seed(seed, checkpoint_seconds, told) for seed in work.settings.seeds]
-    best = max(results, key=lambda each: (each.figures.learnt, each.score))
+    results = take_turns(
+        [partial(work.seed, seed, checkpoint_seconds, told) for seed in work.settings.seeds],
+        abreast=work.abreast() if abreast is None else abreast,
+        device=work.device,
+    )
+    best = max(results, key=work.rank)
     model = work.kept(best)
     judged_dev = judge(model, work.prepared["dev"], autocast=work.autocast())
     ledger = work.ledger(results, time.perf_counter() - started, meter, rates)
@@ -115,13 +127,15 @@ class _Work:
         maker = None
         if bundle is not None and bundle.tokenizer is not None:
             maker = RowMaker(bundle.tokenizer, bundle.config, bundle.config.window or 512)
+        starts = maker is not None and maker.starts
         filled = chosen(
             settings,
             None if bundle is None else bundle.config,
             kind=data.kind,
             n_train=len(train),
             pooler=bundle is not None and pooler_of(bundle) is not None,
-            starts=maker is not None and maker.starts,
+            starts=starts,
+            answers=answers_of(bundle, data, starts=starts),
         )
         self.settings = filled.settings
         self.notes = list(filled.notes)
@@ -164,6 +178,8 @@ class _Work:
             head["n_marks"] = marks + 1 if marks else 0
         if data.kind == "span":
             head["no_answer"] = any(not item.gold for item in data.splits["train"])
+        if settings.head == "text":
+            head["numbers"] = numbers_of(data)
         model = build_task_model(
             bundle,
             kind=data.kind,
@@ -174,25 +190,40 @@ class _Work:
             frozen=settings.frozen,
             most_pieces=settings.most_pieces or 512,
             stride=settings.stride,
+            stack=settings.stack or "encoder",
+            prompt=prompt_of(data.name, data.kind),
             inputs=self.inputs,
             head_settings=head,
         ).to(self.device)
         if settings.fresh_layers and bundle is not None:
             torch.manual_seed(seed + 1)
-            fresh = build_encoder(bundle.config).layer_groups()
-            fresh_top(model, fresh, settings.fresh_layers)
+            fresh_top(model, model.fresh_groups(), settings.fresh_layers)
         return model
 
     # --- one seed -----------------------------------------------------------------------------------------------------
 
-    def seed(self, seed: int, checkpoint_seconds: float, told: Callable[[Told], None] | None) -> _Result:
+    def abreast(self) -> int:
+        """How many seeds fit side by side: on a GPU, where steps are recorded, and half the free memory is enough."""
+        if not can_record(self.first) or self.settings.compile is False:
+            return 1
+        weights = sum(each.numel() * each.element_size() for each in self.first.learnt().values())
+        lengths = self.prepared["train"].source.lengths
+        pieces = int(self.settings.batch or 32) * bucket(int(lengths.max(initial=1)))
+        config = self.first.bundle.config  # type: ignore[union-attr]
+        states = STATES_A_LAYER * pieces * config.width * (config.n_layers + 1) * 4
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHTS_KEPT * weights + states))))
+
+    def seed(
+        self, seed: int, checkpoint_seconds: float, told: Callable[[Told], None] | None
+    ) -> Generator[None, None, _Result]:
         """Train one, or take what an earlier session made of it."""
         kept = self._finished(seed)
         if kept is not None:
             return self._better(kept)
         model = self.new_model(seed)
         checkpoints = None if self.folder is None else self.folder / f"seed-{seed}.checkpoints"
-        found = learn(
+        found = yield from learn(
             model,
             self.prepared["train"],
             self.dev_figures,
@@ -265,10 +296,14 @@ class _Work:
         found = best_threshold(scores, [bool(item.gold) for item in items], [each.none_margin for each in judged])
         model.head.config = model.head.config.replace(no_answer_threshold=found.value)
 
+    def rank(self, result: _Result) -> tuple[bool, float, int]:
+        """What the best seed is highest in; of two that are as good it is the first."""
+        return result.figures.learnt, result.score, -self.settings.seeds.index(result.figures.seed)
+
     def _better(self, result: _Result) -> _Result:
         """Let go of the weights of all but the best."""
         before = self.best
-        if before is None or (result.figures.learnt, result.score) > (before.figures.learnt, before.score):
+        if before is None or self.rank(result) > self.rank(before):
             self.best, worse = result, before
         else:
             worse = result
@@ -316,10 +351,10 @@ class _Work:
         pieces = flops = 0.0
         if self.bundle is not None:
             once = sum(map(_pieces, self.prepared.values()))
-            forward = forward_flops(self.bundle.config, train.row_lengths)
+            forward = self.first.forward_flops(train.row_lengths, learning=True)
             if settings.frozen:
                 pieces = once
-                flops = sum(forward_flops(self.bundle.config, each.row_lengths) for each in self.prepared.values())
+                flops = sum(self.first.forward_flops(each.row_lengths) for each in self.prepared.values())
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch

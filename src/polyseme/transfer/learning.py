@@ -1,7 +1,7 @@
 """One seed: a task model learns from train, dev is scored as it goes, and the best on dev is kept.
 
 What a step does hangs on the weights, the optimiser and the step's number alone; so a run that was stopped goes on from
-its last checkpoint as if it had not been.
+its last checkpoint as if it had not been, and several may take their steps in turn (see `turns`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from polyseme.transfer.preparing import Prepared
 from polyseme.transfer.settings import FinetuneSettings
 from polyseme.transfer.steps import PlainSteps, RecordedSteps, can_record
 from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.turns import Run
 
 CHECKPOINT_SECONDS = 60.0
 """Between two checkpoints, at least."""
@@ -76,8 +77,11 @@ def learn(
     checkpoints: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     told: Callable[[Told], None] | None = None,
-) -> Learnt:
-    """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev."""
+) -> Run[Learnt]:
+    """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
+
+    A run for `take_turns`, which yields after every step.
+    """
     batch, epochs = int(settings.batch or 32), int(settings.epochs or 3)
     lengths = train.source.lengths
     an_epoch = -(-len(lengths) // batch)
@@ -105,6 +109,7 @@ def learn(
             torch.manual_seed(step_seed(seed, step))
             steps(train.source, numbers.tolist(), settings.schedule.factor(step, n_steps))
             found.steps_here += 1
+            yield
             if told is not None and (step + 1) % 10 == 0:
                 told(Told(seed, step + 1, n_steps))
             if place + 1 not in due:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,7 +138,8 @@ class Embedder:
         self, documents: Sequence[Document], encoded: Sequence[Pieces], on_batch: OnBatch | None = None
     ) -> list[Embedded]:
         """The same for documents that are in pieces already."""
-        rows = list(self._rows(encoded))
+        twins = _twins(encoded) if self.carried is None else {}
+        rows = list(self._rows(encoded, without=twins))
         if self.carried is None:
             rows.sort(key=len)
         total = sum(map(len, rows))
@@ -161,6 +162,8 @@ class Embedder:
                     on_batch(done, total)
         for number, parts in pending.items():
             self._finish(encoded[number], parts, found[number])
+        for number, first in twins.items():
+            found[number][:] = found[first]
         self.tally.documents += len(documents)
         self.tally.words += sum(len(pieces.words) for pieces in encoded)
         self.tally.pieces += total
@@ -197,12 +200,12 @@ class Embedder:
         states, self.carried.memory = self.frozen.carry(rows, self.choice.layers, self.carried.memory)
         return states
 
-    def _rows(self, encoded: Sequence[Pieces]) -> Iterator[_Row]:
+    def _rows(self, encoded: Sequence[Pieces], without: Container[int]) -> Iterator[_Row]:
         room = None if self.config.window is None else self.config.window - self.tokenizer.n_specials
         capacity = room if room is None or self.below is None else room - 1  # for what a decoder begins with
         direction = self.config.direction if self.below is None else self.below.direction
         for number, pieces in enumerate(encoded):
-            if not len(pieces.words):
+            if not len(pieces.words) or number in without:
                 continue
             for window in cut(len(pieces), capacity, direction):
                 yield _Row(number, window, self.tokenizer.frame(pieces.ids[window.start : window.end]))
@@ -272,6 +275,17 @@ class Embedder:
         whole = np.flatnonzero(ends - begins == pieces.words[:, 1] - pieces.words[:, 0])
         pooled = self.pooling(vectors, torch.from_numpy(begins[whole]), torch.from_numpy(ends[whole]))
         room[whole] = _to_numpy(pooled)
+
+
+def _twins(encoded: Sequence[Pieces]) -> dict[int, int]:
+    """Documents whose pieces and words are those of an earlier one, with its number: they need not be read again."""
+    first: dict[tuple[bytes, bytes], int] = {}
+    found = {}
+    for number, pieces in enumerate(encoded):
+        earlier = first.setdefault((pieces.ids.tobytes(), pieces.words.tobytes()), number)
+        if earlier != number:
+            found[number] = earlier
+    return found
 
 
 def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int) -> NDArray[np.int64]:
