@@ -132,6 +132,7 @@ def learn(
                 kept = time.perf_counter()
         if found.diverged:
             break
+    steps.close()
     put(model, best)
     if not found.dev:
         found.dev = score(model)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from polyseme.errors import PolysemeWarning
 from polyseme.training.optimisers import Optimiser
 from polyseme.transfer.batches import ReadRows, Source, TaskBatch
+from polyseme.transfer.tables import table_gradients
 from polyseme.transfer.task_model import BY_PLACE, TaskModel
 
 BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -36,6 +37,9 @@ class Steps(Protocol):
     def mean_loss(self) -> float:
         """Over the steps since it was last asked; waits for the device."""
 
+    def close(self) -> None:
+        """After the last step."""
+
 
 class PlainSteps:
     """A step after another, as they are written. Whoever has judged with the model meanwhile calls `train` again."""
@@ -48,6 +52,7 @@ class PlainSteps:
         self.device = model.device
         self.total = torch.zeros((), device=self.device)
         self.n_steps = 0
+        self.tables = list(table_gradients(model))
 
     def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
         self._begin(factor)
@@ -66,7 +71,14 @@ class PlainSteps:
             nn.utils.clip_grad_norm_(self._moved(), self.clip, foreach=True)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+        for table in self.tables:
+            table.clear()
         self.total.add_(loss.detach())
+
+    def close(self) -> None:
+        """Leave the model as it would be without having taken steps."""
+        for table in self.tables:
+            table.close()
 
     def _moved(self) -> list[nn.Parameter]:
         return [each for each in self.model.parameters() if each.grad is not None]
