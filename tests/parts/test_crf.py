@@ -157,6 +157,8 @@ def test_half_precision_is_summed_in_full() -> None:
     assert torch.equal(made.log_partition(scores, mask), made.log_partition(scores.float(), mask))
 
 
+# torch.compile itself makes an instance of every autograd function that it traces, and warns of that
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_compiles_whole() -> None:
     made, (scores, mask) = chain("BIO"), rows("BIO")
     gold, _ = made.best_path(scores, mask)

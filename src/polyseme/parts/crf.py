@@ -14,6 +14,7 @@ Shapes: R rows, W words of the longest row, L tags. Rows are padded on the right
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,10 +57,11 @@ class LinearChain(nn.Module):
 
     def log_partition(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The log of Σ exp score over all sequences of each row's length: [R]; 0 for a row of no words."""
-        scores, (_, _, last) = _precise(scores), self._transitions(scores)
+        scores = _precise(scores)
         if not scores.shape[1]:
             return scores.new_zeros(scores.shape[0])
-        return torch.logsumexp(self._forwards(scores, mask)[-1] + last, dim=1) * mask[:, 0]
+        summed: Tensor = _LogPartition.apply(scores, mask, *self._transitions(scores))  # type: ignore[no-untyped-call]
+        return summed
 
     def loss(self, scores: Tensor, mask: Tensor, tags: Tensor) -> Tensor:
         """−log p of the gold tags, one a row: [R]."""
@@ -70,8 +72,8 @@ class LinearChain(nn.Module):
         scores = _precise(scores)
         if not scores.shape[1]:
             return scores
-        before, after = self._forwards(scores, mask), self._backwards(scores, mask)
-        together = torch.stack(before, dim=1) + torch.stack(after, dim=1)
+        first, between, last = self._transitions(scores)
+        together = _forwards(scores, mask, first, between) + _backwards(scores, mask, between, last)
         return torch.softmax(together, dim=-1) * mask[:, :, None]
 
     def best_path(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,24 +98,6 @@ class LinearChain(nn.Module):
         path = torch.stack(tags[::-1], dim=1)
         return path.masked_fill(~mask, NO_TAG), score * mask[:, 0]
 
-    def _forwards(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """At each word and tag, log Σ exp of all that leads up to it, the word's own score included: [R, L] a word."""
-        first, between, _ = self._transitions(scores)
-        so_far = [first + scores[:, 0]]
-        for word in range(1, scores.shape[1]):
-            new = torch.logsumexp(so_far[-1][:, :, None] + between, dim=1) + scores[:, word]
-            so_far.append(torch.where(mask[:, word, None], new, so_far[-1]))
-        return so_far
-
-    def _backwards(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """At each word and tag, log Σ exp of all that may come after: [R, L] a word."""
-        _, between, last = self._transitions(scores)
-        to_come = [last.expand(scores.shape[0], -1)]
-        for word in range(scores.shape[1] - 1, 0, -1):
-            new = torch.logsumexp(between + (scores[:, word] + to_come[-1])[:, None, :], dim=2)
-            to_come.append(torch.where(mask[:, word, None], new, to_come[-1]))
-        return to_come[::-1]
-
     def _transitions(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """First, between and last, with what is forbidden, as precise as the sums."""
         dtype = torch.promote_types(scores.dtype, torch.float32)
@@ -126,3 +110,47 @@ class LinearChain(nn.Module):
 
 def _precise(scores: Tensor) -> Tensor:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+class _LogPartition(torch.autograd.Function):
+    """The sum over all sequences, whose gradient is what the sum is made of: the probabilities of tags and of steps.
+
+    So the way back is one more pass over the words, instead of one through everything that the first pass computed.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, mask: Tensor, first: Tensor, between: Tensor, last: Tensor) -> Tensor:
+        before = _forwards(scores, mask, first, between)
+        summed = torch.logsumexp(before[:, -1] + last, dim=1)
+        ctx.save_for_backward(scores, mask, between, last, before, summed)
+        return summed * mask[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scores, mask, between, last, before, summed = ctx.saved_tensors
+        after = _backwards(scores, mask, between, last)
+        whole = summed[:, None, None]
+        share = (gradient * mask[:, 0])[:, None, None]
+        here = torch.exp(before + after - whole) * mask[:, :, None] * share  # [R, W, L]
+        ends = torch.exp(before[:, -1] + last - summed[:, None]) * share[:, 0]  # [R, L]
+        coming = (scores + after)[:, 1:, None, :] - whole[..., None]  # [R, W-1, 1, L]
+        steps = torch.exp(before[:, :-1, :, None] + between + coming) * (mask[:, 1:, None] * share)[..., None]
+        return here, None, here[:, 0].sum(0), steps.sum((0, 1)), ends.sum(0)
+
+
+def _forwards(scores: Tensor, mask: Tensor, first: Tensor, between: Tensor) -> Tensor:
+    """At each word and tag, log Σ exp of all that leads up to it, the word's own score included: [R, W, L]."""
+    so_far = [first + scores[:, 0]]
+    for word in range(1, scores.shape[1]):
+        new = torch.logsumexp(so_far[-1][:, :, None] + between, dim=1) + scores[:, word]
+        so_far.append(torch.where(mask[:, word, None], new, so_far[-1]))
+    return torch.stack(so_far, dim=1)
+
+
+def _backwards(scores: Tensor, mask: Tensor, between: Tensor, last: Tensor) -> Tensor:
+    """At each word and tag, log Σ exp of all that may come after: [R, W, L]."""
+    to_come = [last.expand(scores.shape[0], -1)]
+    for word in range(scores.shape[1] - 1, 0, -1):
+        new = torch.logsumexp(between + (scores[:, word] + to_come[-1])[:, None, :], dim=2)
+        to_come.append(torch.where(mask[:, word, None], new, to_come[-1]))
+    return torch.stack(to_come[::-1], dim=1)

@@ -209,8 +209,8 @@ class _Work:
         weights = sum(each.numel() * each.element_size() for each in self.first.learnt().values())
         lengths = self.prepared["train"].source.lengths
         pieces = int(self.settings.batch or 32) * bucket(int(lengths.max(initial=1)))
-        config = self.first.bundle.config  # type: ignore[union-attr]
-        states = STATES_A_LAYER * pieces * config.width * (config.n_layers + 1) * 4
+        widths = self.first.bundle.config.widths if self.first.bundle is not None else ()
+        states = STATES_A_LAYER * pieces * sum(widths) * 4
         free, _ = torch.cuda.mem_get_info(self.device)
         return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHTS_KEPT * weights + states))))
 

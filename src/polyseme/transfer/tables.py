@@ -48,7 +48,8 @@ class TableGradient:
 
 def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
     """For the tables of a model that are worth it: large, learning, on a CPU."""
-    for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.weight.requires_grad and module.weight.device.type == "cpu":
-            if module.weight.numel() >= WORTH_KEEPING and module.max_norm is None:
-                yield TableGradient(module)
+    tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
+    for table in tables:
+        weight = table.weight
+        if weight.requires_grad and weight.device.type == "cpu" and weight.numel() >= WORTH_KEEPING:
+            yield TableGradient(table)
