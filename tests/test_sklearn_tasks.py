@@ -32,7 +32,7 @@ from transfer import small_tasks
 
 FROZEN: dict[str, Any] = {"epochs": 10, "rate": 0.03, "batch": 16}
 TAGGING: dict[str, Any] = {**FROZEN, "layer": 0, "head": "linear"}
-TUNED: dict[str, Any] = {"tune": True, "epochs": 6, "rate": 1e-2, "batch": 16}
+TUNED: dict[str, Any] = {"tune": True, "head": "linear", "epochs": 6, "rate": 1e-2, "batch": 16}
 
 
 @pytest.fixture(scope="module")
@@ -258,8 +258,22 @@ def test_what_is_not_fitted_says_so(folder: str) -> None:
             estimator.predict([["Dawn", "broke"]])
 
 
+def test_long_texts_to_learn_from_are_cut_where_the_encoder_is_tuned_and_that_is_said(tmp_path: Path) -> None:
+    tiny_model("bert").save(tmp_path / "bert")
+    texts = ["the crane " * 20, "a fish " * 30, *TRAIN[0][2:]]
+    tuned = ContextualClassifier(str(tmp_path / "bert"), **{**TUNED, "epochs": 1})
+    with pytest.warns(PolysemeWarning, match=r"^2 texts were cut to 40 pieces \(most_pieces\)\.$") as said:
+        tuned.fit(texts, TRAIN[1])
+    assert [each.filename for each in said] == [__file__]
+    frozen = ContextualClassifier(str(tmp_path / "bert"), **{**FROZEN, "epochs": 1}).fit(texts, TRAIN[1])
+    one, other = frozen.predict_proba(["the crane " * 40 + "fish", "the crane " * 40 + "movie"])
+    assert not np.array_equal(one, other)  # windows, to the end
+
+
 def test_long_texts_are_cut_and_that_is_said(folder: str) -> None:
-    classifier = ContextualClassifier(folder, **{**TUNED, "epochs": 1}, most_pieces=12).fit(*TRAIN)
+    classifier = ContextualClassifier(folder, **{**TUNED, "epochs": 1}, most_pieces=12)
+    with pytest.warns(PolysemeWarning, match=r"^32 texts were cut to 12 pieces"):
+        classifier.fit(*TRAIN)
     with pytest.warns(PolysemeWarning, match=r"^1 texts were cut to 12 pieces \(most_pieces\)\.$"):
         classifier.predict(["the crane " * 20, "the crane"])
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
     from polyseme.generating import generate
+    from polyseme.gluing import glue
+    from polyseme.predicting import predict
     from polyseme.runs import list_recipes, pretrain
     from polyseme.scoring import evaluate, score
     from polyseme.transfer.folder import load_task_model
-    from polyseme.transferring import finetune, glue, predict
+    from polyseme.transferring import finetune
     from polyseme.types import Document, Embedded, Word
     from polyseme.uses import senses, similar
     from polyseme.vectors.view import view
@@ -41,13 +43,13 @@ _HOMES = {
     "fill": "verbs",
     "finetune": "transferring",
     "generate": "generating",
-    "glue": "transferring",
+    "glue": "gluing",
     "list_recipes": "runs",
     "load": "api",
     "load_task_model": "transfer.folder",
     "next": "verbs",
     "pieces": "verbs",
-    "predict": "transferring",
+    "predict": "predicting",
     "pretrain": "runs",
     "score": "scoring",
     "senses": "uses",

@@ -21,7 +21,7 @@ from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.encoders.kinds import config_to_json
-from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, nearest
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeError
 from polyseme.files.atomic import check_output
 from polyseme.files.found import Sources
 from polyseme.objectives.named import objective_from
@@ -145,7 +145,7 @@ def pretrain(
         progress: told how much of the text has become a corpus.
     """
     given = {name: value for name, value in locals().items() if name not in _NOT_OF_THE_RUN}
-    costs = _rates(rates)
+    costs = Rates.told(rates)
     texts = _Texts(sources, source, target, held_source, held_target)
     if resume is not None:
         return _resumed(resume, given, texts, device, workers, costs, on_report)
@@ -297,14 +297,6 @@ def _training(recipe: Recipe, given: Mapping[str, Any], device: str) -> Training
         seed=given["seed"],
     )
     return made
-
-
-def _rates(changes: Mapping[str, Any] | None) -> Rates:
-    names = [each.name for each in dataclasses.fields(Rates)]
-    for given in changes or {}:
-        if given not in names:
-            raise OptionError(f"There is no rate {given!r}. {nearest(given, names)}")
-    return Rates(**(changes or {}))
 
 
 def _objective_settings(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:

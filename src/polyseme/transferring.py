@@ -1,4 +1,4 @@
-"""The verbs of transfer: `finetune` a model for a task, `predict` with it, and `glue`, which is finetune nine times."""
+"""`finetune`: a model is fitted to a task. What it then predicts is in `predicting`, GLUE's nine tasks in `gluing`."""
 
 from __future__ import annotations
 
@@ -6,41 +6,31 @@ import copy
 import hashlib
 import json
 import os
-import shutil
-import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Model, find_device
-from polyseme.bundle import Bundle, load_bundle, model_folder
+from polyseme.bundle import Bundle, load_bundle
 from polyseme.convert.hub import find_model
-from polyseme.cost import Cost
-from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning, nearest
-from polyseme.files.asked import Quotes, Split, Words
-from polyseme.files.atomic import check_output, explained, whole_file
-from polyseme.files.found import Sources
-from polyseme.files.spool import clear_up
-from polyseme.files.unfinished import locked, remove, settle, short, unfinished_folder
-from polyseme.tasks.benchmark import Benchmark
+from polyseme.errors import OptionError, nearest
+from polyseme.files.asked import Quotes
+from polyseme.files.atomic import check_output, explained
+from polyseme.files.unfinished import begun, locked, remove, settle, short, unfinished_folder
 from polyseme.tasks.checks import Unseen, check_data
 from polyseme.tasks.items import KINDS, TaskData
-from polyseme.tasks.named import BENCHMARKS, benchmark_folder, named_benchmark, read_benchmark
+from polyseme.tasks.named import BENCHMARKS, read_benchmark
 from polyseme.tasks.own import read_own
 from polyseme.tasks.own_columns import Column
 from polyseme.training.ledger import Rates
-from polyseme.training.schedules import Schedule
+from polyseme.transfer.asked import settings_of
 from polyseme.transfer.finetuning import Finetuned, finetune_task
-from polyseme.transfer.folder import PAGE, REPORT, load_task_model, save_task_model, weights_digest
-from polyseme.transfer.glue import TASKS, GlueReport
+from polyseme.transfer.folder import PAGE, REPORT, save_task_model
 from polyseme.transfer.learning import CHECKPOINT_SECONDS, Told
 from polyseme.transfer.page import page_of
-from polyseme.transfer.predicting import Columns, Predictor, predict_files
-from polyseme.transfer.predictions import Prediction, check_predictions_output
 from polyseme.transfer.report import FinetuneReport
 from polyseme.transfer.settings import FinetuneSettings
 from polyseme.types import Progress
@@ -75,6 +65,7 @@ def finetune(
     delimiter: str | None = None,
     frozen: bool = False,
     layer: str | int | None = None,
+    stack: str | None = None,
     pool: str | None = None,
     readout: str | None = None,
     head: str | None = None,
@@ -136,9 +127,12 @@ def finetune(
         delimiter: in CSV and TSV, what separates the fields.
         frozen: whether the encoder stays as it is; vectors are then computed once.
         layer: as for `Model.embed`; `mix` is learnt. None: the top, or where the encoder is frozen, the mix.
+        stack: of a model that has two, whose layers are read: encoder, or decoder, with the text on both sides. None:
+            what suits the model and the task.
         pool: how the pieces of a word become one. None: the first one, or where the encoder is frozen, their mean.
         readout: what stands for a text: first, pooled, last, mean, max or concat. None: what suits the encoder.
-        head: linear, mlp, bilstm, bilstm-attention, crf or bilstm-crf. None: what suits the task.
+        head: linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf; or text: the decoder writes the label. None: what
+            suits the task and the model.
         inner_width: of the head's own layer.
         again: whether the head reads the words' vectors a second time, at its output (ELMo).
         inputs: char-cnn: word vectors and a character CNN that are learnt with the head.
@@ -168,33 +162,15 @@ def finetune(
         on_report: told how training goes.
         progress: told how many texts have their frozen vectors.
     """
-    settings = FinetuneSettings(
-        frozen=frozen,
-        layer=None if layer is None else str(layer),
-        pool=pool,
-        readout=readout,
-        head=head,
-        inner_width=inner_width,
-        again=again,
-        inputs=inputs,
-        epochs=epochs,
-        batch=batch,
-        rate=rate,
-        head_rate=head_rate,
-        layer_decay=layer_decay,
-        schedule=Schedule(kind=schedule, warm_up=warm_up),  # type: ignore[arg-type]
-        gradual=gradual,
-        fresh_layers=fresh_layers,
-        weight_decay=weight_decay,
-        clip=clip,
-        dropout=dropout,
-        dtype=dtype,  # type: ignore[arg-type]
-        compile=compile,
-        seeds=_seeds(seeds),
-        most_pieces=most_pieces,
-        stride=stride,
-        evaluations=evaluations,
-    )
+    settings = settings_of(locals())
+    run: dict[str, Any] = {
+        "device": find_device(device),
+        "cache": None if cache is None else Path(cache),
+        "rates": Rates.told(rates),
+        "checkpoint_seconds": checkpoint_seconds,
+        "told": on_report,
+        "progress": progress,
+    }
     if output is not None:
         check_output(output, force=force, kind="folder")
     columns: dict[str, Any] = {
@@ -214,284 +190,13 @@ def finetune(
         "delimiter": delimiter,
     }
     read = _read_task(task, data, {"train": train, "dev": dev, "test": test}, columns)
-    name, bundle = _bundle(model, settings)
-    run: dict[str, Any] = {
-        "model_name": name,
-        "device": find_device(device),
-        "cache": None if cache is None else Path(cache),
-        "rates": Rates(**(rates or {})),
-        "checkpoint_seconds": checkpoint_seconds,
-        "told": on_report,
-        "progress": progress,
-    }
+    run["model_name"], bundle = _bundle(model, settings)
     if output is None:
         return finetune_task(read, bundle, settings, **run).report
     with _unfinished(output, _decides(read, bundle, settings, run["device"]), force=force) as folder:
         done = finetune_task(read, bundle, settings, folder=folder, **run)
         _write(done, output, columns if isinstance(task, str) and task in KINDS else {}, force=force)
     return done.report
-
-
-# --- predict ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predicted:
-    """What was predicted, and what it cost; of what went to a file, the file has it alone."""
-
-    predictions: list[Prediction]
-    kind: str
-    cost: Cost
-
-
-def predict(
-    sources: Sources,
-    *,
-    model: AnyPath,
-    output: AnyPath | None = None,
-    second: str | None = None,
-    choices: str | Sequence[str] = (),
-    field: str | None = None,
-    id_field: str | None = None,
-    fields: str | Sequence[str] = (),
-    format: str | None = None,
-    words: Words = "syntactic",
-    split: Split = "line",
-    quotes: Quotes = "double",
-    delimiter: str | None = None,
-    check_text: bool = True,
-    device: str = "auto",
-    dtype: str = "fp32",
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Predicted:
-    """Let a task model judge every text of some files, in their order.
-
-    Work that was stopped is gone on with by the same call.
-
-    Args:
-        sources: a path, folder, pattern or `-` for standard input, or several of them, as for `embed`.
-        model: a folder that `finetune` has written.
-        output: .jsonl, .tsv, .parquet, or .conll for tags; None: predictions are returned.
-        second: the field with the second text, or the question.
-        choices: the fields with the choices, or the one with a list of them.
-        field: the field with the text, or with the list of its words.
-        id_field: the field with the id of a text; None: its number, counted from 1.
-        fields: names of other fields to keep beside the predictions, or "all".
-        format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
-        words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, what a text is: a line, a paragraph or the whole document.
-        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
-        delimiter: in CSV and TSV, what separates the fields.
-        check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
-        device: as for `load`.
-        dtype: fp32 or bf16.
-        force: replace an output that is there, and start anew where unfinished work has other settings.
-        progress: told how many bytes of the input are done, and of how many.
-    """
-    started = time.perf_counter()
-    if dtype not in ("fp32", "bf16"):
-        raise OptionError(f"There is no dtype {dtype!r} here. {nearest(dtype, ('fp32', 'bf16'))}")
-    folder = model_folder(find_model(str(model)))
-    chosen = find_device(device)
-    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
-    if output is not None:
-        clear_up(output)
-        check_output(output, force=force)
-        for one in listed:
-            if Path(one).exists() and Path(output).exists() and Path(one).samefile(output):
-                raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name.")
-    loaded = load_task_model(folder, device=chosen)
-    if output is not None:
-        check_predictions_output(output, loaded.head.config)
-    predictor = Predictor(loaded, bf16=dtype == "bf16")
-    reading: dict[str, Any] = {
-        "field": field,
-        "id_field": id_field,
-        "fields": (fields,) if isinstance(fields, str) else tuple(fields),
-        "format": format,
-        "words": words,
-        "split": split,
-        "quotes": quotes,
-        "delimiter": delimiter,
-        "check_text": check_text,
-    }
-    columns = Columns(second=second, choices=(choices,) if isinstance(choices, str) else tuple(choices))
-    found, earlier = predict_files(
-        predictor,
-        listed,
-        output,
-        reading=reading,
-        columns=columns,
-        settings=lambda: {
-            "model": weights_digest(loaded),
-            "input": listed,
-            **reading,
-            "second": second,
-            "choices": list(columns.choices),
-            "dtype": dtype,
-            "device": chosen.partition(":")[0],
-            "polyseme": __version__,
-        },
-        force=force,
-        progress=progress,
-    )
-    for note in predictor.notes():
-        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=2)
-    cost = predictor.cost(time.perf_counter() - started + earlier)
-    return Predicted(predictions=found, kind=loaded.config.kind, cost=cost)
-
-
-# --- glue -------------------------------------------------------------------------------------------------------------
-
-
-def glue(
-    *,
-    model: Model | AnyPath | None = None,
-    data: AnyPath,
-    tasks: Sequence[str] = (),
-    output: AnyPath | None = None,
-    seeds: int | Sequence[int] = 1,
-    frozen: bool = False,
-    layer: str | int | None = None,
-    pool: str | None = None,
-    readout: str | None = None,
-    head: str | None = None,
-    inner_width: int | None = None,
-    again: bool = False,
-    inputs: str | None = None,
-    epochs: int | None = None,
-    batch: int | None = None,
-    rate: float | None = None,
-    head_rate: float | None = None,
-    layer_decay: float = 1.0,
-    schedule: str = "linear",
-    warm_up: float = 0.1,
-    gradual: bool = False,
-    fresh_layers: int = 0,
-    weight_decay: float = 0.01,
-    clip: float | None = 1.0,
-    dropout: float | None = None,
-    dtype: str = "auto",
-    compile: bool | None = None,
-    most_pieces: int | None = None,
-    stride: int = 128,
-    evaluations: int = 1,
-    device: str = "auto",
-    cache: AnyPath | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    rates: Mapping[str, Any] | None = None,
-    force: bool = False,
-    on_start: Callable[[str], None] | None = None,
-    on_report: Callable[[Told], None] | None = None,
-    progress: Progress | None = None,
-) -> GlueReport:
-    """`finetune` over GLUE's nine tasks, and one table of all, beside what is published.
-
-    What is not named here is as for `finetune`.
-
-    Args:
-        model: as for `finetune`.
-        data: the folder with the tasks' folders.
-        tasks: some of the nine; none: those whose data is there.
-        output: a folder for a model a task, and for glue.json and glue.md; what is finished there is not done again.
-        seeds: how many runs a task, or which.
-        force: replace what is there under the name `output`.
-        on_start: told which task begins.
-        frozen: as for `finetune`.
-        layer: as for `finetune`.
-        pool: as for `finetune`.
-        readout: as for `finetune`.
-        head: as for `finetune`.
-        inner_width: as for `finetune`.
-        again: as for `finetune`.
-        inputs: as for `finetune`.
-        epochs: as for `finetune`.
-        batch: as for `finetune`.
-        rate: as for `finetune`.
-        head_rate: as for `finetune`.
-        layer_decay: as for `finetune`.
-        schedule: as for `finetune`.
-        warm_up: as for `finetune`.
-        gradual: as for `finetune`.
-        fresh_layers: as for `finetune`.
-        weight_decay: as for `finetune`.
-        clip: as for `finetune`.
-        dropout: as for `finetune`.
-        dtype: as for `finetune`.
-        compile: as for `finetune`.
-        most_pieces: as for `finetune`.
-        stride: as for `finetune`.
-        evaluations: as for `finetune`.
-        device: as for `finetune`.
-        cache: as for `finetune`.
-        checkpoint_seconds: as for `finetune`.
-        rates: as for `finetune`.
-        on_report: as for `finetune`.
-        progress: as for `finetune`.
-    """
-    settings = {name: value for name, value in locals().items() if name not in _OF_GLUE}
-    chosen = [named_benchmark(task) for task in tasks] or [BENCHMARKS[name] for name in TASKS]
-    foreign = [benchmark.name for benchmark in chosen if not benchmark.glue]
-    if foreign:
-        raise OptionError(f"{foreign[0]!r} is none of GLUE's tasks. {nearest(foreign[0], TASKS)}")
-    there = [benchmark for benchmark in chosen if tasks or _is_there(benchmark, data)]
-    if not there:
-        raise InputError(f"{data} holds the data of none of GLUE's tasks ({', '.join(TASKS)}).")
-    notes = [f"No data of {benchmark.name}: left out." for benchmark in chosen if benchmark not in there]
-    folder = None if output is None else Path(output)
-    if folder is not None:
-        if force and folder.exists():
-            check_output(folder, force=True, kind="folder")
-            shutil.rmtree(folder)
-        with explained(folder):
-            folder.mkdir(exist_ok=True)
-        decides = {name: value for name, value in settings.items() if name not in _BESIDE_GLUE}
-        named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
-        asked = {"model": named, "seeds": _seeds(seeds), **decides}
-        settle(folder, json.loads(json.dumps(asked)), what="table", force=force)
-    reports: dict[str, FinetuneReport] = {}
-    for benchmark in there:
-        if on_start is not None:
-            on_start(benchmark.name)
-        place = None if folder is None else folder / benchmark.name
-        if place is not None and (place / REPORT).is_file():
-            reports[benchmark.name] = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
-            continue
-        reports[benchmark.name] = finetune(
-            benchmark.name, model=model, data=data, output=place, seeds=seeds, force=force, **settings
-        )
-    first = next(iter(reports.values()))
-    report = GlueReport(model=first.model, how=first.how, reports=reports, notes=tuple(notes))
-    if folder is not None:
-        for name, content in (("glue.json", json.dumps(report.to_json(), indent=2)), ("glue.md", report.markdown())):
-            with whole_file(folder / name, force=True) as made:
-                made.write_text(content + "\n", encoding="utf-8")
-    return report
-
-
-_OF_GLUE = frozenset({"model", "data", "tasks", "output", "seeds", "force", "on_start"})
-_BESIDE_GLUE = frozenset({"device", "cache", "checkpoint_seconds", "rates", "on_report", "progress"})
-"""Settings that decide no figure."""
-
-
-def _is_there(benchmark: Benchmark, data: AnyPath) -> bool:
-    try:
-        benchmark_folder(benchmark, data)
-    except InputError:
-        return False
-    return True
-
-
-# --- what the verbs share ---------------------------------------------------------------------------------------------
-
-
-def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(given, int):
-        if given < 1:
-            raise OptionError(f"There must be one seed at least. Got {given} instead.")
-        return tuple(range(given))
-    return tuple(given)
 
 
 def _read_task(
@@ -508,10 +213,11 @@ def _read_task(
             raise OptionError(f"There is nothing to learn {task!r} from. Name a file (train=…, --train FILE).")
         return read_own(task, given, **columns)
     if given:
-        kinds = ", ".join(KINDS)
+        if task not in BENCHMARKS:
+            raise OptionError(f"There is no kind of task {task!r}. {nearest(task, KINDS)}")
         raise OptionError(
             f"{task!r} is the name of a benchmark, whose data is a folder (data=…, --data FOLDER). For files of your "
-            f"own name the kind of the task instead: {kinds}."
+            f"own name the kind of the task instead: {', '.join(KINDS)}."
         )
     try:
         return _checked(read_benchmark(task, data), "keep")
@@ -573,6 +279,9 @@ def _unfinished(output: AnyPath, settings: Mapping[str, Any], *, force: bool) ->
         try:
             yield folder
         except BaseException as error:
+            if not begun(folder):
+                remove(folder)
+                raise
             note = f"What was done is kept in {short(folder)}: the same command goes on from there."
             error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
             raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import inspect
 import json
 import os
 import random
@@ -15,6 +17,7 @@ import polyseme
 from cli.commands import Refuse, Run
 from polyseme.errors import PolysemeWarning
 from polyseme.transfer import predicting
+from polyseme.transfer.settings import FinetuneSettings
 from transfer.small_tasks import MAKERS
 
 DATA = os.environ.get("POLYSEME_DATA", "")
@@ -39,6 +42,13 @@ def write_conll(path: Path, n: int, *, seed: int = 0) -> Path:
     ]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def write_rte(folder: Path, labels: list[str]) -> None:
+    folder.mkdir(exist_ok=True)
+    for split in ("train", "dev"):
+        rows = "".join(f"{number}\tthe crane\ta fish\t{label}\n" for number, label in enumerate(labels))
+        (folder / f"{split}.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + rows)
 
 
 @pytest.fixture(scope="module")
@@ -196,38 +206,134 @@ def test_what_is_cut_is_said(stars: Path, tmp_path: Path) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_tasks_that_cannot_be(tiny: Path, tmp_path: Path, refuse: Refuse) -> None:
-    def fit(*arguments: object) -> str:
-        return refuse("finetune", *arguments, "-m", tiny, "-o", tmp_path / "model", *QUICK, folder=tmp_path)
+TABLE = ("--text", "review", "--label", "stars")
+REFUSED: dict[str, tuple[str, dict[str, str], tuple[str, ...], str]] = {
+    "a typo in a benchmark": ("rtee", {}, ("--data", "."), "Did you mean 'rte'?"),
+    "a typo in a kind": ("clasify", {"train": "review,stars\na,x\n"}, TABLE, "Did you mean 'classify'?"),
+    "a typo in a rate": ("classify", {"train": "review,stars\na,x\n"}, (*TABLE, "--rates", "kg=1"), "no rate 'kg'"),
+    "a rate that is no number": (
+        "classify",
+        {"train": "review,stars\n" + "b,x\nc,y\n" * 9},
+        (*TABLE, "--rates", "kg_per_kwh=much"),
+        "must be a number",
+    ),
+    "a benchmark without its data": ("rte", {}, (), "name the folder"),
+    "a benchmark with files": ("rte", {"train": "review,stars\na,x\n"}, (), "the kind of the task"),
+    "no file to learn from": ("classify", {}, (), "nothing to learn"),
+    "one class only": ("classify", {"train": "review,stars\na,x\nb,x\nc,x\n"}, TABLE, "one label 'x' (the first: "),
+    "a label for each item": (
+        "classify",
+        {"train": "review,stars\n" + "".join(f"the {number},l{number}\n" for number in range(12))},
+        TABLE,
+        "has 12 labels on 12 training items",
+    ),
+    "ragged columns": ("classify", {"train": "review,stars\na,x\nb,y,z\n"}, TABLE, "train.csv, line 3"),
+    "an empty text": ("classify", {"train": "review,stars\na,x\n,y\n" + "b,x\nc,y\n" * 20}, TABLE, "train.csv, line 3"),
+    "no label": ("classify", {"train": "review,stars\na,x\nb,\n" + "b,x\nc,y\n" * 20}, TABLE, "train.csv, line 3"),
+    "a column that is not there": ("classify", {"train": "review,star\na,x\nb,y\n"}, TABLE, "'star'"),
+    "labels of dev that train lacks": (
+        "classify",
+        {"train": "review,stars\n" + "b,x\nc,y\n" * 9, "dev": "review,stars\na,x\nb,strange\n"},
+        TABLE,
+        "dev.csv, line 3: dev has 1 label that train lacks: 'strange'",
+    ),
+    "a head of another task": (
+        "classify",
+        {"train": "review,stars\n" + "b,x\nc,y\n" * 9},
+        (*TABLE, "--head", "bilstm-crf"),
+        "crf",
+    ),
+    "a head that is not there": (
+        "classify",
+        {"train": "review,stars\na,x\nb,y\n"},
+        (*TABLE, "--head", "crff"),
+        "'crf'",
+    ),
+    "an answer that is not in the passage": (
+        "span",
+        {
+            "train": json.dumps(
+                {
+                    "version": "1.1",
+                    "data": [
+                        {
+                            "title": "t",
+                            "paragraphs": [
+                                {
+                                    "context": "the crane broke",
+                                    "qas": [
+                                        {
+                                            "id": "q7",
+                                            "question": "who ?",
+                                            "answers": [{"text": "fish", "answer_start": 3}],
+                                        }
+                                    ],
+                                }
+                            ],
+                        }
+                    ],
+                }
+            )
+        },
+        (),
+        "q7",
+    ),
+    "an invalid sequence of tags": (
+        "tag",
+        {"train": "the\tB-x\ncrane\tI-x\n\nit\tO\nfell\tI-y\n\na\tB-x\n\n"},
+        ("--label", "2"),
+        "train.conll, line 5: 'I-y' may not stand after 'O' in BIO",
+    ),
+    "an invalid sequence in BILOU": (
+        "tag",
+        {"train": "the\tB-x\ncrane\tL-x\n\nit\tU-x\nfell\tL-y\n\n"},
+        ("--label", "2"),
+        "train.conll, line 5: 'L-y' may not stand after 'U-x' in BILOU",
+    ),
+    "BILOU and BIOES in one file": (
+        "tag",
+        {"train": "the\tB-x\ncrane\tE-x\n\nit\tU-x\n\n"},
+        ("--label", "2"),
+        "train.conll, line 4: 'U-x' is no tag of BIOES",
+    ),
+    "tags turned into BILOU": (
+        "tag",
+        {"train": "the\tB-x\ncrane\tI-x\n\n"},
+        ("--label", "2", "--scheme", "BILOU"),
+        "Ask for BIOES",
+    ),
+    "ragged tags": ("tag", {"train": "the\tO\ncrane\n\n"}, ("--label", "2"), "train.conll, line 2"),
+}
+ENDINGS = {"tag": "conll", "span": "json"}
 
-    train = write_table(tmp_path / "train.csv", 20)
-    assert "Did you mean 'rte'?" in fit("rtee", "--data", tmp_path)
-    assert "name the folder" in fit("rte")
-    assert "nothing to learn" in fit("classify")
-    assert "the kind of the task" in fit("rte", "--train", train)
-    one = tmp_path / "one.csv"
-    one.write_text("review,stars\na,x\nb,x\nc,x\n")
-    assert "one label 'x'" in fit("classify", "--train", one, "--text", "review", "--label", "stars")
-    many = tmp_path / "many.csv"
-    many.write_text("review,stars\n" + "".join(f"the {number},l{number}\n" for number in range(12)))
-    assert "12 labels" in fit("classify", "--train", many, "--text", "review", "--label", "stars", "--dev", train)
-    ragged = tmp_path / "ragged.csv"
-    ragged.write_text("review,stars\na,x\nb,y,z\n")
-    assert "line 3" in fit("classify", "--train", ragged, "--text", "review", "--label", "stars")
-    empty = tmp_path / "empty.csv"
-    empty.write_text("review,stars\na,x\n,y\n" + "b,x\nc,y\n" * 20)
-    assert "line 3" in fit("classify", "--train", empty, "--text", "review", "--label", "stars")
-    dev = tmp_path / "dev.csv"
-    dev.write_text("review,stars\na,good\nb,strange\n")
-    assert "'strange'" in fit("classify", "--train", train, "--dev", dev, "--text", "review", "--label", "stars")
-    tags = tmp_path / "tags.conll"
-    tags.write_text("the\tI-x\ncrane\tB-x\nfell\tI-y\n\na\tB-x\n\n")
-    assert "tags.conll" in fit("tag", "--train", tags, "--label", "2", "--scheme", "BIO")
-    squad = tmp_path / "squad.json"
-    answer = {"text": "fish", "answer_start": 3}
-    asked = {"context": "the crane broke", "qas": [{"id": "1", "question": "who ?", "answers": [answer]}]}
-    squad.write_text(json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [asked]}]}))
-    assert "passage" in fit("span", "--train", squad)
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_tasks_that_cannot_be(
+    what: str, tiny: Path, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is trained: one paragraph, with the line where there is one, and no folder."""
+    monkeypatch.chdir(tmp_path)
+    task, files, options, said = REFUSED[what]
+    given = []
+    for split, content in files.items():
+        name = f"{split}.{ENDINGS.get(task, 'csv')}"
+        (tmp_path / name).write_text(content)
+        given += [f"--{split}", name]
+    line = ("finetune", task, *given, *options, "-m", tiny, "-o", tmp_path / "model", *QUICK)
+    assert said in refuse(*line, folder=tmp_path)
+
+
+def test_tags_in_bilou_are_learnt_as_bioes(tiny: Path, tmp_path: Path, run: Run) -> None:
+    sentence = "the\tO\ncrane\tU-bird\nof\tO\na\tB-place\nfish\tI-place\nhouse\tL-place\n\n"
+    (tmp_path / "train.conll").write_text(sentence * 8)
+    line = ("--train", tmp_path / "train.conll", "--dev", tmp_path / "dev.conll", "--label", "2")
+    (tmp_path / "dev.conll").write_text(sentence * 2)
+    model = ("-m", tiny, "-o", tmp_path / "model", "--head", "bilstm-crf", "--frozen", "--inner-width", "8")
+    ended = run("finetune", "tag", *line, *model, *QUICK)
+    assert ended.code == 0, ended.err
+    assert "Tags were turned from BILOU into BIOES." in ended.out
+    card = json.loads((tmp_path / "model" / "polyseme.json").read_text())["task"]
+    assert card["labels"] == ["O", "S-bird", "B-place", "I-place", "E-place"]
 
 
 def test_predictions_that_cannot_be(tiny: Path, stars: Path, tmp_path: Path, refuse: Refuse) -> None:
@@ -242,15 +348,35 @@ def test_predictions_that_cannot_be(tiny: Path, stars: Path, tmp_path: Path, ref
 
 
 def test_a_head_of_another_task(tagger: Path, tmp_path: Path, refuse: Refuse) -> None:
-    folder = tmp_path / "rte"
-    folder.mkdir()
-    for split in ("train", "dev"):
-        rows = "".join(
-            f"{number}\tthe crane\ta fish\t{label}\n" for number, label in enumerate(["entailment", "not_entailment"])
-        )
-        (folder / f"{split}.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + rows)
+    write_rte(tmp_path / "rte", ["entailment", "not_entailment"])
     said = refuse("evaluate", "rte", "-m", tagger, "--data", tmp_path, folder=tmp_path)
     assert "made for task 'tag'" in said
+
+
+def test_a_table_that_cannot_be(tiny: Path, tmp_path: Path, refuse: Refuse) -> None:
+    line = ("glue", "-m", tiny, "--data", tmp_path, "-o", tmp_path / "glue")
+    assert "Did you mean 'mrpc'?" in refuse(*line, "--tasks", "mrpcc", folder=tmp_path)
+    assert "none of GLUE's tasks" in refuse(*line, "--tasks", "trec", folder=tmp_path)
+    assert "holds the data of none" in refuse(*line, folder=tmp_path)
+    assert "one seed at least" in refuse(*line, "--seeds", "0", folder=tmp_path)
+    assert "no rate 'x'" in refuse(*line, "--rates", "x=1", folder=tmp_path)
+    assert "does not hold the data of rte" in refuse(*line, "--tasks", "rte", folder=tmp_path)
+    write_rte(tmp_path / "rte", ["entailment", "not_entailment"] * 4)
+    other = ("glue", "-m", tmp_path / "nowhere", "--data", tmp_path, "-o", tmp_path / "glue")
+    assert "There is no model" in refuse(*other, folder=tmp_path)
+    assert "has no 'crf'" in refuse(*line, "--tasks", "rte", "--head", "crf", *QUICK, folder=tmp_path)
+    write_rte(tmp_path / "rte", ["entailment"] * 8)
+    assert "one label 'entailment'" in refuse(*line, "--tasks", "rte", *QUICK, folder=tmp_path)
+
+
+def test_the_same_can_be_set_of_one_task_and_of_nine() -> None:
+    """Every setting of a fine-tuning is a parameter of both verbs, with one default."""
+    one, nine = (inspect.signature(verb).parameters for verb in (polyseme.finetune, polyseme.glue))
+    settings = {each.name for each in dataclasses.fields(FinetuneSettings)} | {"warm_up"}
+    assert settings <= set(nine)
+    shared = (set(nine) & set(one)) - {"data"}
+    assert settings <= shared
+    assert {name: nine[name].default for name in shared} == {name: one[name].default for name in shared}
 
 
 # --- glue -------------------------------------------------------------------------------------------------------------

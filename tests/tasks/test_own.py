@@ -186,6 +186,17 @@ def test_invalid_tags_are_refused_with_their_line_or_repaired(tmp_path: Path) ->
     assert task.notes[0].startswith("2 invalid sequences of tags were repaired, as conlleval reads them; the first: ")
 
 
+def test_bilou_is_read_as_bioes(tmp_path: Path) -> None:
+    file = tmp_path / "train.conll"
+    file.write_text("a\tU-X\nb\tB-Y\nc\tI-Y\nd\tL-Y\n\ne\tO\n\n" * 2)
+    task = read_own("tag", {"test": file})
+    assert task.splits["test"][0].gold == ("S-X", "B-Y", "I-Y", "E-Y")
+    assert (task.scheme, task.notes) == ("BIOES", ("Tags were turned from BILOU into BIOES.",))
+    assert read_own("tag", {"test": file}, scheme="BIO").splits["test"][0].gold == ("B-X", "B-Y", "I-Y", "I-Y")
+    with pytest.raises(OptionError, match=r"Ask for BIOES"):
+        read_own("tag", {"test": file}, scheme="bilou")
+
+
 def test_ragged_columns_are_refused_with_their_line(tmp_path: Path) -> None:
     train = tmp_path / "train.conll"
     train.write_text("a O\nb O\n\nc O\nd\n")

@@ -17,9 +17,16 @@ def test_every_row_is_of_a_known_task_metric_and_split() -> None:
     assert {row.metric for row in rows} <= {*METRICS, "average"}
     assert {row.split for row in rows} == {"dev", "test", "test_mismatched"}
     assert all(row.paper and row.where and 0 < row.value < 100 for row in rows)
-    assert all(row.table is not None or "not recorded" in row.note for row in rows)
+    assert all(row.table is not None or row.unconfirmed == "table" for row in rows)
     keys = [(row.model, row.task, row.metric, row.split, row.source) for row in rows]
     assert len(set(keys)) == len(keys)
+
+
+def test_what_is_unconfirmed_says_so() -> None:
+    doubtful = [row for row in published() if row.unconfirmed]
+    assert {row.unconfirmed for row in doubtful} <= {"table", "split", "value"}
+    assert all(row.source.endswith(f"({row.unconfirmed} unconfirmed)") for row in doubtful)
+    assert not [row for row in doubtful if row.paper.startswith("Devlin")]
 
 
 @pytest.mark.parametrize(("model", "mean"), [("ELMo", 68.3), ("GPT", 71.0), ("BERT-base", 77.3)])

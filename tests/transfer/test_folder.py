@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import torch
 
 import polyseme
 from polyseme.errors import ModelError
-from polyseme.tasks.items import Item
+from polyseme.tasks.items import Answer, Item
 from polyseme.transfer.features import different_documents, word_store
 from polyseme.transfer.finetuning import Finetuned, finetune_task
 from polyseme.transfer.folder import load_task_model, save_task_model
+from polyseme.transfer.gold import Judged
 from polyseme.transfer.page import page_of
 from polyseme.transfer.preparing import judge, prepare
-from polyseme.transfer.report import FinetuneReport
+from polyseme.transfer.report import FinetuneReport, worst_errors
 from polyseme.transfer.settings import FinetuneSettings
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
@@ -124,9 +126,10 @@ def test_a_report_over_seeds() -> None:
     counts = np.array(report.confusion["counts"])  # type: ignore[index]
     assert counts.sum() == 20
     assert np.trace(counts) / 20 == report.kept.dev["accuracy"]
-    assert len(report.errors) == 20 - np.trace(counts)
+    assert report.errors.n == 20 - np.trace(counts)
     again = FinetuneReport.from_json(json.loads(json.dumps(report.to_json())))
     assert again.dev == report.dev
+    assert again.errors == report.errors
     text = "\n".join(report.lines())
     assert "dev (chose the weights)" in text
     assert "test (scored once)" in text
@@ -137,12 +140,43 @@ def test_hostile_text_in_a_page_runs_nothing(kind: str) -> None:
     done = fitted(kind)
     report = done.report
     hostile = "<script>alert(1)</script>"
-    errors = [{**each, "text": hostile, "words": [hostile] * len(each.get("words", []))} for each in report.errors]
+    worst = [{**each, "text": hostile, "words": [hostile] * len(each.get("words", []))} for each in report.errors.worst]
+    errors = {"n": report.errors.n, "worst": worst}
     page = page_of(
         FinetuneReport.from_json({**report.to_json(), "task": hostile, "errors": errors, "notes": [hostile]})
     )
     assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_the_worst_errors_of_many_are_counted_and_say_how_sure_the_model_was() -> None:
+    items = [Item(text=f"text {number}", gold="good") for number in range(30)]
+    shares = [0.51 + number / 100 for number in range(30)]
+    judged = [Judged("bad", [share, 1 - share]) for share in shares[:25]] + [Judged("good", [0.1, 0.9])] * 5
+    found = worst_errors("classify", items, judged, ("bad", "good"), regression=False)
+    assert found.n == 25
+    assert [each["text"] for each in found.worst] == [f"text {number}" for number in range(24, 4, -1)]
+    assert [each["probability"] for each in found.worst] == shares[24:4:-1]
+    page = page_of(dataclasses.replace(fitted("classify").report, errors=found))
+    assert "Worst errors (20 of 25)" in page
+    assert "at 75.0 %" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "judged", "probability"),
+    [
+        ("choose", 0, Judged(1, [0.3, 0.7]), 0.7),
+        ("span", (Answer(0, "a"),), Judged("b", [0.6, 0.3], ((2, 3, "b", 0.6), (0, 1, "a", 0.3))), 0.6),
+        ("span", (Answer(0, "a"),), Judged("", [0.6], ((2, 3, "b", 0.6),)), None),
+        ("tag", ("x", "y"), Judged(("x", "x"), [[0.9, 0.1], [0.9, 0.1]]), None),
+        ("classify", ("x",), Judged(("y",), [0.1, 0.9]), None),
+        ("pair", 1.5, Judged(3.0), None),
+    ],
+)
+def test_how_sure_the_model_was_of_an_answer(kind: str, gold: Any, judged: Judged, probability: float | None) -> None:
+    item = Item(text="a b", words=("a", "b"), second="?", choices=("a", "b"), gold=gold)
+    [error] = worst_errors(kind, [item], [judged], ("x", "y"), regression=kind == "pair").worst
+    assert error["probability"] == probability
 
 
 def test_a_run_that_cannot_learn_is_said_to_have_failed() -> None:

@@ -31,7 +31,7 @@ def fitted(kind: str, bundle: Bundle | None, *, frozen: bool, n_train: int = 160
 @pytest.mark.parametrize("frozen", [False, True], ids=["tuned", "frozen"])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_kind_is_learnt(kind: str, frozen: bool) -> None:
-    done = fitted(kind, tiny_model("t5").bundle, frozen=frozen, epochs=EPOCHS.get(kind, 8))
+    done = fitted(kind, tiny_model("t5").bundle, frozen=frozen, epochs=EPOCHS.get(kind, 8), stack="encoder")
     [figures] = done.report.seeds
     assert figures.dev[done.report.metrics[0]] >= LEARNT[kind]
     assert figures.learnt or kind == "tag"
@@ -128,7 +128,15 @@ def test_regression_and_several_labels() -> None:
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["tuned", "frozen"])
 @pytest.mark.parametrize(
-    ("family", "kind"), [*(("bert", kind) for kind in MAKERS), ("elmo", "pair"), ("gpt2", "tag"), ("xlnet", "span")]
+    ("family", "kind"),
+    [
+        *(("bert", kind) for kind in MAKERS),
+        ("elmo", "pair"),
+        ("gpt2", "tag"),
+        ("xlnet", "span"),
+        ("bart", "span"),
+        ("t5", "pair"),
+    ],
 )
 def test_together_as_one_at_a_time(family: str, kind: str, frozen: bool) -> None:
     done = fitted(kind, tiny_model(family).bundle, frozen=frozen, epochs=1, n_train=32)
@@ -141,7 +149,15 @@ def test_together_as_one_at_a_time(family: str, kind: str, frozen: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("family", "kind"), [*(("bert", kind) for kind in MAKERS), ("gpt2", "classify"), ("elmo", "pair")]
+    ("family", "kind"),
+    [
+        *(("bert", kind) for kind in MAKERS),
+        ("gpt2", "classify"),
+        ("elmo", "pair"),
+        ("bart", "choose"),
+        ("bart", "span"),
+        ("t5", "classify"),
+    ],
 )
 def test_padding_to_a_length_changes_no_loss(family: str, kind: str) -> None:
     """What is recorded on a GPU are rows padded to a few lengths."""

@@ -51,11 +51,13 @@ print(json.dumps(codes))
 """
 
 
-@pytest.mark.parametrize("how", ["tuned", pytest.param("frozen", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "how", ["tuned", *(pytest.param(how, marks=pytest.mark.slow) for how in ("frozen", "written"))]
+)
 def test_killed_and_gone_on_with(how: str, tmp_path: Path) -> None:
     """Nine steps a seed: killed within the first seed, then, gone on with, within the second."""
     model, whole, killed = tmp_path / "model", tmp_path / "whole", tmp_path / "killed"
-    tiny_model("bert", dropout_rate=0.1).save(model)
+    tiny_model("t5" if how == "written" else "bert", dropout_rate=0.1).save(model)
     plan = [[str(whole), 0], [str(killed), 8], [str(killed), 6], [str(killed), 0]]
     settings = {**SETTINGS, "frozen": how == "frozen"}
     line = [sys.executable, "-c", PARENT, str(model), json.dumps(plan), json.dumps(settings)]

@@ -21,11 +21,6 @@ def _early_stopping(context: click.Context, option: click.Parameter, given: str)
     return EARLY_STOPPING.get(given, given)
 
 
-def _names(context: click.Context, option: click.Parameter, given: str | None) -> tuple[str, ...]:
-    """Names with commas between them."""
-    return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
-
-
 @click.command()
 @click.argument("prompts", metavar="PROMPT...", nargs=-1)
 @click.option(
@@ -101,7 +96,7 @@ def _names(context: click.Context, option: click.Parameter, given: str | None) -
 @click.option("--id-field", metavar="NAME", help="The field of INPUT with the id of a prompt.  [default: its number]")
 @click.option(
     "--fields",
-    callback=_names,
+    callback=options.names,
     metavar="NAMES",
     help="Other fields of INPUT to keep beside the texts, with commas between them, or all.",
 )

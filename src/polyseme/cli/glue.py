@@ -12,15 +12,11 @@ from polyseme.cli import options, tuning
 from polyseme.cli.table import print_table
 
 
-def _names(context: click.Context, option: click.Parameter, given: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
-
-
 @click.command()
 @options.model
 @click.option("--data", required=True, metavar="FOLDER", help="The folder with the folders of the tasks.")
 @click.option(
-    "--tasks", callback=_names, metavar="NAMES", help="Some of the nine, with commas.  [those that are there]"
+    "--tasks", callback=options.names, metavar="NAMES", help="Some of the nine, with commas.  [those that are there]"
 )
 @options.output("A folder for a model a task, glue.json and glue.md.", required=False)
 @tuning.settings

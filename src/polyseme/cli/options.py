@@ -97,14 +97,14 @@ batch_pieces = click.option(
 )
 
 
-def _names(context: click.Context, option: click.Parameter, given: str | None) -> tuple[str, ...]:
+def names(context: click.Context, option: click.Parameter, given: str | None) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
 
 
 _FIELDS = click.option(
     "--fields",
-    callback=_names,
+    callback=names,
     metavar="NAMES",
     help="Other fields of INPUT to keep beside the vectors, with commas between them, or all.",
 )

@@ -12,16 +12,14 @@ from polyseme.cli import options
 from polyseme.cli.progress import Bar
 
 
-def _names(context: click.Context, option: click.Parameter, given: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
-
-
 @click.command()
 @click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
 @click.option("-m", "--model", required=True, metavar="MODEL", help="A folder that finetune has written.")
 @options.output("Where predictions go: .jsonl, .tsv, .parquet, or .conll for tags.  [shown]", required=False)
 @click.option("--second", metavar="NAME", help="The field with the second text, or the question.")
-@click.option("--choices", callback=_names, metavar="NAMES", help="The fields with the choices, or one with lists.")
+@click.option(
+    "--choices", callback=options.names, metavar="NAMES", help="The fields with the choices, or one with lists."
+)
 @options.reading
 @options.device
 @click.option("--dtype", default="fp32", show_default=True, metavar="DTYPE", help="What is computed in: fp32, bf16.")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from polyseme.bundle import Bundle
-from polyseme.decode.score_rows import Guessed, Guesser, Ints, OnBatch, Ran, flat, ran
+from polyseme.decode.score_rows import Guessed, Guesser, Ints, OnBatch, Ran, Way, flat, ran
 from polyseme.decode.score_windows import check_stride, strides
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.parts.masks import Order
@@ -64,7 +64,7 @@ class _Row:
     """Where the stretch begins among all pieces of all documents."""
 
 
-class AnyOrder:
+class AnyOrder(Way):
     """Scores of an encoder with a query stream."""
 
     unscored_first: str | None = (
@@ -91,16 +91,6 @@ class AnyOrder:
         if isinstance(self.order, str):
             return f"{self.order.replace('-', ' ')}, with a query stream"
         return f"in the order {' → '.join(map(str, self.order))}, with a query stream"
-
-    def key(self, pieces: Pieces) -> bytes:
-        """Equal for documents that have equal scores."""
-        return pieces.ids.tobytes()
-
-    def unknown(self, pieces: Pieces) -> int:
-        return 0
-
-    def notes(self) -> list[str]:
-        return []
 
     def __call__(
         self,

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.decode.neural_cache import Caches, NeuralCache
-from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, batches, flat, ran
+from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, Way, batches, flat, ran
 from polyseme.decode.score_windows import check_stride, strides
 from polyseme.decode.words import WordTable
 from polyseme.encoders.base import Encoder
@@ -82,7 +82,7 @@ def manner_of_half(words: WordTable, *, backwards: bool) -> Manner:
     return Manner(lead=lead, backwards=backwards, words=words)
 
 
-class LeftToRight:
+class LeftToRight(Way):
     """Scores of a causal encoder, or of one half of a two-way one."""
 
     def __init__(
@@ -121,16 +121,9 @@ class LeftToRight:
             "score and is left out of all sums."
         )
 
-    def key(self, pieces: Pieces) -> bytes:
-        """Equal for documents that have equal scores."""
-        return pieces.ids.tobytes()
-
     def unknown(self, pieces: Pieces) -> int:
         words = self.manner.words
         return 0 if words is None else int((words.guessed(pieces.ids) == words.unknown).sum())
-
-    def notes(self) -> list[str]:
-        return []
 
     def __call__(
         self,

@@ -20,7 +20,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from polyseme.bundle import Bundle
-from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, flat, ran
+from polyseme.decode.score_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, Way, flat, ran
 from polyseme.errors import OptionError, nearest
 from polyseme.text.windows import cut
 from polyseme.types import Pieces, Tokenizer
@@ -41,7 +41,7 @@ def check_hide(hide: str) -> None:
         raise OptionError(f"There is no way {hide!r} to hide pieces. {nearest(str(hide), get_args(Hide))}")
 
 
-class Pseudo:
+class Pseudo(Way):
     """Scores of a masked model."""
 
     unscored_first: str | None = None
@@ -62,12 +62,6 @@ class Pseudo:
     def key(self, pieces: Pieces) -> bytes:
         """Equal for documents that have equal scores."""
         return pieces.ids.tobytes() + (b"" if self.hide == "piece" else pieces.words.tobytes())
-
-    def unknown(self, pieces: Pieces) -> int:
-        return 0
-
-    def notes(self) -> list[str]:
-        return []
 
     def __call__(
         self,

@@ -103,7 +103,10 @@ def ran(config: EncoderConfig, lengths: Sequence[int], found: Guessed, output: O
 
 
 class Way(Protocol):
-    """How pieces are guessed: from which side, and with what before them."""
+    """How pieces are guessed: from which side, and with what before them.
+
+    What most ways have in common stands here, for those that name this as their base.
+    """
 
     @property
     def how(self) -> str:
@@ -115,12 +118,15 @@ class Way(Protocol):
 
     def key(self, pieces: Pieces) -> bytes:
         """Equal for documents that have equal scores."""
+        return pieces.ids.tobytes()
 
     def unknown(self, pieces: Pieces) -> int:
         """How many pieces of a document are guessed as the unknown one, where reading knows more than guessing."""
+        return 0
 
     def notes(self) -> list[str]:
         """What else is to be said of the scores so far."""
+        return []
 
     def __call__(
         self,

@@ -15,13 +15,13 @@ import torch
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
-from polyseme.decode.score_rows import Guessed, Guesser, Ints, OnBatch, Ran, flat, ran
+from polyseme.decode.score_rows import Guessed, Guesser, Ints, OnBatch, Ran, Way, flat, ran
 from polyseme.encoders.base import Encoder
 from polyseme.errors import InputError
 from polyseme.types import Batch, Pieces, Tokenizer
 
 
-class GivenSource:
+class GivenSource(Way):
     """Scores of a decoder; `sources` are set before each call, one for each document."""
 
     unscored_first: str | None = None
@@ -37,12 +37,6 @@ class GivenSource:
     def key(self, pieces: Pieces) -> bytes:
         """Equal for documents that have equal scores, if their sources are equal, too."""
         return pieces.ids.tobytes()
-
-    def unknown(self, pieces: Pieces) -> int:
-        return 0
-
-    def notes(self) -> list[str]:
-        return []
 
     def check(self, encoded: Sequence[Pieces], sources: Sequence[Pieces], names: Sequence[str]) -> None:
         """Refuse what is too long for a stack: here nothing is cut."""

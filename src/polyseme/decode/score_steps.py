@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from polyseme.decode.next_piece import LanguageModel
-from polyseme.decode.score_rows import Guessed, OnBatch, Ran, flat
+from polyseme.decode.score_rows import Guessed, OnBatch, Ran, Way, flat
 from polyseme.errors import InputError
 from polyseme.types import Batch, Pieces, Tokenizer
 
@@ -21,7 +21,7 @@ ROWS = 64
 """Texts that are read side by side."""
 
 
-class StepByStepScores:
+class StepByStepScores(Way):
     """Scores of any `NextPiece`."""
 
     how = "left to right, step by step"
@@ -34,16 +34,6 @@ class StepByStepScores:
     @property
     def unscored_first(self) -> str | None:
         return None if self.before else "The first piece of each text has no score: nothing stands before it."
-
-    def key(self, pieces: Pieces) -> bytes:
-        """Equal for documents that have equal scores."""
-        return pieces.ids.tobytes()
-
-    def unknown(self, pieces: Pieces) -> int:
-        return 0
-
-    def notes(self) -> list[str]:
-        return []
 
     def __call__(
         self,

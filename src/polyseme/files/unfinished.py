@@ -69,6 +69,11 @@ def settle(folder: Path, settings: Mapping[str, Any], *, what: str, markers: Seq
         made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def begun(folder: Path) -> bool:
+    """Whether there is work in the folder, besides what says whose it is."""
+    return any(each.name not in (SETTINGS, LOCK) for each in folder.iterdir())
+
+
 def remove(folder: Path, *, markers: Sequence[str] = ()) -> None:
     """Remove the folder, so that what is left, should that be cut short, can still be told from anything else."""
     last = (SETTINGS, *markers, LOCK)

@@ -11,8 +11,10 @@ from polyseme.errors import ModelError, nearest
 from polyseme.parts.tag_schemes import SCHEMES
 from polyseme.tasks.items import Kind
 
-Body = Literal["linear", "mlp", "bilstm", "bilstm-attention"]
+Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
+WRITTEN: tuple[Kind, ...] = ("classify", "pair")
+"""The tasks whose answers can be written as a text of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,7 @@ class HeadConfig(Config):
     choice); they then meet in the head."""
 
     body: Body = "linear"
+    """What is computed over words; `text`: nothing, the label is written by the model's decoder (classify and pair)."""
     readout: WordReadout = "mean"
     """How words become one vector; `concat` is [last; max; mean]."""
     inner_width: int | None = None
@@ -69,8 +72,15 @@ class HeadConfig(Config):
     longest_answer: int = 30
     """In words."""
 
+    numbers: tuple[str, ...] = ()
+    """The numbers that may be written, in rising order (a regression whose body is `text`)."""
+    pieces: tuple[tuple[int, ...], ...] = ()
+    """What is written of each label, or of each number: its pieces, the end included (body `text`)."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "numbers", tuple(self.numbers))
+        object.__setattr__(self, "pieces", tuple(map(tuple, self.pieces)))
         for name, known in (("kind", get_args(Kind)), ("body", get_args(Body)), ("readout", get_args(WordReadout))):
             _one_of(name, getattr(self, name), known)
         if self.scheme is not None:
@@ -112,9 +122,25 @@ class HeadConfig(Config):
         for name, kinds in only.items():
             if getattr(self, name) and self.kind not in kinds:
                 raise ModelError(f"A head for task {self.kind!r} has no {name!r}: that is for {', '.join(kinds)}.")
-
         if self.again and self.body not in ("bilstm", "bilstm-attention"):
             raise ModelError(f"Words are read again ('again') beside a BiLSTM. The body of this head is {self.body!r}.")
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        if self.body != "text":
+            if self.numbers or self.pieces:
+                raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")
+            return
+        if self.kind not in WRITTEN or self.multi:
+            what = "several labels of one text" if self.multi else f"task {self.kind!r}"
+            raise ModelError(
+                f"A head that writes ('text') is for one label or number of {', '.join(WRITTEN)}: not {what}."
+            )
+        texts = self.numbers if self.regression else self.labels
+        if len(self.pieces) != len(texts) or not all(self.pieces) or not texts:
+            raise ModelError(
+                f"A head that writes needs the pieces of each of its {len(texts)} texts. Got {len(self.pieces)}."
+            )
 
     @property
     def n_labels(self) -> int:

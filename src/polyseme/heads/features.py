@@ -21,7 +21,7 @@ class Features:
 
     words: Tensor
     """[R, W, D]: a vector a word. Where two texts were read together (a pair, a question and its passage), the words of
-    both, first text first."""
+    both, first text first. For a head that writes, the states of all pieces."""
     mask: Tensor
     """[R, W], true where there is a word."""
     whole: Tensor | None = None

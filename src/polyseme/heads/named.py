@@ -12,6 +12,7 @@ from polyseme.heads.classify import ClassifyHead
 from polyseme.heads.config import HeadConfig
 from polyseme.heads.span import SpanHead
 from polyseme.heads.tag import TagHead
+from polyseme.heads.text import TextHead
 
 __all__ = ["HEADS", "NAMES", "HeadConfig", "build_head", "named_settings"]
 
@@ -22,7 +23,7 @@ HEADS: Mapping[str, Callable[[HeadConfig], Head]] = {
     "span": SpanHead,
     "choose": ChooseHead,
 }
-"""A class a task, each made from a `HeadConfig`."""
+"""A class a task, each made from a `HeadConfig`; what is written as text has one of its own."""
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
     "linear": {"body": "linear", "dropout_rate": 0.1},
@@ -31,6 +32,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "bilstm-attention": {"body": "bilstm-attention", "dropout_rate": 0.5},
     "crf": {"body": "linear", "crf": True, "dropout_rate": 0.1},
     "bilstm-crf": {"body": "bilstm", "crf": True, "dropout_rate": 0.5},
+    "text": {"body": "text", "dropout_rate": 0.0},
 }
 """What each name stands for: fields of `HeadConfig`. BERT's dropout where its head is meant, ELMo's over BiLSTMs."""
 
@@ -44,4 +46,4 @@ def named_settings(name: str) -> dict[str, Any]:
 
 def build_head(config: HeadConfig) -> Head:
     """A new head, its weights drawn as the papers did."""
-    return HEADS[config.kind](config)
+    return TextHead(config) if config.body == "text" else HEADS[config.kind](config)

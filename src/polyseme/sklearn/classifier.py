@@ -33,7 +33,8 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
     - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
     - `layer`, `pool`, `readout`, `head`, `inner_width`, `dropout`: what the head reads, and what it is.
     - `epochs`, `batch`, `rate`, `seed`: how it learns.
-    - `most_pieces`: of a text; what is longer is cut, and that is said.
+    - `most_pieces`: of a text that a tuned encoder reads; what is longer is cut, and that is said. A frozen one reads
+      long texts in windows.
     - `dev`: the share of the texts that is set aside and chooses the best epoch; 0: those that are learnt from do.
     - `device`, `dtype`: as in `finetune`. `cache`: a folder for frozen vectors, so that a search computes them once.
 

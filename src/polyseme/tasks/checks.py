@@ -29,20 +29,28 @@ def check_data(
     """
     if unseen not in ("refuse", "keep"):
         raise OptionError(f"There is no way {unseen!r} with unseen labels. {nearest(unseen, ('refuse', 'keep'))}")
-    for split in needs:
-        if not data.splits.get(split):
-            there = ", ".join(name for name, items in data.splits.items() if items) or "none"
-            raise InputError(f"{data.name} has no {split} split, which is needed here. There are: {there}.")
+    if "train" in needs:
+        _check_there(data, "train")
     for split, items in data.splits.items():
         for item in items:
             _check_item(data, item, labelled=split in ("train", "dev", "test"))
-    if not data.regression and data.kind in ("classify", "pair", "tag"):
+    labelled = not data.regression and data.kind in ("classify", "pair", "tag")
+    if labelled:  # before dev is asked for, which cannot be made of items with a label each
         _check_classes(data)
+    for split in needs:
+        _check_there(data, split)
+    if labelled:
         return _check_unseen(data, unseen)
     if data.regression and len({item.gold for item in data.splits.get("train", ())}) == 1 and "train" in needs:
         item = data.splits["train"][0]
         raise InputError(f"All training items of {data.name} have the score {item.gold}: there is nothing to learn.")
     return ()
+
+
+def _check_there(data: TaskData, split: str) -> None:
+    if not data.splits.get(split):
+        there = ", ".join(name for name, items in data.splits.items() if items) or "none"
+        raise InputError(f"{data.name} has no {split} split, which is needed here. There are: {there}.")
 
 
 def _check_item(data: TaskData, item: Item, *, labelled: bool) -> None:

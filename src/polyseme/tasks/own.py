@@ -74,7 +74,8 @@ def read_own(
         regression: whether labels are numbers on a scale; None: if they are numbers, and some between whole ones.
         separator: what stands between several labels of one row.
         first: the number of the first choice, where answers are numbers.
-        scheme: what tags that mark spans are turned into; None: as they are, and BIO where they are IOB1.
+        scheme: what tags that mark spans are turned into; None: as they are, BIO where they are IOB1, BIOES where they
+            are BILOU.
         repair: whether invalid tags are written anew, and misplaced answers looked for, instead of refused.
         unseen: whether labels that train lacks are refused in other splits or kept.
         dev_share: what part of train becomes dev where there is none.
@@ -92,6 +93,8 @@ def read_own(
     columns = OwnColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
     wanted = Wanted(separator=separator, first=first, repair=repair, quotes=quotes, delimiter=delimiter)
     target = None if scheme is None else named_scheme(scheme)
+    if target == "BILOU":
+        raise OptionError("Nothing is turned into BILOU. Ask for BIOES, which says the same with other letters.")
     said = Said()
     splits: dict[str, Sequence[Item]] = {}
     a_line = True

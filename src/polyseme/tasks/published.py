@@ -30,14 +30,17 @@ class Published:
     where: str
     """The venue."""
     table: str | None
-    """None: not recorded."""
+    """None: not known."""
+    unconfirmed: str = ""
+    """What of it could not be found again: "table", "split", "value"; empty: it was compared with the paper's table."""
     note: str = ""
 
     @property
     def source(self) -> str:
-        """Where it stands, in words: `Devlin et al. 2019, Table 1`."""
+        """Where it stands, in words: `Devlin et al. 2019, Table 1`, and what of that is unconfirmed."""
         short = self.paper.partition(",")[0]
-        return f"{short}, {self.table}" if self.table else short
+        found = f"{short}, {self.table}" if self.table else short
+        return f"{found} ({self.unconfirmed} unconfirmed)" if self.unconfirmed else found
 
 
 @cache

@@ -14,6 +14,8 @@ from polyseme.tasks.items import Item
 from polyseme.tasks.schemes import converted, detect_scheme, fault_in
 
 Splits = dict[str, Sequence[Item]]
+LEARNT_AS = {"IOB1": "BIO", "BILOU": "BIOES"}
+"""What tags of a scheme are turned into unless another is asked for; those of other schemes stay as they are."""
 _A_LINE = ", line "
 
 
@@ -50,7 +52,7 @@ def in_scheme(splits: Splits, *, scheme: str | None = None, repair: bool = False
 
     Args:
         splits: sentences with tags.
-        scheme: what the tags are turned into; None: as they are, and BIO where they are IOB1.
+        scheme: what the tags are turned into; None: as they are, BIO where they are IOB1, BIOES where they are BILOU.
         repair: whether an invalid sequence is written anew, as `conlleval` would read it, instead of refused.
         line_a_word: whether each word has a line of its own, so that the line of a tag can be named.
     """
@@ -70,7 +72,7 @@ def in_scheme(splits: Splits, *, scheme: str | None = None, repair: bool = False
             f"{faults[0]}. {_others(len(faults) - 1)}Correct it, or have such sequences written anew, as conlleval "
             "would read them, with the option 'repair'."
         )
-    wanted = scheme or ("BIO" if found == "IOB1" else found)
+    wanted = scheme or LEARNT_AS.get(found, found)
     notes = []
     if faults:
         notes.append(f"{_count(len(faults))} repaired, as conlleval reads them; the first: {faults[0]}.")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from polyseme.config import Config
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, nearest
 
 JOULES_PER_KWH = 3.6e6
 NVML = "libnvidia-ml.so.1"
@@ -49,6 +49,17 @@ class Rates(Config):
         for name, value in self.to_json().items():
             if isinstance(value, float | int) and not 0 <= value < float("inf"):
                 raise OptionError(f"The rate {name} must be 0 or more. Got {value} instead.")
+
+    @classmethod
+    def told(cls, changes: Mapping[str, Any] | None) -> Rates:
+        """The rates, some of them as a user has them."""
+        usual = cls().to_json()
+        for name, value in (changes or {}).items():
+            if name not in usual:
+                raise OptionError(f"There is no rate {name!r}. {nearest(name, usual)}")
+            if name != "currency" and (isinstance(value, bool) or not isinstance(value, float | int)):
+                raise OptionError(f"The rate {name} must be a number. Got {value!r} instead.")
+        return cls(**(changes or {}))
 
 
 class Meter:

@@ -31,6 +31,7 @@ from polyseme.tasks.items import Item
 from polyseme.transfer.batches import TaskBatch, Unit, beside
 from polyseme.transfer.rows import Text, document_of, second_of
 from polyseme.types import Document, Progress
+from polyseme.vectors.both_sides import Stack
 from polyseme.vectors.fingerprint import fingerprint
 from polyseme.vectors.flow import BATCH_PIECES, Embedder
 from polyseme.vectors.layers import LayerChoice
@@ -180,6 +181,7 @@ def word_store(
     *,
     layer: str,
     pool: str,
+    stack: Stack = "encoder",
     cache: Path | None,
     progress: Progress | None = None,
 ) -> Store:
@@ -189,7 +191,7 @@ def word_store(
     texts = list(documents.values())
 
     def make() -> Iterator[list[NDArray[Any]]]:
-        embedder = Embedder(bundle, layer=layer, pool=pool)
+        embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
         embedder.frozen.settle()
         done = 0
         for some in _some(texts):
@@ -198,7 +200,7 @@ def word_store(
             if progress is not None:
                 progress(done, len(texts))
 
-    return _stored(bundle, decides, list(documents), make, cache)
+    return _stored(bundle, decides, list(documents), make, cache, stack)
 
 
 def whole_store(
@@ -244,12 +246,13 @@ def _stored(
     keys: Sequence[Any],
     make: Callable[[], Iterator[list[NDArray[Any]]]],
     cache: Path | None,
+    stack: Stack = "encoder",
 ) -> Store:
     if cache is None:
         arrays = [array for some in make() for array in some]
         ends = np.cumsum([0, *map(len, arrays)])
         return Store(torch.from_numpy(np.concatenate(arrays)), ends)
-    about = {**decides, **fingerprint(bundle), "texts": _digest(keys), "device": bundle.device.type}
+    about = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
     name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache / name
     if not folder.is_dir():

@@ -20,6 +20,8 @@ TASKS: tuple[str, ...] = tuple(benchmark.name for benchmark in GLUE)
 SHORT = ("cola", "sst2", "mrpc", "stsb", "rte")
 """The tasks whose training sets are whole here, over which means are compared."""
 SHOWN_MODELS = ("ELMo", "GPT", "BERT-base")
+UNCONFIRMED = "?"
+"""Behind a published figure that could not be found again in its paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,8 @@ class GlueReport:
         ]
         if any({"train", "dev"} & set(report.sampled) for report in self.reports.values()):
             said.append("* trained or scored on a sample of the published split.")
+        if any(UNCONFIRMED in cell for row in self.rows() for cell in row):
+            said.append("? published, but unconfirmed: not found again in the paper.")
         return [*said, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
@@ -98,8 +102,8 @@ def counted(task: str) -> str:
 
 
 def _published(model: str, task: str, metric: str) -> str:
-    found = [row for row in beside(task, metric, split="test") if row.model == model]
-    return f"{found[0].value:.1f}" if found else ""
+    found = next((row for row in beside(task, metric, split="test") if row.model == model), None)
+    return "" if found is None else f"{found.value:.1f}{UNCONFIRMED if found.unconfirmed else ''}"
 
 
 def _mean(model: str) -> str:

@@ -27,7 +27,8 @@ def page_record(report: FinetuneReport) -> TaskPage:
         curves=_curves(report),
         confusion=_confusion(report),
         mix=_mix(report),
-        errors=[_error(report.kind, each) for each in report.errors],
+        errors=[_error(report.kind, each) for each in report.errors.worst],
+        n_errors=report.errors.n,
         settings={name: value for name, value in report.settings.items() if value is not None},
         cost=dict(zip(("work", "computing", "energy"), report.ledger.lines(), strict=False)),
         notes=report.notes,
@@ -95,7 +96,14 @@ def _error(kind: str, error: Any) -> TaskError:
         words = list(zip(error["words"], error["gold"], error["predicted"], strict=True))
         return TaskError(gold=gold, predicted=predicted, words=words, place=error["place"])
     second = error.get("second") or " | ".join(error.get("choices", ()))
-    return TaskError(gold=gold, predicted=predicted, text=error["text"], second=second, place=error["place"])
+    return TaskError(
+        gold=gold,
+        predicted=predicted,
+        text=error["text"],
+        second=second,
+        probability=error["probability"],
+        place=error["place"],
+    )
 
 
 def _spelled(value: Any) -> str:

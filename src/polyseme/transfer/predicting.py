@@ -1,31 +1,22 @@
 """`predict` over files: what a task model says of every text, in their order and in bounded memory.
 
-Texts go in chunks, and batches never cross one. Of input of several chunks each is kept whole in a folder beside the
-output (`files.spool`) until all are there, so that work which was stopped can be gone on with. What cannot be read
-twice (standard input, pipes) goes straight to the output.
+Texts go in chunks (`files.chunks`), and batches never cross one. Work that was stopped is gone on with.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyseme.cost import Cost, forward_flops, peak_memory
-from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, explained, put_in_place, whole_file
-from polyseme.files.fitting import Fitter
+from polyseme.cost import Cost, peak_memory
+from polyseme.errors import InputError, OptionError
+from polyseme.files.atomic import AnyPath
+from polyseme.files.chunks import Chunk, Chunks, Work, write_chunks
 from polyseme.files.found import Sources
 from polyseme.files.read import read_rows
 from polyseme.files.rows import Row
-from polyseme.files.source import Reading
-from polyseme.files.spool import open_spool
 from polyseme.tasks.items import Item
 from polyseme.transfer.predictions import Prediction, prediction_of, writer_for
 from polyseme.transfer.preparing import judge, prepare
@@ -67,8 +58,7 @@ class Predictor:
         read = self._words_read - before
         self.tally.words += read or sum(unit.rows[0].n_words for unit in prepared.source.units)
         self.tally.pieces += prepared.n_pieces
-        if self.model.bundle is not None:
-            self.tally.flops += forward_flops(self.model.bundle.config, prepared.row_lengths)
+        self.tally.flops += self.model.forward_flops(prepared.row_lengths)
         return [prediction_of(config, item, each) for item, each in zip(items, judged, strict=True)]
 
     @property
@@ -138,19 +128,6 @@ class Columns:
         )
 
 
-@dataclass
-class _Chunk:
-    number: int
-    items: list[Item]
-    read_until: int
-
-    @property
-    def digest(self) -> str:
-        """Equal for chunks of equal input."""
-        given = [[item.id, item.text, item.words, item.second, item.choices, dict(item.fields)] for item in self.items]
-        return hashlib.sha256(json.dumps(given, default=str).encode()).hexdigest()
-
-
 def predict_files(
     predictor: Predictor,
     sources: Sources,
@@ -166,106 +143,31 @@ def predict_files(
     config = predictor.model.head.config
     columns.check(config.kind)
     kept = tuple(reading.get("fields", ()))
+    told = progress or _nobody
+
+    def make(chunk: Chunk[Item]) -> list[dict[str, Any]]:
+        return [each.to_json() for each in predictor(chunk.units)]
+
+    def write(path: Path, made: Iterable[list[dict[str, Any]]]) -> None:
+        with writer_for(path, config) as writer:
+            for records in made:
+                writer.write([Prediction.from_json(each) for each in records])
+
     with read_rows(sources, **{**reading, "fields": columns.fields(kept)}) as rows:
-        told = progress or _nobody
         told(0, rows.total)
-        chunks = _chunks(rows, columns, kept)
-        first_two = list(itertools.islice(chunks, 2))
-        if not first_two:
-            raise InputError(f"{rows.name} has no texts in it.")
-        chunks = itertools.chain(first_two, chunks)
-
-        def work(chunk: _Chunk) -> list[Prediction]:
-            found = predictor(chunk.items)
-            told(chunk.read_until, rows.total)
-            return found
-
-        if output is None:
-            return [each for chunk in chunks for each in work(chunk)], 0.0
-        if len(first_two) == 1 or rows.total is None:
-            with whole_file(output, force=force) as made, explained(output), writer_for(made, config) as writer:
-                for chunk in chunks:
-                    writer.write(work(chunk))
-            return [], 0.0
-        return [], _through_a_spool(predictor, work, chunks, output, settings(), force, told, rows.total)
-
-
-def _through_a_spool(
-    predictor: Predictor,
-    work: Callable[[_Chunk], list[Prediction]],
-    chunks: Iterable[_Chunk],
-    output: AnyPath,
-    settings: Mapping[str, Any],
-    force: bool,
-    told: Progress,
-    total: int | None,
-) -> float:
-    """Chunks to a spool, those of an earlier run left as they are; then all of them to the output."""
-    n_before, seconds = 0, 0.0
-    with open_spool(output, settings, Fitter(per="text"), per="text", force=force) as spool:
-        places = []
+        chunks = Chunks(rows, CHUNK_TEXTS, lambda row: columns.item(row, kept), what="texts")
+        if output is not None:
+            work = Work(make=make, write=write, given=_given, tally=predictor.tally)
+            return [], write_chunks(chunks, work, output, settings=settings, force=force, told=told)
+        found = []
         for chunk in chunks:
-            place = spool.folder / f"{chunk.number:06}.json"
-            places.append(place)
-            kept = _kept(place, chunk.digest)
-            if kept is not None:
-                n_before += len(chunk.items)
-                seconds += kept["seconds"]
-                _count(predictor.tally, kept["tally"])
-                told(chunk.read_until, total)
-                continue
-            before, started = dict(vars(predictor.tally)), time.perf_counter()
-            made = [each.to_json() for each in work(chunk)]
-            took = {name: value - before[name] for name, value in vars(predictor.tally).items()}
-            record: dict[str, Any] = {"input": chunk.digest, "predictions": made, "tally": took}
-            record["seconds"] = time.perf_counter() - started
-            with whole_file(place, force=True) as path:
-                path.write_text(json.dumps(record), encoding="utf-8")
-        if n_before:
-            warnings.warn(
-                f"Gone on with what an earlier run had done: {n_before:,} texts.", PolysemeWarning, stacklevel=4
-            )
-        whole = spool.folder / f"whole{Path(output).suffix}"
-        config = predictor.model.head.config
-        with whole_file(whole, force=True) as path, explained(output), writer_for(path, config) as writer:
-            for place in places:
-                found = json.loads(place.read_text(encoding="utf-8"))["predictions"]
-                writer.write([Prediction.from_json(each) for each in found])
-        spool.about_to_finish(whole)
-        put_in_place(whole, output, force=force)
-        spool.remove()
-    return seconds
+            found += predictor(chunk.units)
+            told(chunk.read_until, rows.total)
+        return found, 0.0
 
 
-def _kept(place: Path, digest: str) -> dict[str, Any] | None:
-    """What an earlier run has made of a chunk, if its input is still the same."""
-    try:
-        found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-        reason = "" if found["input"] == digest else "the input has changed there"
-        _count(Tally(), found["tally"])
-        found["seconds"] = float(found["seconds"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError):
-        reason = "it is damaged"
-    if reason:
-        warnings.warn(f"{place} is made again: {reason}.", PolysemeWarning, stacklevel=5)
-        return None
-    return found
-
-
-def _count(tally: Tally, more: Mapping[str, float]) -> None:
-    for name in vars(tally):
-        setattr(tally, name, getattr(tally, name) + more[name])
-
-
-def _chunks(rows: Reading[Row], columns: Columns, kept: Sequence[str]) -> Iterator[_Chunk]:
-    each = iter(rows)
-    for number in itertools.count():
-        some = list(itertools.islice(each, CHUNK_TEXTS))
-        if not some:
-            return
-        yield _Chunk(number, [columns.item(row, kept) for row in some], rows.done)
+def _given(item: Item) -> list[Any]:
+    return [item.id, item.text, item.words, item.second, item.choices, dict(item.fields)]
 
 
 def _nobody(done: int, total: int | None) -> None:

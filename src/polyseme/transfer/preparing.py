@@ -83,7 +83,15 @@ def _source(
         store = whole_store(bundle, texts, choice=model.choice, layer=config.layer, cache=cache, progress=progress)
         return WholeSource(units, store, device=model.device)
     documents = different_documents(items)
-    store = word_store(bundle, documents, layer=config.layer, pool=config.pool, cache=cache, progress=progress)
+    store = word_store(
+        bundle,
+        documents,
+        layer=config.layer,
+        pool=config.pool,
+        stack=config.stack,  # type: ignore[arg-type]
+        cache=cache,
+        progress=progress,
+    )
     places = {key: number for number, key in enumerate(documents)}
     return VectorSource(units, store, places, device=model.device, apart=config.apart, **beside)
 

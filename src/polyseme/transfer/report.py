@@ -58,6 +58,16 @@ class Summary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Errors:
+    """What the model got wrong."""
+
+    n: int = 0
+    """How many there are in all."""
+    worst: Sequence[Mapping[str, Any]] = ()
+    """The worst of them, the worst first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinetuneReport:
     """A fine-tuning in figures. All are fractions."""
 
@@ -80,8 +90,8 @@ class FinetuneReport:
     labels: tuple[str, ...] = ()
     confusion: Mapping[str, Any] | None = None
     """Of the kept weights on dev: labels, and counts with a row a gold label."""
-    errors: Sequence[Mapping[str, Any]] = ()
-    """The worst errors of the kept weights on dev."""
+    errors: Errors = field(default_factory=Errors)
+    """Those of the kept weights on dev."""
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     ledger: Ledger
@@ -127,6 +137,7 @@ class FinetuneReport:
         given = {name: each for name, each in content.items() if name not in ("summary", "n_failed")}
         given["seeds"] = tuple(SeedFigures(**each) for each in given["seeds"])
         given["ledger"] = Ledger.from_json(given["ledger"])
+        given["errors"] = Errors(**given["errors"])
         for name in ("metrics", "sampled", "labels", "notes"):
             given[name] = tuple(given[name])
         return cls(**given)
@@ -159,7 +170,7 @@ def _figure(summary: Summary, many: int) -> str:
 
 def worst_errors(
     kind: str, items: Sequence[Item], judged: Sequence[Judged], labels: Sequence[str], *, regression: bool
-) -> list[dict[str, Any]]:
+) -> Errors:
     """What the model was most wrong about: surest of a wrong label, farthest from a number, most tags wrong …"""
     pairs = [(item, each) for item, each in zip(items, judged, strict=True) if item.gold is not None]
     number = {label: place for place, label in enumerate(labels)}
@@ -169,7 +180,8 @@ def worst_errors(
         if badness > 0:
             scored.append((badness, item, each))
     scored.sort(key=lambda one: -one[0])
-    return [_error(kind, badness, item, each) for badness, item, each in scored[:MOST_ERRORS]]
+    worst = [_error(kind, badness, item, each, number) for badness, item, each in scored[:MOST_ERRORS]]
+    return Errors(n=len(scored), worst=worst)
 
 
 def _badness(kind: str, item: Item, judged: Judged, number: Mapping[str, int], *, regression: bool) -> float:
@@ -193,13 +205,24 @@ def _same(one: Any, other: Any) -> bool:
     return set(one) == set(other) if isinstance(one, tuple) else bool(one == other)
 
 
-def _error(kind: str, badness: float, item: Item, judged: Judged) -> dict[str, Any]:
+def _probability(kind: str, judged: Judged, number: Mapping[str, int]) -> float | None:
+    """How sure the model was of its one answer; None where it gives no such number."""
+    if kind == "span":
+        return next((share for *_, text, share in judged.spans if text == judged.answer), None)
+    place = judged.answer if kind == "choose" else None
+    if kind in ("classify", "pair") and isinstance(judged.answer, str):
+        place = number.get(judged.answer)
+    return None if place is None or judged.probabilities is None else float(judged.probabilities[place])
+
+
+def _error(kind: str, badness: float, item: Item, judged: Judged, number: Mapping[str, int]) -> dict[str, Any]:
     gold = [answer.text for answer in item.gold] if kind == "span" else item.gold
     found: dict[str, Any] = {
         "text": item.text[:SHOWN],
         "gold": list(gold) if isinstance(gold, tuple) else gold,
         "predicted": list(judged.answer) if isinstance(judged.answer, tuple) else judged.answer,
         "badness": badness,
+        "probability": _probability(kind, judged, number),
         "place": item.place,
         "id": item.id,
     }

@@ -20,6 +20,7 @@ from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.tasks.items import Item
 from polyseme.text.windows import cut
 from polyseme.text.words import document
+from polyseme.transfer.prompts import joined, within
 from polyseme.types import Document, Framed, Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
@@ -102,6 +103,8 @@ class RowMaker:
     stride: int = 128
     with_words: bool = True
     """Whether the head reads words; otherwise their places are left out."""
+    prompt: tuple[str, ...] = ()
+    """What is put before each text of an item, where the answer is written: both then make up one text."""
     tally: Cut = field(default_factory=Cut)
 
     @cached_property
@@ -130,6 +133,8 @@ class RowMaker:
 
     def rows(self, kind: str, items: Sequence[Item]) -> list[list[TaskRow]]:
         """The rows of each item."""
+        if self.prompt:
+            return [[TaskRow(number, text)] for number, text in enumerate(self._prompted(items))]
         makers = {
             "classify": self._classify,
             "pair": self._pair,
@@ -158,6 +163,39 @@ class RowMaker:
             some = choices[taken : taken + len(item.choices)]
             taken += len(some)
             yield [(*self._two(context, choice), 0, number) for number, choice in enumerate(some)]
+
+    def _prompted(self, items: Sequence[Item]) -> Iterable[Text]:
+        """The item's texts, each behind its prompt, as one; where that is too long, texts are cut and prompts kept."""
+        texts = [(item.text, item.second or "")[: len(self.prompt)] for item in items]
+        self.tally.empty += sum(not text.strip() for some in texts for text in some)
+        wholes = [joined(self.prompt, some) for some in texts]
+        encoded = self._encoded([_read(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
+        self.tally.words -= len(items) * len(document("".join(self.prompt)).words)
+        room = self._room_of_one()
+        for (_, places), pieces in zip(wholes, encoded, strict=True):
+            kept = np.ones(len(pieces), np.bool_)
+            if len(pieces) > room:
+                self.tally.texts += 1
+                kept = self._fitting(pieces, places, room)
+            yield self._text(self.tokenizer.frame(pieces.ids[kept]), np.zeros((0, 2), np.int64), close=True)
+
+    def _fitting(self, pieces: Pieces, places: Sequence[tuple[int, int]], room: int) -> NDArray[np.bool_]:
+        """Which pieces fit a row: those of the prompts, and as many as there is room for of the texts."""
+        of_texts = within(pieces, places)
+        left = room - len(pieces) + sum(map(len, of_texts))
+        if left < len(of_texts):
+            raise OptionError(f"Rows of {self.most_pieces} pieces (most_pieces) have no room for any text.")
+        counts = shares(len(of_texts[0]), len(of_texts[1]), left) if len(of_texts) > 1 else (left,)
+        kept = np.ones(len(pieces), np.bool_)
+        for its, count in zip(of_texts, counts, strict=True):
+            kept[its[count:]] = False
+        return kept
+
+    def written(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The pieces of a text that is to be written: its own, and all of them, framed, with the end."""
+        own = self.tokenizer.encode(document(text)).ids
+        whole = self._text(self.tokenizer.frame(own), np.zeros((0, 2), np.int64), close=True).ids
+        return tuple(own.tolist()), tuple(whole.tolist())
 
     def _tag(self, items: Sequence[Item]) -> Iterable[list[Any]]:
         """Sentences longer than a row are read in windows, each of which tags the words it keeps."""
@@ -202,8 +240,7 @@ class RowMaker:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _single(self, pieces: Pieces) -> Text:
-        room = self.most_pieces - self.tokenizer.n_specials - (0 if self.ends or not self._closes else 1)
-        pieces = self._cut(pieces, room)
+        pieces = self._cut(pieces, self._room_of_one())
         framed = self.tokenizer.frame(pieces.ids)
         return self._text(framed, pieces.words + framed.offset, close=True)
 
@@ -246,6 +283,9 @@ class RowMaker:
             self.tally.texts += 1
         words = pieces.words[pieces.words[:, 1] < room]
         return Pieces(pieces.ids[:room], pieces.spans[:room], words)
+
+    def _room_of_one(self) -> int:
+        return self.most_pieces - self.tokenizer.n_specials - (0 if self.ends or not self._closes else 1)
 
     def _room_of_pair(self) -> int:
         framed = self._framed_pair(self._filler, self._filler)

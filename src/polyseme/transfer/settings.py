@@ -14,6 +14,8 @@ from polyseme.config import Config, EncoderConfig
 from polyseme.errors import OptionError, nearest
 from polyseme.heads.named import NAMES as HEAD_NAMES
 from polyseme.training.schedules import Schedule
+from polyseme.transfer.writing import Answers
+from polyseme.vectors.both_sides import Stack
 
 TransferDtype = Literal["auto", "fp32", "bf16"]
 Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
@@ -28,6 +30,8 @@ FEW_ROWS = 10_000
 """Training sets smaller than this are gone through once more."""
 FROZEN_STEPS = 10_000
 """About how many steps a head over frozen vectors is trained for."""
+OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "again", "inputs", "dropout")
+"""Settings of heads that read vectors, which one that writes has no use for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +42,15 @@ class FinetuneSettings(Config):
     """Whether the encoder stays as it is: then the words' vectors are computed once, and only the head learns."""
     layer: str | None = None
     """As for `Model.embed`; `mix` is learnt."""
+    stack: str | None = None
+    """Of a model that has two, whose layers are read: the encoder's, or the decoder's, with the text on both sides."""
     pool: str | None = None
     """How the pieces of a word become one: first, last, mean, max, ends."""
     readout: str | None = None
     """What stands for a whole text: `first` (the start special's state, as it is), `pooled` (through the pooler),
     `last`, `mean`, `max`, or `concat`, which is [last; max; mean]."""
     head: str | None = None
-    """linear, mlp, bilstm, bilstm-attention, crf or bilstm-crf."""
+    """linear, mlp, bilstm, bilstm-attention, crf or bilstm-crf; or text: the label is written by the decoder."""
     inner_width: int | None = None
     """Of the head's own layer."""
     again: bool = False
@@ -105,11 +111,27 @@ class FinetuneSettings(Config):
             raise OptionError("The settings fresh_layers, stride and weight_decay must be 0 or more.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise OptionError(f"The seeds must be different numbers, one at least. Got {list(self.seeds)} instead.")
+        if self.stack is not None and self.stack not in get_args(Stack):
+            raise OptionError(f"There is no stack {self.stack!r}. {nearest(self.stack, get_args(Stack))}")
+        if self.head == "text":
+            self._check_text()
         if self.frozen:
             useless = {"gradual": False, "fresh_layers": 0, "layer_decay": 1.0}
             for name, default in useless.items():
                 if getattr(self, name) != default:
                     raise OptionError(f"A frozen encoder does not learn, so {name} means nothing. Leave it out.")
+
+    def _check_text(self) -> None:
+        if self.frozen:
+            raise OptionError(
+                "The head 'text' has nothing of its own to learn, so the model cannot stay frozen with it."
+            )
+        for name in OF_STATES:
+            if getattr(self, name):
+                raise OptionError(
+                    f"The head 'text' writes the label with the model's decoder and reads no vectors, so {name} means "
+                    "nothing. Leave it out, or take another head."
+                )
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> FinetuneSettings:
@@ -127,12 +149,19 @@ class Chosen:
 
 
 def chosen(
-    settings: FinetuneSettings, config: EncoderConfig | None, *, kind: str, n_train: int, pooler: bool, starts: bool
+    settings: FinetuneSettings,
+    config: EncoderConfig | None,
+    *,
+    kind: str,
+    n_train: int,
+    pooler: bool,
+    starts: bool,
+    answers: Answers = "encoder",
 ) -> Chosen:
     """Fill in what was left open, by the encoder's direction and width and by the size of the data.
 
-    `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]). Without a config
-    there is no encoder, only learnt inputs.
+    `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]), `answers` what such
+    a model's answers are read from (`answers_of`). Without a config there is no encoder, only learnt inputs.
     """
     notes: list[str] = []
     filled: dict[str, Any] = {}
@@ -147,14 +176,28 @@ def chosen(
         return given
 
     recurrent = config is not None and config.memory == "state"
-    head = open_one("head", _head(settings, kind, apart=config is None or settings.frozen))
+    writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)
+    head = open_one(
+        "head", "text" if writes else _head(settings, kind, apart=config is None or settings.frozen),
+        "the answer is written, as by T5" if writes else "",
+    )  # fmt: skip
     batch = open_one("batch", 32)
+    if config is not None and head != "text":
+        of_decoder = answers == "decoder" and not settings.frozen and _reads_decoder(settings, kind, head)
+        stack = open_one(
+            "stack", "decoder" if of_decoder else "encoder",
+            "the text is read on both sides, as by BART" if of_decoder else "",
+        )  # fmt: skip
+        if stack == "decoder":
+            config, pooler, starts = config.decoder or config, False, False
     if config is not None:
         window = config.window or MOST_PIECES
         open_one("most_pieces", min(window, MOST_SPAN_PIECES if kind == "span" else MOST_PIECES))
+    if config is not None and head != "text":
         open_one("layer", "mix" if settings.frozen and _one_width(config) else "-1")
         open_one("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
-    open_one("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
+    if head != "text":
+        open_one("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
         open_one("rate", 1e-3, "heads over vectors that stay as they are (Adam, as for ELMo; Peters et al. 2018)")
@@ -164,6 +207,8 @@ def chosen(
     if recurrent:
         open_one("rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)")
         open_one("head_rate", 1e-3, "what is new beside a recurrent encoder")
+    elif head == "text":
+        open_one("rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
     elif small:
         open_one("rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
     else:
@@ -181,6 +226,14 @@ def _head(settings: FinetuneSettings, kind: str, *, apart: bool) -> str:
     if not apart or kind == "classify":
         return "linear"
     return {"tag": "bilstm", "pair": "mlp", "choose": "mlp", "span": "bilstm-attention"}[kind]
+
+
+def _reads_decoder(settings: FinetuneSettings, kind: str, head: str) -> bool:
+    """Whether one vector of the row is wanted, or places in it, as the original reads them off its decoder."""
+    if kind == "span":
+        return True
+    from_start = settings.readout in ("first", "pooled")
+    return kind != "tag" and head in ("linear", "mlp") and settings.inputs is None and not from_start
 
 
 def _readout(settings: FinetuneSettings, config: EncoderConfig, head: str, *, pooler: bool, starts: bool) -> str:

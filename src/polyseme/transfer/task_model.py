@@ -1,12 +1,15 @@
 """A model for a task: an encoder, what is taken from its states, and a head over that.
 
+Of a model with two stacks the states may be the decoder's: it reads the text again, shifted right behind the piece that
+it begins with, and sees all of it through the encoder. Or the answer is written (`heads.text`).
+
 Shapes: R rows, T pieces, W words, L layers, D width.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +18,22 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.config import Config
+from polyseme.cost import forward_flops
 from polyseme.errors import ModelError, OptionError
 from polyseme.heads.base import Head
 from polyseme.heads.config import HeadConfig
 from polyseme.heads.features import Features
 from polyseme.heads.named import build_head, named_settings
+from polyseme.heads.text import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.transfer.batches import ReadRows, TaskBatch
 from polyseme.transfer.readout import READOUTS, check_readout, whole_width
 from polyseme.transfer.rows import RowMaker
+from polyseme.transfer.stacks import config_of, decoder_flops, fresh_bundle, groups_of, run_stack
+from polyseme.transfer.writing import OUTPUT, check_writes, pieces_of, writer_of
 from polyseme.types import Batch, Predictions
+from polyseme.vectors.both_sides import check_stack, decoder_of
 from polyseme.vectors.layers import LayerChoice, parse_layers
 from polyseme.vectors.pooling import parse_pooling
 from polyseme.vectors.word_rows import laid_out
@@ -52,6 +60,18 @@ class TaskConfig(Config):
     """Whether the head reads one vector for the row; otherwise, and in span tasks too, it reads words."""
     with_marks: bool = False
     """Whether words come with marks (predicates)."""
+    stack: str = "encoder"
+    """Whose layers are read, of a model that has two stacks."""
+    prompt: tuple[str, ...] = ()
+    """What stands before each text where the answer is written; none: the head reads vectors."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", tuple(self.prompt))
+
+    @property
+    def writes(self) -> bool:
+        """Whether the answer is written by the decoder."""
+        return bool(self.prompt)
 
 
 class TaskModel(nn.Module):
@@ -70,26 +90,37 @@ class TaskModel(nn.Module):
             return
         if bundle.tokenizer is None:
             raise ModelError("The model has no tokenizer, so it cannot read a task.")
-        self.choice: LayerChoice = parse_layers(config.layer, bundle.config)
-        self.pooling = parse_pooling(config.pool, bundle.config.direction)
+        check_stack(bundle, config.stack)
+        read = config_of(bundle, config.stack)
+        self.choice: LayerChoice = parse_layers(config.layer, read)
+        self.pooling = parse_pooling(config.pool, read.direction)
+        if isinstance(head, TextHead):
+            head.writer = writer_of(bundle)
         if config.layer == "mix":
             self.mix = ScalarMix(len(self.choice.layers))
         self.row_maker = RowMaker(
-            bundle.tokenizer, bundle.config, config.most_pieces, stride=config.stride, with_words=self.reads_words
+            bundle.tokenizer,
+            read,
+            config.most_pieces,
+            stride=config.stride,
+            with_words=self.reads_words,
+            prompt=config.prompt,
         )
         bundle.requires_grad_(False)
-        if not config.frozen:
-            bundle.encoder.requires_grad_(True)
-            if self.pooler is not None:
-                self.pooler.requires_grad_(True)
+        for parameter in self._learnt_of(bundle):
+            parameter.requires_grad_(True)
 
     @property
     def device(self) -> torch.device:
-        return next(self.head.parameters()).device
+        return next(self.parameters()).device
 
     @property
     def reads_words(self) -> bool:
-        return not self.config.whole or self.config.kind == "span"
+        return not self.config.writes and (not self.config.whole or self.config.kind == "span")
+
+    @property
+    def runs_decoder(self) -> bool:
+        return self.config.writes or self.config.stack == "decoder"
 
     @property
     def pooler(self) -> nn.Module | None:
@@ -147,6 +178,8 @@ class TaskModel(nn.Module):
 
     def _read(self, rows: ReadRows) -> Features:
         states = self.states(rows)
+        if self.config.writes:
+            return Features(words=states, mask=_real(states, rows.lengths))
         words, mask = states[:, :0], rows.mask[:, :0]
         if self.reads_words:
             words, mask = self.words_of(states, rows), rows.mask
@@ -161,9 +194,10 @@ class TaskModel(nn.Module):
         """[R, T, D]: the layers that were chosen, as one."""
         if self.bundle is None:
             raise ModelError("There is no encoder to read rows with.")
-        batch = Batch(rows.pieces, rows.lengths, rows.segments)
         with torch.no_grad() if self.config.frozen else contextlib.nullcontext():
-            states = self.bundle.encoder(batch, layers=self.choice.layers)
+            states = run_stack(
+                self.bundle, self.config.stack, Batch(rows.pieces, rows.lengths, rows.segments), self.choice.layers
+            )
         layers = [states[number] for number in self.choice.layers]
         if self.mix is not None:
             mixed: Tensor = self.mix(layers)
@@ -215,14 +249,57 @@ class TaskModel(nn.Module):
     # --- parameters ---------------------------------------------------------------------------------------------------
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        """The encoder's, from bottom to top; none where it is frozen."""
-        return [] if self.config.frozen or self.bundle is None else self.bundle.encoder.layer_groups()
+        """The encoder's, and the decoder's where it runs, from bottom to top; none where they are frozen."""
+        if self.config.frozen or self.bundle is None:
+            return []
+        return groups_of(self.bundle, with_decoder=self.runs_decoder)
+
+    def fresh_groups(self) -> list[list[nn.Parameter]]:
+        """The same groups of a model like this one's, drawn anew from torch's present seed."""
+        if self.bundle is None:
+            return []
+        return groups_of(fresh_bundle(self.bundle), with_decoder=self.runs_decoder)
+
+    def _learnt_of(self, bundle: Bundle) -> Iterable[nn.Parameter]:
+        """What of the model learns."""
+        return (each for name, each in bundle.named_parameters() if f"bundle.{name}".startswith(self._learning))
+
+    @property
+    def _learning(self) -> tuple[str, ...]:
+        """How the names begin of what learns and is not new."""
+        if self.config.frozen or self.bundle is None:
+            return ()
+        beside = [
+            ("bundle.decoder.", self.runs_decoder),
+            ("bundle.outputs.pooled.", self.pooler is not None),
+            (f"bundle.outputs.{OUTPUT}.", self.config.writes),
+        ]
+        return ("bundle.encoder.", *(name for name, there in beside if there))
 
     def learnt(self) -> dict[str, nn.Parameter]:
         """What learns, by name."""
-        kept = ("head.", "mix.", "inputs.", *(() if self.config.frozen else ("bundle.encoder.",)))
-        pooled = () if self.pooler is None or self.config.frozen else ("bundle.outputs.pooled.",)
-        return {name: each for name, each in self.named_parameters() if name.startswith(kept + pooled)}
+        kept = ("head.", "mix.", "inputs.", *self._learning)
+        return {name: each for name, each in self.named_parameters() if name.startswith(kept)}
+
+    def forward_flops(self, row_lengths: Iterable[int], *, learning: bool = False) -> float:
+        """Floating-point operations of the model over rows of these lengths, once forward, without the head's own.
+
+        Where answers are written, one text a row is, in learning, and all that there are otherwise.
+        """
+        if self.bundle is None:
+            return 0.0
+        lengths = list(row_lengths)
+        found = forward_flops(self.bundle.config, lengths)
+        if not self.runs_decoder:
+            return found
+        config = decoder_of(self.bundle).config
+        if not isinstance(self.head, TextHead):
+            return found + sum(decoder_flops(config, length, length) for length in lengths)
+        n_written = self.head.texts.shape[1] if learning else self.head.texts.numel()
+        output = self.bundle.outputs[OUTPUT]
+        matrices = sum(each.numel() for each in output.parameters() if each.dim() > 1)
+        found += 2.0 * matrices * n_written * len(lengths)
+        return found + sum(decoder_flops(config, length, n_written) for length in lengths)
 
     def shares(self) -> dict[str, Any] | None:
         """The learnt mix: γ, and the share of each layer."""
@@ -233,6 +310,12 @@ class TaskModel(nn.Module):
             "gamma": float(self.mix.gamma.detach()),
             "shares": dict(zip(map(str, self.choice.layers), shares, strict=True)),
         }
+
+
+def _real(states: Tensor, lengths: Tensor | None) -> Tensor:
+    """[R, T]: which pieces are no padding."""
+    here = torch.arange(states.shape[1], device=states.device)[None]
+    return torch.ones_like(states[..., 0], dtype=torch.bool) if lengths is None else here < lengths[:, None]
 
 
 def pooler_of(bundle: Bundle) -> nn.Module | None:
@@ -256,19 +339,23 @@ def build_task_model(
     frozen: bool = False,
     most_pieces: int = 512,
     stride: int = 128,
+    stack: str = "encoder",
+    prompt: tuple[str, ...] = (),
     inputs: WordInputsConfig | None = None,
     head_settings: Mapping[str, Any] | None = None,
 ) -> TaskModel:
     """A new task model around a bundle, which is taken over; what is new is drawn from torch's present seed.
 
     `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
-    Without a bundle the head reads learnt inputs alone.
+    Without a bundle the head reads learnt inputs alone. `prompt` is for the head that writes (`prompt_of`).
     """
-    plan = _plan(
-        bundle, kind, head, layer, pool, readout, frozen, most_pieces, stride, learnt_inputs=inputs is not None
-    )
-    width = 0 if bundle is None else parse_layers(layer, bundle.config).width(bundle.config)
     settings = {**named_settings(head), **(head_settings or {})}
+    if settings["body"] == "text":
+        return _writing_model(bundle, kind, most_pieces, prompt, settings)
+    plan = _plan(
+        bundle, kind, head, layer, pool, readout, frozen, most_pieces, stride, stack, learnt_inputs=inputs is not None
+    )
+    width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
     plan = plan.replace(with_marks=bool(settings.get("n_marks")))
     words = readout if readout not in FROM_THE_START else "mean"
     head_config = HeadConfig(
@@ -282,6 +369,28 @@ def build_task_model(
     return TaskModel(bundle, plan, build_head(head_config), None if inputs is None else WordInputs(inputs))
 
 
+def _writing_model(
+    bundle: Bundle | None, kind: str, most_pieces: int, prompt: tuple[str, ...], settings: Mapping[str, Any]
+) -> TaskModel:
+    """A model that writes its answers."""
+    check_writes(bundle, kind, multi=bool(settings.get("multi")))
+    if bundle is None or bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so it cannot read a task.")
+    if not prompt:
+        raise OptionError("A head that writes must be told what stands before the texts (prompt).")
+    plan = TaskConfig(
+        kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", most_pieces=most_pieces, prompt=prompt
+    )
+    maker = RowMaker(bundle.tokenizer, bundle.config, most_pieces)
+    texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
+    config = HeadConfig(
+        kind=kind,  # type: ignore[arg-type]
+        width=bundle.config.widths[-1],
+        **{**settings, "pieces": pieces_of(maker, texts)},
+    )
+    return TaskModel(bundle, plan, build_head(config))
+
+
 def _plan(
     bundle: Bundle | None,
     kind: str,
@@ -292,28 +401,38 @@ def _plan(
     frozen: bool,
     most_pieces: int,
     stride: int,
+    stack: str,
     *,
     learnt_inputs: bool,
 ) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
     two = kind in ("pair", "span", "choose")
     plain = {"frozen": frozen, "layer": layer, "pool": pool, "most_pieces": most_pieces, "stride": stride}
+    if bundle is None and stack == "decoder":
+        raise OptionError("There is no model, and so no decoder. Leave the stack out.")
     if bundle is None:
         return TaskConfig(kind=kind, readout=readout, apart=two, **{**plain, "frozen": True})  # type: ignore[arg-type]
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
-    if parse_layers(layer, bundle.config).how == "all":
+    check_stack(bundle, stack)
+    read = config_of(bundle, stack)
+    if parse_layers(layer, read).how == "all":
         raise OptionError("A head reads one vector a word; 'all' layers are several. Take mix, concat:a:b or a number.")
-    parse_pooling(pool, bundle.config.direction)
-    maker = RowMaker(bundle.tokenizer, bundle.config, most_pieces, stride=stride)
+    parse_pooling(pool, read.direction)
+    maker = RowMaker(bundle.tokenizer, read, most_pieces, stride=stride)
     over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learnt_inputs
     from_start = readout in FROM_THE_START
+    if from_start and stack == "decoder":
+        raise OptionError(
+            f"The readout {readout!r} takes the state of a start special, and there the decoder has read nothing yet. "
+            "Take last, mean, max or concat, or the encoder's stack."
+        )
     if from_start:
         check_readout(readout, starts=maker.starts, pooler=pooler_of(bundle))
     if kind == "span":
         whole = not frozen and maker.frames_pairs and maker.starts
-        readout = "first" if whole else readout
+        readout = ("last" if stack == "decoder" else "first") if whole else readout
     else:
         whole = kind != "tag" and over_whole and (not frozen or from_start) and (maker.frames_pairs or not two)
     apart = two and not (maker.frames_pairs and (whole or not frozen))
-    return TaskConfig(kind=kind, readout=readout, apart=apart, whole=whole, **plain)  # type: ignore[arg-type]
+    return TaskConfig(kind=kind, readout=readout, apart=apart, whole=whole, stack=stack, **plain)  # type: ignore[arg-type]

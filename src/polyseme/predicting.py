@@ -1,0 +1,133 @@
+"""`predict`: a task model judges texts."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyseme import __version__
+from polyseme.api import AnyPath, find_device
+from polyseme.bundle import model_folder
+from polyseme.convert.hub import find_model
+from polyseme.cost import Cost
+from polyseme.errors import OptionError, OutputError, PolysemeWarning, nearest
+from polyseme.files.asked import Quotes, Split, Words
+from polyseme.files.atomic import check_output
+from polyseme.files.found import Sources
+from polyseme.files.spool import clear_up
+from polyseme.transfer.folder import load_task_model, weights_digest
+from polyseme.transfer.predicting import Columns, Predictor, predict_files
+from polyseme.transfer.predictions import Prediction, check_predictions_output
+from polyseme.types import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """What was predicted, and what it cost; of what went to a file, the file has it alone."""
+
+    predictions: list[Prediction]
+    kind: str
+    cost: Cost
+
+
+def predict(
+    sources: Sources,
+    *,
+    model: AnyPath,
+    output: AnyPath | None = None,
+    second: str | None = None,
+    choices: str | Sequence[str] = (),
+    field: str | None = None,
+    id_field: str | None = None,
+    fields: str | Sequence[str] = (),
+    format: str | None = None,
+    words: Words = "syntactic",
+    split: Split = "line",
+    quotes: Quotes = "double",
+    delimiter: str | None = None,
+    check_text: bool = True,
+    device: str = "auto",
+    dtype: str = "fp32",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Predicted:
+    """Let a task model judge every text of some files, in their order.
+
+    Work that was stopped is gone on with by the same call.
+
+    Args:
+        sources: a path, folder, pattern or `-` for standard input, or several of them, as for `embed`.
+        model: a folder that `finetune` has written.
+        output: .jsonl, .tsv, .parquet, or .conll for tags; None: predictions are returned.
+        second: the field with the second text, or the question.
+        choices: the fields with the choices, or the one with a list of them.
+        field: the field with the text, or with the list of its words.
+        id_field: the field with the id of a text; None: its number, counted from 1.
+        fields: names of other fields to keep beside the predictions, or "all".
+        format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
+        words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
+        split: in plain text, what a text is: a line, a paragraph or the whole document.
+        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
+        delimiter: in CSV and TSV, what separates the fields.
+        check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
+        device: as for `load`.
+        dtype: fp32 or bf16.
+        force: replace an output that is there, and start anew where unfinished work has other settings.
+        progress: told how many bytes of the input are done, and of how many.
+    """
+    started = time.perf_counter()
+    if dtype not in ("fp32", "bf16"):
+        raise OptionError(f"There is no dtype {dtype!r} here. {nearest(dtype, ('fp32', 'bf16'))}")
+    folder = model_folder(find_model(str(model)))
+    chosen = find_device(device)
+    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    if output is not None:
+        clear_up(output)
+        check_output(output, force=force)
+        for one in listed:
+            if Path(one).exists() and Path(output).exists() and Path(one).samefile(output):
+                raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name.")
+    loaded = load_task_model(folder, device=chosen)
+    if output is not None:
+        check_predictions_output(output, loaded.head.config)
+    predictor = Predictor(loaded, bf16=dtype == "bf16")
+    reading: dict[str, Any] = {
+        "field": field,
+        "id_field": id_field,
+        "fields": (fields,) if isinstance(fields, str) else tuple(fields),
+        "format": format,
+        "words": words,
+        "split": split,
+        "quotes": quotes,
+        "delimiter": delimiter,
+        "check_text": check_text,
+    }
+    columns = Columns(second=second, choices=(choices,) if isinstance(choices, str) else tuple(choices))
+    found, earlier = predict_files(
+        predictor,
+        listed,
+        output,
+        reading=reading,
+        columns=columns,
+        settings=lambda: {
+            "model": weights_digest(loaded),
+            "input": listed,
+            **reading,
+            "second": second,
+            "choices": list(columns.choices),
+            "dtype": dtype,
+            "device": chosen.partition(":")[0],
+            "polyseme": __version__,
+        },
+        force=force,
+        progress=progress,
+    )
+    for note in predictor.notes():
+        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=2)
+    cost = predictor.cost(time.perf_counter() - started + earlier)
+    return Predicted(predictions=found, kind=loaded.config.kind, cost=cost)

@@ -1,0 +1,61 @@
+"""The stacks of a model that a task runs: the encoder alone, or the decoder, too, which reads what the encoder says."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle, new_bundle
+from polyseme.config import EncoderConfig
+from polyseme.cost import forward_flops
+from polyseme.encoders.base import Encoder, Layers
+from polyseme.types import Batch, States
+from polyseme.vectors.both_sides import decoder_of
+
+
+def config_of(bundle: Bundle, stack: str) -> EncoderConfig:
+    """Of the stack whose layers are read."""
+    return decoder_of(bundle).config if stack == "decoder" else bundle.config
+
+
+def run_stack(bundle: Bundle, stack: str, batch: Batch, layers: Layers) -> States:
+    """The states of a stack; the decoder's with the text on both sides, shifted right where the decoder reads it.
+
+    So the state at a place is the one from which the original guesses what stands there.
+    """
+    if stack == "encoder":
+        found: States = bundle.encoder(batch, layers=layers)
+        return found
+    source = bundle.encoder(batch, layers=[-1])
+    again = Batch(after(bundle.first_written, batch.pieces), batch.lengths, source=source)
+    found = decoder_of(bundle)(again, layers=layers)
+    return found
+
+
+def after(first: int, pieces: Tensor) -> Tensor:
+    """[R, T] → [R, T]: shifted right, behind the piece that a decoder begins with; the last piece is not read."""
+    return torch.cat([torch.full_like(pieces[:, :1], first), pieces[:, :-1]], dim=1)
+
+
+def groups_of(bundle: Bundle, *, with_decoder: bool) -> list[list[nn.Parameter]]:
+    """The layer groups of the stacks that run, the encoder's first; what both share is in the encoder's."""
+    stacks: list[Encoder] = [bundle.encoder, *([decoder_of(bundle)] if with_decoder else [])]
+    seen: set[nn.Parameter] = set()
+    found = []
+    for group in (group for stack in stacks for group in stack.layer_groups()):
+        found.append([parameter for parameter in group if parameter not in seen])
+        seen.update(group)
+    return found
+
+
+def fresh_bundle(bundle: Bundle) -> Bundle:
+    """A model like this one, drawn anew from torch's present seed."""
+    return new_bundle(bundle.family, bundle.config, list(bundle.outputs), tied=bundle.tied)
+
+
+def decoder_flops(config: EncoderConfig, source_length: int, target_length: int) -> float:
+    """Of one row: keys and values of cross-attention are made of the source's pieces, and met by the target's."""
+    own = forward_flops(config, [target_length])
+    keys_and_values = 2 * config.widths[-1] * config.attention_widths
+    across = 4.0 * source_length * target_length * config.attention_widths
+    return own + 2.0 * (source_length - target_length) * keys_and_values + across
