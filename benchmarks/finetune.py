@@ -94,7 +94,9 @@ def theirs(data: TaskData, model: Path, n_examples: int, batch: int, device: str
             seed=seed,
         )
         transformers.set_seed(seed)
-        made = transformers.AutoModelForSequenceClassification.from_pretrained(model, num_labels=len(number))
+        made = transformers.AutoModelForSequenceClassification.from_pretrained(
+            model, num_labels=len(number), dtype=torch.float32
+        )
         trainer = transformers.Trainer(
             model=made,
             args=settings,

@@ -133,7 +133,7 @@ def places(*, held: int, ragged: bool) -> Places:
     return Places(here, k, exists, counted=held == 0)
 
 
-@pytest.mark.parametrize("extras", ["plain", "bias", "relative", "bias and relative"])
+@pytest.mark.parametrize("extras", ["plain", "bias", "relative", "relative, picked", "bias and relative"])
 @pytest.mark.parametrize("held", [0, HELD], ids=["alone", "memory"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
@@ -151,8 +151,10 @@ def test_the_paths_are_equal(mask: Mask, ragged: bool, held: int, extras: str) -
     n_keys = PIECES + held
     distances = Distances(
         drawn(n_keys + PIECES, width),
-        where.q[:, :, None] - where.k[:, None, :] + PIECES - 1,
-        torch.randint(0, 2, (ROWS, PIECES, n_keys)),
+        PIECES - 1 - where.q,
+        n_keys,
+        in_turn=0 if "picked" in extras else PIECES,
+        other_segment=torch.rand(ROWS, PIECES, n_keys) < 0.5,
     )
     bias = drawn(1, n_heads, PIECES, n_keys) if "bias" in extras else None
     x, keys = drawn(ROWS, PIECES, width).requires_grad_(), drawn(ROWS, n_keys, width).requires_grad_()
@@ -184,9 +186,11 @@ def test_relative_terms_are_what_the_formula_says() -> None:
     assert terms.segments is not None
     assert terms.segment_bias is not None
     table, x, y = drawn(9, width), drawn(1, n_queries, width), drawn(1, n_keys, width)
-    index, other = torch.randint(0, 9, (1, n_queries, n_keys)), torch.randint(0, 2, (1, n_queries, n_keys))
+    first, other = torch.tensor([[4, 0, 2, 3]]), torch.rand(1, n_queries, n_keys) < 0.5
+    index = first[:, :, None] + torch.arange(n_keys)
+    distances = Distances(table, first, n_keys, other_segment=other)
     with torch.no_grad():
-        _, weights = attention(x, keys_from=y, seen=Seen(None), distances=Distances(table, index, other), eager=True)
+        _, weights = attention(x, keys_from=y, seen=Seen(None), distances=distances, eager=True)
         assert weights is not None
         for head in range(n_heads):
             part = slice(head * head_width, (head + 1) * head_width)
@@ -198,9 +202,29 @@ def test_relative_terms_are_what_the_formula_says() -> None:
                 for j in range(n_keys):
                     content = (q + terms.content_bias[head]) @ (to_k @ y[0, j])
                     position = (q + terms.position_bias[head]) @ (to_r @ table[index[0, i, j]])
-                    segment = (q + terms.segment_bias[head]) @ terms.segments[other[0, i, j], head]
+                    segment = (q + terms.segment_bias[head]) @ terms.segments[int(other[0, i, j]), head]
                     scores[i, j] = 0.7 * (content + position + segment)
             assert_close(weights[0, head], scores.softmax(-1), 1e-13)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 3], ids=["no row over", "one row over", "rows over"])
+def test_runs_of_distances_are_the_rows_they_name(more: int) -> None:
+    """Shifted or picked, with their gradients; the table may have rows that nobody needs."""
+    torch.manual_seed(6)
+    n_rows, n_heads, n_queries, n_keys = 2, 3, 4, 6
+    by_distance = drawn(n_rows, n_heads, n_queries, n_queries + n_keys + more).requires_grad_()
+    weigh = drawn(n_rows, n_heads, n_queries, n_keys)
+    in_turn = torch.arange(n_queries).flip(0)[None]
+    anywhere = torch.tensor([[1, 3, 3, 0], [2, 0, 1, 2]])
+    some = torch.tensor([[1, 0, 3, 0], [1, 0, 1, 2]])
+    for first, counts in ((in_turn, (n_queries, 0)), (anywhere, (0,)), (some, (2, 0))):
+        index = (first[:, None, :, None] + torch.arange(n_keys)).expand(n_rows, n_heads, -1, -1)
+        expected = by_distance.gather(-1, index)
+        (gradient,) = torch.autograd.grad((weigh * expected).sum(), by_distance)
+        for count in counts:
+            found = Distances(drawn(1, 1), first, n_keys, in_turn=count).runs(by_distance)
+            assert torch.equal(found, expected)
+            assert torch.equal(torch.autograd.grad((weigh * found).sum(), by_distance)[0], gradient)
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "fused"])

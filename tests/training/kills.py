@@ -64,6 +64,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "usual": SETTINGS,
     "compiled": {**SETTINGS, "compile": True},
     "carried": CARRIED,
+    "causal": {**SETTINGS, "recipe": "gpt-tiny"},
+    "replaced": {**SETTINGS, "recipe": "electra-small", "shape": {**SETTINGS["shape"], "embedding_width": 8}},
     "permuted": {**SMALL, "recipe": "xlnet-tiny", "shape": {**SETTINGS["shape"], "inner_dropout_rate": 0.1}
                  | {"dropout_rate": 0.1, "embedding_dropout_rate": 0.1, "memory_length": 12},
                  "objective": {"memory": True}},

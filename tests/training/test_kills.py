@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from training.kills import N_STEPS
+from polyseme.objectives.named import OBJECTIVES
+from polyseme.recipes.table import recipe_named
+from training.kills import N_STEPS, RUNS
 
 TESTS = Path(__file__).parents[1]
-OTHERS = ("permuted", "segments", "denoising", "spans", "translation")
-"""Objectives of the other Transformers."""
+OTHERS = ("causal", "replaced", "permuted", "segments", "denoising", "spans", "translation")
+"""Objectives but the masked one, which is killed most, and that of two halves, which carries a memory."""
 
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:
@@ -31,6 +33,11 @@ def killed(folder: Path, **counts: int) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def test_every_objective_is_killed() -> None:
+    assert {recipe_named(run["recipe"]).objective for run in RUNS.values()} == OBJECTIVES.keys()
+    assert set(OTHERS) == RUNS.keys() - {"usual", "compiled", "carried"}
 
 
 def test_a_few_kills(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ Shapes: R rows, T pieces, K targets, S keys, M remembered pieces, D width, H hea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from polyseme.encoders.base import Encoder, Layers, wanted_layers
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.encoders.transformer_layer import Reading, TransformerLayer
+from polyseme.encoders.views import View
 from polyseme.errors import ModelError
 from polyseme.parts.attention import Attention
 from polyseme.parts.embeddings import Clusters, Embeddings
@@ -28,16 +28,6 @@ from polyseme.parts.norms import norm
 from polyseme.parts.positions import BucketBias, LearnedPositions, SinusoidalPositions, sinusoids
 from polyseme.parts.relative import Distances, RelativeBiases
 from polyseme.types import Batch, States, Stream
-
-
-@dataclass
-class View:
-    """What one stream reads in a call, the same for all layers but for their masks."""
-
-    places: Places
-    seen: dict[str, Seen]
-    bias: Tensor | None
-    distances: Distances | None
 
 
 class Transformer(Encoder):
@@ -136,6 +126,7 @@ class Transformer(Encoder):
         self._check(batch, memory)
         content = self._view(batch, memory, "self")
         query = self._view(batch, memory, "query") if batch.targets is not None else None
+        both = None if query is None else content.before(query)
         cache = memory if isinstance(memory, Cache) else None
         segments = memory if isinstance(memory, Segments) else None
 
@@ -169,13 +160,16 @@ class Transformer(Encoder):
                     source_values.append(reading.source[1])
             if segments is not None:
                 inputs.append(x)
-            if g is not None and query is not None:
-                aside = reading.beside(query.seen[mask], query.bias, query.distances)
-                g, seen_by_g, _ = layer(g, aside, keys_from=x)
-                _keep(weights["query"], seen_by_g)
-            x, seen_by_x, seen_across = layer(x, reading)
-            _keep(weights["self"], seen_by_x)
-            _keep(weights["cross"], seen_across)
+            if g is None or query is None or both is None:
+                x, seen_by_x, seen_across = layer(x, reading)
+                seen_by = {"self": seen_by_x, "cross": seen_across}
+            elif index < config.n_layers - 1:
+                x, g, seen_by = _together(layer, x, g, _beside(reading, both, mask))
+            else:
+                x, g, seen_by = _apart(layer, x, g, reading, _beside(reading, query, mask))
+            for name, each in seen_by.items():
+                if each is not None:
+                    weights[name].append(each)
             if index == config.n_layers - 1:
                 x = self.norm(x)
                 g = None if g is None else self.norm(g)
@@ -259,11 +253,9 @@ class Transformer(Encoder):
         if self.config.positions != "relative":
             return None
         n_pieces, n_keys = batch.pieces.shape[1], places.k.shape[1]
-        numbers = torch.arange(-n_pieces, n_keys + 1, device=places.q.device)
-        clamped = numbers
+        numbers = torch.arange(n_keys - 1, -n_pieces - 1, -1, device=places.q.device)
         if self.config.clamp_distance is not None:
-            clamped = numbers.clamp(-self.config.clamp_distance, self.config.clamp_distance)
-        index = places.q[:, :, None] - places.k[:, None, :] + n_pieces
+            numbers = numbers.clamp(-self.config.clamp_distance, self.config.clamp_distance)
         other: Tensor | None = None
         if self.config.relative_segments and batch.segments is not None:
             held = batch.segments.new_zeros(batch.segments.shape[0], n_keys - n_pieces)
@@ -271,8 +263,15 @@ class Transformer(Encoder):
             of_queries = batch.segments
             if stream == "query":
                 of_queries = batch.segments.gather(1, places.q)
-            other = (of_queries[:, :, None] != of_keys[:, None, :]).long()
-        return Distances(sinusoids(clamped, self.config.width, self.config.sinusoids), index, other, self.relative)
+            other = of_queries[:, :, None] != of_keys[:, None, :]
+        return Distances(
+            sinusoids(numbers, self.config.width, self.config.sinusoids),
+            n_pieces - 1 - places.q,
+            n_keys,
+            in_turn=n_pieces if stream == "self" else 0,
+            other_segment=other,
+            biases=self.relative,
+        )
 
     def _source(
         self, batch: Batch, places: Tensor, cache: Cache | None, layer: TransformerLayer, index: int
@@ -375,6 +374,33 @@ class Transformer(Encoder):
         return groups
 
 
-def _keep(kept: list[Tensor], weights: Tensor | None) -> None:
-    if weights is not None:
-        kept.append(weights)
+def _beside(reading: Reading, view: View, mask: str) -> Reading:
+    """What a layer reads, from where a second stream stands."""
+    return reading.beside(view.seen[mask], view.bias, view.distances)
+
+
+_SeenBy = dict[str, Tensor | None]
+"""The weights of attention by the name of the stream, on the eager path."""
+
+
+def _together(layer: TransformerLayer, x: Tensor, g: Tensor, reading: Reading) -> tuple[Tensor, Tensor, _SeenBy]:
+    """Content and query stream through a layer at once: they meet the same keys."""
+    sizes = [x.shape[1], g.shape[1]]
+    joined, seen_by_both, _ = layer(torch.cat([x, g], dim=1), reading, keys_from=x)
+    seen_by: _SeenBy = {}
+    if seen_by_both is not None:
+        seen_by = dict(zip(("self", "query"), seen_by_both.split(sizes, dim=2), strict=True))
+    x, g = joined.split(sizes, dim=1)
+    return x, g, seen_by
+
+
+def _apart(
+    layer: TransformerLayer, x: Tensor, g: Tensor, reading: Reading, aside: Reading
+) -> tuple[Tensor, Tensor, _SeenBy]:
+    """The same one after the other, for the top layer.
+
+    Who trains reads only the queries of it: then nothing goes back through the content, and a compiler leaves it out.
+    """
+    g, seen_by_g, _ = layer(g, aside, keys_from=x)
+    x, seen_by_x, _ = layer(x, reading)
+    return x, g, {"self": seen_by_x, "query": seen_by_g}

@@ -140,9 +140,14 @@ class WordInputs(nn.Module):
     def width(self) -> int:
         return self.config.width
 
-    def read(self, rows: Sequence[Sequence[str]]) -> WordNumbers:
-        """Words as numbers; what train did not have is unknown."""
-        longest = max((len(row) for row in rows), default=0)
+    def read(self, rows: Sequence[Sequence[str]], longest: int | None = None) -> WordNumbers:
+        """Words as numbers; what train did not have is unknown.
+
+        With `longest`, rows have room for so many words, and shapes do not hang on which words they are: there is room
+        for as many different ones, in one of a few lengths.
+        """
+        fixed = longest is not None
+        longest = max([longest or 0, *map(len, rows)])
         different = list(dict.fromkeys(word for row in rows for word in row))
         place = {word: number for number, word in enumerate(different)}
         words = torch.full((len(rows), longest), PADDING)
@@ -155,7 +160,10 @@ class WordInputs(nn.Module):
             )
             which[number, :n_words] = torch.tensor([place[word] for word in row], dtype=torch.long)
             mask[number, :n_words] = True
-        spelled = torch.full((max(1, len(different)), max([1, *map(len, different)])), PADDING)
+        n_different, n_characters = max(1, len(different)), max([1, *map(len, different)])
+        if fixed:
+            n_different, n_characters = len(rows) * longest, 1 << (max(n_characters, 16) - 1).bit_length()
+        spelled = torch.full((n_different, n_characters), PADDING)
         for number, word in enumerate(different):
             spelled[number, : len(word)] = torch.tensor(
                 [self.character_numbers.get(character, UNKNOWN) for character in word], dtype=torch.long

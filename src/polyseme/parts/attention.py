@@ -30,7 +30,7 @@ def attend_eagerly(
     scores = scale * (q @ k.transpose(-1, -2))  # [R, H, Tq, S]
     if added is not None:
         scores = scores + added
-    allowed = _written_out(seen, q, k)
+    allowed = seen.written_out(q.shape[-2], k.shape[-2], q.device)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
@@ -45,7 +45,7 @@ def attend_fast(
     """The same through torch's fused kernels, which do not return the weights."""
     if added is None and seen.allowed is None:
         return F.scaled_dot_product_attention(q, k, v, None, dropout_rate, seen.causal, scale=scale)
-    allowed = _written_out(seen, q, k)
+    allowed = seen.written_out(q.shape[-2], k.shape[-2], q.device)
     if allowed is None:
         return F.scaled_dot_product_attention(q, k, v, added, dropout_rate, scale=scale)
     # Kernels differ in what they make of a query that sees nothing, so it is shown everything, and then set to zero.
@@ -54,13 +54,6 @@ def attend_fast(
     mask = shown if added is None else added.masked_fill(~shown, float("-inf"))
     attended = F.scaled_dot_product_attention(q, k, v, mask, dropout_rate, scale=scale)
     return attended.masked_fill(blind, 0.0)
-
-
-def _written_out(seen: Seen, q: Tensor, k: Tensor) -> Tensor | None:
-    """The mask as a tensor, also where it was only called causal."""
-    if not seen.causal:
-        return seen.allowed
-    return torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()[None, None]
 
 
 class Attention(nn.Module):
@@ -115,7 +108,7 @@ class Attention(nn.Module):
 
         added = bias
         if self.relative is not None and distances is not None:
-            terms = self.scale * self.relative(q, distances)
+            terms = self.relative(q, distances, self.scale)
             added = terms if added is None else added + terms
             q = self.relative.content(q, distances)
 

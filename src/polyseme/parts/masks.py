@@ -139,6 +139,12 @@ class Seen:
     allowed: Tensor | None
     causal: bool = False
 
+    def written_out(self, n_queries: int, n_keys: int, device: torch.device) -> Tensor | None:
+        """The mask as a tensor, also where it was only called causal; None: everything is seen."""
+        if not self.causal:
+            return self.allowed
+        return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril()[None, None]
+
 
 def seen(own: Mask, given: Mask | None, places: Places, stream: Stream = "self", *, itself: bool = False) -> Seen:
     """Put the encoder's `own` mask, the batch's (`given`) and the keys' existence together.

@@ -1,8 +1,9 @@
 """Relative positions as terms of the attention scores, with weights a layer (Transformer-XL, XLNet).
 
-The table of distances is made once a call; each layer projects it with its own weights. Picking a table row by the
-distance of query and key is the same as the "shift" of the original programs, and works for any places: a query
-stream that stands at chosen positions, rows whose memories differ in length.
+The table of distances is made once a call; each layer projects it with its own weights. Keys stand side by side, so
+that the distances of a query to all of them are a run of neighbouring rows of the table. Where queries stand side by
+side too, the runs are had by the "shift" of the original programs, without a copy; elsewhere (a query stream, which
+stands at chosen positions) each query's run is picked.
 
 Shapes: R rows, H heads, Tq queries, S keys, d head width, n distances, D width.
 """
@@ -20,13 +21,41 @@ class Distances:
     """How far apart queries and keys stand, for all layers of a call."""
 
     table: Tensor
-    """[n, D]: one row a distance."""
-    index: Tensor
-    """[R or 1, Tq, S]: which row of the table is each pair's."""
+    """[n, D]: one row a distance, a query farthest behind its key last; n is at least Tq + S - 1."""
+    first: Tensor
+    """[R or 1, Tq]: which row of the table is each query's with the first key; those with the other keys follow it."""
+    n_keys: int
+    in_turn: int = 0
+    """How many queries, before any others, stand side by side: the last one's run begins with row 0, the one before
+    it with row 1, …"""
     other_segment: Tensor | None = None
-    """[R, Tq, S]: 1 where query and key are of different segments, else 0."""
+    """[R, Tq, S]: whether query and key are of different segments."""
     biases: RelativeBiases | None = None
     """Where the layers share theirs."""
+
+    def runs(self, by_distance: Tensor) -> Tensor:
+        """Of each query's [R, H, Tq, n] the run that is of its keys: [R, H, Tq, S]."""
+        sizes = [self.in_turn, by_distance.shape[2] - self.in_turn]
+        shifted, others = by_distance.split(sizes, dim=2)
+        if not sizes[1]:
+            return self._shifted(shifted)
+        if not sizes[0]:
+            return self._picked(others)
+        return torch.cat([self._shifted(shifted), self._picked(others)], dim=2)
+
+    def _shifted(self, by_distance: Tensor) -> Tensor:
+        """Runs of queries in turn, each of which begins n - 1 numbers after the one before: no number is moved."""
+        n_queries, n = by_distance.shape[2:]
+        begin = n_queries - 1
+        from_first = by_distance.flatten(2)[..., begin : begin + n_queries * (n - 1)]
+        runs: Tensor = from_first.unflatten(2, (n_queries, n - 1))[..., : self.n_keys]
+        return runs
+
+    def _picked(self, by_distance: Tensor) -> Tensor:
+        """Runs of queries anywhere."""
+        first = self.first[:, None, self.in_turn :, None]
+        row = first + torch.arange(self.n_keys, device=first.device)
+        return by_distance.gather(3, row.expand(*by_distance.shape[:3], -1))
 
 
 class RelativeBiases(nn.Module):
@@ -59,16 +88,16 @@ class RelativeTerms(nn.Module):
         bias = self.content_bias if distances.biases is None else distances.biases.content_bias
         return q if bias is None else q + bias[:, None]
 
-    def forward(self, q: Tensor, distances: Distances) -> Tensor:
-        """The terms, unscaled: [R, H, Tq, S]."""
-        rows, heads, n_queries, _ = q.shape
-        table = self.project(distances.table.to(q.dtype)).unflatten(-1, (heads, -1))  # [n, H, d]
+    def forward(self, q: Tensor, distances: Distances, scale: float) -> Tensor:
+        """The terms, scaled: [R, H, Tq, S]."""
+        table = self.project(distances.table.to(q.dtype)).unflatten(-1, (q.shape[1], -1))  # [n, H, d]
         bias = self.position_bias if distances.biases is None else distances.biases.position_bias
-        by_distance = torch.einsum("rhqd,nhd->rhqn", q if bias is None else q + bias[:, None], table)
-        index = distances.index[:, None].expand(rows, heads, n_queries, -1)
-        terms = by_distance.gather(-1, index)
+        by_distance = torch.einsum("rhqd,nhd->rhqn", scale * (q if bias is None else q + bias[:, None]), table)
+        terms = distances.runs(by_distance)
         if self.segments is not None and self.segment_bias is not None and distances.other_segment is not None:
-            by_segment = torch.einsum("rhqd,shd->rhqs", q + self.segment_bias[:, None], self.segments)
-            segment_index = distances.other_segment[:, None].expand(rows, heads, n_queries, -1)
-            terms = terms + by_segment.gather(-1, segment_index)
+            q = scale * (q + self.segment_bias[:, None])
+            same, other = torch.einsum("rhqd,shd->rhqs", q, self.segments).split(1, dim=-1)  # [R, H, Tq, 1] each
+            # Not picked by an index: going back, all keys of a query would have to be added up at two places in turn.
+            is_other = distances.other_segment[:, None].to(terms.dtype)
+            terms = torch.addcmul(terms + same, is_other, other - same)
         return terms

@@ -40,6 +40,14 @@ class ScalarMix(nn.Module):
         dropped: Tensor = self.dropout(self.gamma * mixed)
         return dropped
 
+    def of_stacked(self, layers: Tensor) -> Tensor:
+        """The same of layers that stand in one tensor: […, L, D] → […, D]."""
+        if self.layer_norm:
+            return self.forward(layers.unbind(-2))
+        shares = self.gamma * torch.softmax(self.weights, dim=0)
+        dropped: Tensor = self.dropout((shares[:, None] * layers).sum(-2))
+        return dropped
+
     def penalty(self) -> Tensor:
         """‖w‖², which a task adds to its loss, times λ, to keep the layers' shares alike."""
         return self.weights.square().sum()

@@ -66,8 +66,8 @@ RECIPES = (
         },
         vocabulary=16_384,
         training=_BASE.training.replace(
-            phases=(Phase(length=128, rows=256),),
-            optimiser=_BASE.training.optimiser.replace(lr=5e-4, betas=(0.9, 0.98)),
+            phases=(Phase(length=128, rows=128),),
+            optimiser=_BASE.training.optimiser.replace(lr=1e-3, betas=(0.9, 0.98)),
             schedule=Schedule(kind="linear", warm_up=0.1),
             clip=1.0,
         ),

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from polyseme.heads.base import NO_GOLD
 from polyseme.heads.features import Features
+from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.tasks.items import Item
 from polyseme.transfer.rows import TaskRow, Text
 from polyseme.vectors.word_rows import PaddedRows
@@ -55,9 +56,9 @@ class TaskBatch:
     second: ReadRows | None = None
     features: Features | None = None
     """Frozen vectors, with an axis of layers where they are still to be mixed."""
-    words: list[list[str]] | None = None
+    words: WordNumbers | None = None
     """The words themselves, for inputs that are learnt with the head."""
-    second_words: list[list[str]] | None = None
+    second_words: WordNumbers | None = None
     marks: Tensor | None = None
     groups: Tensor | None = None
     gold: Tensor | None = None
@@ -99,13 +100,13 @@ class RowSource:
     """Units that the encoder reads anew each time."""
 
     def __init__(
-        self, units: Sequence[Unit], *, tags: bool = False, with_marks: bool = False, with_strings: bool = False
+        self, units: Sequence[Unit], *, tags: bool = False, with_marks: bool = False, inputs: WordInputs | None = None
     ) -> None:
         self.units = units
         self.tags = tags
         """Whether the gold is a number a word."""
         self.with_marks = with_marks
-        self.with_strings = with_strings
+        self.inputs = inputs
         self.lengths: NDArray[np.int64] = np.array(
             [max(max(len(row.text), len(row.second or ())) for row in unit.rows) for unit in units], dtype=np.int64
         )
@@ -118,9 +119,9 @@ class RowSource:
             rows=read_rows([row.text for row in rows], longest),
             second=read_rows(seconds, longest) if seconds else None,
             n_pieces=sum(map(len, rows)),
-            **beside(units, with_marks=self.with_marks, with_strings=self.with_strings),
+            **beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest),
         )
-        return _widened(made) if longest is not None and self.tags else made
+        return widened(made) if longest is not None and self.tags else made
 
 
 def read_rows(texts: Sequence[Text], longest: int | None = None) -> ReadRows:
@@ -147,7 +148,13 @@ def read_rows(texts: Sequence[Text], longest: int | None = None) -> ReadRows:
     )
 
 
-def beside(units: Sequence[Unit], *, with_marks: bool = False, with_strings: bool = False) -> dict[str, Any]:
+def beside(
+    units: Sequence[Unit],
+    *,
+    with_marks: bool = False,
+    inputs: WordInputs | None = None,
+    longest: int | None = None,
+) -> dict[str, Any]:
     """What goes with the rows of some units: gold, marks, groups, words."""
     rows = [(unit, row) for unit in units for row in unit.rows]
     golds = [unit.gold for unit in units if unit.gold is not None]
@@ -159,10 +166,10 @@ def beside(units: Sequence[Unit], *, with_marks: bool = False, with_strings: boo
     if any(len(unit.item.choices) for unit in units):
         groups = [number for number, unit in enumerate(units) for _ in unit.rows]
         found["groups"] = torch.tensor(groups, dtype=torch.long)
-    if with_strings:
-        found["words"] = [list(row.strings) for _, row in rows]
+    if inputs is not None:
+        found["words"] = inputs.read([row.strings for _, row in rows], longest)
         if any(row.second is not None for _, row in rows):
-            found["second_words"] = [list(row.second_strings) for _, row in rows]
+            found["second_words"] = inputs.read([row.second_strings for _, row in rows], longest)
     return found
 
 
@@ -211,9 +218,9 @@ def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
     return room
 
 
-def _widened(batch: TaskBatch) -> TaskBatch:
+def widened(batch: TaskBatch) -> TaskBatch:
     """What there is a number a word of, as wide as the rows have room for words."""
-    n_words = 0 if batch.rows is None else batch.rows.mask.shape[1]
+    n_words = max(each.mask.shape[1] for each in (batch.rows, batch.features, batch.words) if each is not None)
     for name, filling in (("marks", 0), ("gold", NO_GOLD)):
         given = getattr(batch, name)
         if given is not None:

@@ -27,8 +27,9 @@ from polyseme.bundle import Bundle
 from polyseme.encoders.frozen import FlatRows, freeze
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.features import Features
+from polyseme.heads.word_inputs import WordInputs
 from polyseme.tasks.items import Item
-from polyseme.transfer.batches import TaskBatch, Unit, beside
+from polyseme.transfer.batches import TaskBatch, Unit, beside, widened
 from polyseme.transfer.rows import Text, document_of, second_of
 from polyseme.types import Document, Progress
 from polyseme.vectors.both_sides import Stack
@@ -63,10 +64,13 @@ class Store:
             return self
         return Store(self.vectors.to(device), self.ends)
 
-    def rows(self, texts: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-        """The vectors of some texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W]."""
+    def rows(self, texts: Sequence[int], device: torch.device, longest: int | None = None) -> tuple[Tensor, Tensor]:
+        """The vectors of some texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
+
+        W is `longest`, where that is said and none is longer.
+        """
         starts, counts = self.ends[list(texts)], self.ends[[text + 1 for text in texts]] - self.ends[list(texts)]
-        here = np.arange(int(counts.max()) if len(counts) else 0)
+        here = np.arange(int(counts.max(initial=longest or 0)))
         mask = torch.from_numpy(here[None] < counts[:, None])
         index = torch.from_numpy(np.where(here[None] < counts[:, None], starts[:, None] + here[None], 0))
         if not len(self.vectors):
@@ -93,14 +97,17 @@ class VectorSource:
         device: torch.device,
         apart: bool,
         with_marks: bool = False,
-        with_strings: bool = False,
+        tags: bool = False,
+        inputs: WordInputs | None = None,
     ) -> None:
         self.units = units
         self.store = None if store is None else store.on(device)
         self.device = device
         self.apart = apart
         self.with_marks = with_marks
-        self.with_strings = with_strings
+        self.tags = tags
+        """Whether the gold is a number a word."""
+        self.inputs = inputs
         self._texts = [_texts(unit, places) for unit in units] if places is not None else []
         self.lengths: NDArray[np.int64] = np.array(
             [
@@ -112,17 +119,15 @@ class VectorSource:
 
     def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
         units = [self.units[number] for number in numbers]
-        made = TaskBatch(**beside(units, with_marks=self.with_marks, with_strings=self.with_strings))
-        if self.store is None:
-            return made
-        pairs = [pair for number in numbers for pair in self._texts[number]]
-        words, mask = self.store.rows([first for first, _ in pairs], self.device)
-        made.features = Features(words=words, mask=mask)
-        if self.apart:
-            made.features.second, made.features.second_mask = self.store.rows(
-                [other for _, other in pairs], self.device
-            )
-        return made
+        made = TaskBatch(**beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest))
+        if self.store is not None:
+            pairs = [pair for number in numbers for pair in self._texts[number]]
+            made.features = Features(*self.store.rows([first for first, _ in pairs], self.device, longest))
+            if self.apart:
+                made.features.second, made.features.second_mask = self.store.rows(
+                    [other for _, other in pairs], self.device, longest
+                )
+        return widened(made) if longest is not None and self.tags else made
 
 
 class WholeSource:

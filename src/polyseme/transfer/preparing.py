@@ -73,11 +73,11 @@ def _source(
     model: TaskModel, items: Sequence[Item], units: list[Unit], cache: Path | None, progress: Progress | None
 ) -> Source:
     config, bundle = model.config, model.bundle
-    beside: Any = {"with_marks": config.with_marks, "with_strings": model.inputs is not None}
+    beside: Any = {"with_marks": config.with_marks, "inputs": model.inputs, "tags": config.kind == "tag"}
     if bundle is None:
         return VectorSource(units, None, None, device=model.device, apart=config.apart, **beside)
     if not config.frozen:
-        return RowSource(units, tags=config.kind == "tag", **beside)
+        return RowSource(units, **beside)
     if config.whole:
         texts = [row.text for unit in units for row in unit.rows]
         store = whole_store(bundle, texts, choice=model.choice, layer=config.layer, cache=cache, progress=progress)

@@ -114,8 +114,8 @@ class RecordedSteps(PlainSteps):
         self.pool = torch.cuda.graph_pool_handle()
         self.stream = torch.cuda.Stream(self.device)
         self.works = True
-        bound = None if model.bundle is None else model.bundle.config.max_positions
-        self.most = bound or 1 << 20
+        read = None if model.config.frozen or model.bundle is None else model.bundle.config.max_positions
+        self.most = read or 1 << 20
 
     def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
         self._begin(factor)
@@ -206,10 +206,12 @@ def bucket(length: int) -> int:
 
 def can_record(model: TaskModel) -> bool:
     """Whether a step of this model has one shape for each length of rows, and waits for nothing."""
-    if model.device.type != "cuda" or model.inputs is not None or model.config.frozen or model.bundle is None:
+    if model.device.type != "cuda" or model.runs_decoder:
         return False
+    if model.config.frozen or model.bundle is None:
+        return True
     by_place = not model.reads_words or model.config.pool in BY_PLACE
-    return by_place and model.bundle.config.memory != "state" and model.head.config.body in ("linear", "mlp")
+    return by_place and model.bundle.config.memory != "state"
 
 
 def set_rates(optimiser: Optimiser, factor: float) -> None:

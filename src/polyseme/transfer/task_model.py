@@ -25,7 +25,7 @@ from polyseme.heads.config import HeadConfig
 from polyseme.heads.features import Features
 from polyseme.heads.named import build_head, named_settings
 from polyseme.heads.text import TextHead
-from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
+from polyseme.heads.word_inputs import WordInputs, WordInputsConfig, WordNumbers
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.transfer.batches import ReadRows, TaskBatch
 from polyseme.transfer.readout import READOUTS, check_readout, whole_width
@@ -170,11 +170,10 @@ class TaskModel(nn.Module):
             found.second = torch.cat([found.second, _some(second).to(found.second.dtype)], dim=-1)
         return found
 
-    def _inputs(self, words: list[list[str]] | None) -> tuple[Tensor | None, Tensor | None]:
+    def _inputs(self, words: WordNumbers | None) -> tuple[Tensor | None, Tensor | None]:
         if words is None or self.inputs is None:
             return None, None
-        numbers = self.inputs.read(words).to(self.device)
-        return self.inputs(numbers), numbers.mask
+        return self.inputs(words), words.mask
 
     def _read(self, rows: ReadRows) -> Features:
         states = self.states(rows)
@@ -220,7 +219,7 @@ class TaskModel(nn.Module):
         """Frozen vectors, [R, W, L, D] where layers are mixed."""
 
         def mixed(vectors: Tensor | None) -> Tensor | None:
-            return vectors if self.mix is None or vectors is None else self.mix(vectors.unbind(-2))
+            return vectors if self.mix is None or vectors is None else self.mix.of_stacked(vectors)
 
         whole = mixed(given.whole)
         if whole is not None and self.pooler is not None:
