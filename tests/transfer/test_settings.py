@@ -68,6 +68,8 @@ def test_fresh_layers_are_the_top_ones() -> None:
         for group, then in zip(model.layer_groups(), before, strict=True)
     ]
     assert changed == [False, False, True, True]
+    with pytest.raises(OptionError, match="choose 3 or fewer"):
+        fresh_top(model, build_encoder(model.bundle.config).layer_groups(), 4)
 
 
 @pytest.mark.parametrize(

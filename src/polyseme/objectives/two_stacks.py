@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.config import EncoderConfig
-from polyseme.cost import forward_flops
+from polyseme.cost import decoder_flops, forward_flops
 from polyseme.encoders.base import Encoder
 from polyseme.errors import OptionError
 from polyseme.objectives.base import Vocabulary
@@ -102,13 +101,5 @@ def refuse_no_first(bundle: Bundle, name: str, vocabulary: Vocabulary) -> None:
 def training_flops(nets: TwoStackNets, n_rows: int, source_length: int, target_length: int) -> float:
     """Floating-point operations of a step over rows of these lengths, forwards and backwards."""
     forward = forward_flops(nets.encoder.config, [source_length] * n_rows)
-    forward += n_rows * _decoder_flops(nets.decoder.config, source_length, target_length)
+    forward += n_rows * decoder_flops(nets.decoder.config, source_length, target_length)
     return 3.0 * (forward + output_flops(nets.output, n_rows * target_length))
-
-
-def _decoder_flops(config: EncoderConfig, source_length: int, target_length: int) -> float:
-    """Of one row. The source's keys and values are made of the source's pieces, not of the target's."""
-    own = forward_flops(config, [target_length])
-    keys_and_values = 2 * config.widths[-1] * config.attention_widths
-    across = 4.0 * source_length * target_length * config.attention_widths
-    return own + 2.0 * (source_length - target_length) * keys_and_values + across

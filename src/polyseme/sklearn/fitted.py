@@ -99,9 +99,8 @@ def fit_task(
     name = found.path or "a model"
     place = None if cache is None else Path(cache)
     done = finetune_task(whole, bundle, wanted, model_name=name, device=on, cache=place)
-    for note in done.report.notes[len(whole.notes) :]:
-        if note[:1].isdigit():  # so many texts that were not read as they stand; other notes are of settings
-            warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
+    for note in done.cut:
+        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
     return FittedTask(done.model, done.report, None if isinstance(model, Model) else model, device)
 
 

@@ -54,6 +54,8 @@ class Finetuned:
 
     model: TaskModel
     report: FinetuneReport
+    cut: tuple[str, ...] = ()
+    """How many texts were not read as they stand, a line each; the report's notes have them too."""
 
 
 def finetune_task(
@@ -89,7 +91,7 @@ def finetune_task(
     model = work.kept(best)
     judged_dev = judge(model, work.prepared["dev"], autocast=work.autocast())
     ledger = work.ledger(results, time.perf_counter() - started, meter, rates)
-    return Finetuned(model, work.report(results, best, judged_dev, ledger, model_name, notes, model))
+    return Finetuned(model, work.report(results, best, judged_dev, ledger, model_name, notes, model), work.cut)
 
 
 @dataclass
@@ -149,8 +151,10 @@ class _Work:
             for name, items in data.splits.items()
             if items and any(item.gold is not None for item in items)
         }
+        self.cut: tuple[str, ...] = ()
         if self.first.row_maker is not None:
-            self.notes += self.first.row_maker.tally.notes(self.settings.most_pieces)
+            self.cut = tuple(self.first.row_maker.tally.notes(self.settings.most_pieces))
+            self.notes += self.cut
 
     def _inputs(self, train: Sequence[Item]) -> WordInputsConfig | None:
         if self.settings.inputs is None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from polyseme.errors import OptionError
 from polyseme.training.checkpoint import (
     optimiser_tensors,
     put_optimiser_tensors,
@@ -221,7 +222,10 @@ def fresh_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layer
     """Draw the top layers anew: they get what the same layers of a freshly drawn encoder have."""
     groups = model.layer_groups()
     if n_layers >= len(groups):
-        n_layers = len(groups) - 1
+        raise OptionError(
+            f"Only layers above the lowest can be drawn anew, and this encoder has {len(groups) - 1} of them. Got "
+            f"fresh_layers {n_layers}; choose {len(groups) - 1} or fewer."
+        )
     with torch.no_grad():
         for mine, new in zip(groups[len(groups) - n_layers :], fresh[len(groups) - n_layers :], strict=True):
             for parameter, drawn in zip(mine, new, strict=True):

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import EncoderConfig
-from polyseme.cost import forward_flops
 from polyseme.encoders.base import Encoder, Layers
 from polyseme.types import Batch, States
 from polyseme.vectors.both_sides import decoder_of
@@ -51,11 +50,3 @@ def groups_of(bundle: Bundle, *, with_decoder: bool) -> list[list[nn.Parameter]]
 def fresh_bundle(bundle: Bundle) -> Bundle:
     """A model like this one, drawn anew from torch's present seed."""
     return new_bundle(bundle.family, bundle.config, list(bundle.outputs), tied=bundle.tied)
-
-
-def decoder_flops(config: EncoderConfig, source_length: int, target_length: int) -> float:
-    """Of one row: keys and values of cross-attention are made of the source's pieces, and met by the target's."""
-    own = forward_flops(config, [target_length])
-    keys_and_values = 2 * config.widths[-1] * config.attention_widths
-    across = 4.0 * source_length * target_length * config.attention_widths
-    return own + 2.0 * (source_length - target_length) * keys_and_values + across

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.config import Config
-from polyseme.cost import forward_flops
+from polyseme.cost import decoder_flops, forward_flops
 from polyseme.errors import ModelError, OptionError
 from polyseme.heads.base import Head
 from polyseme.heads.config import HeadConfig
@@ -30,7 +30,7 @@ from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.transfer.batches import ReadRows, TaskBatch
 from polyseme.transfer.readout import READOUTS, check_readout, whole_width
 from polyseme.transfer.rows import RowMaker
-from polyseme.transfer.stacks import config_of, decoder_flops, fresh_bundle, groups_of, run_stack
+from polyseme.transfer.stacks import config_of, fresh_bundle, groups_of, run_stack
 from polyseme.transfer.writing import OUTPUT, check_writes, pieces_of, writer_of
 from polyseme.types import Batch, Predictions
 from polyseme.vectors.both_sides import check_stack, decoder_of
