@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -277,15 +278,24 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_budget_of_time_leaves_the_memory_alone(corpora: dict[str, Corpus]) -> None:
-    corpus = corpora["streams"]
+def in_seconds(corpus: Corpus, budget: str) -> Pretraining:
     bundle = trainer_for("streams", corpus, settings()).inner.bundle  # type: ignore[union-attr]
     job = Job(
         recipe="lstm-tiny", family="lstm", encoder={"kind": "recurrent", **bundle.config.to_json()},  # type: ignore[union-attr]
         outputs=("causal",), objective={"name": "streams"}, training=settings(), corpus=str(corpus.folder),
-        corpus_fingerprint=corpus.fingerprint, budget="10s",
+        corpus_fingerprint=corpus.fingerprint, budget=budget,
     )  # fmt: skip
-    pretraining = Pretraining.set_up(job, corpus, Devices(torch.device("cpu")))
+    return Pretraining.set_up(job, corpus, Devices(torch.device("cpu")))
+
+
+def test_a_budget_for_next_to_no_steps_is_warned_of(corpora: dict[str, Corpus]) -> None:
+    pretraining = in_seconds(corpora["streams"], "0.001s")
+    with pytest.warns(PolysemeWarning, match="enough for 1 step of .* too few to learn anything"):
+        assert pretraining.n_steps(time.perf_counter()) == 1
+
+
+def test_a_budget_of_time_leaves_the_memory_alone(corpora: dict[str, Corpus]) -> None:
+    pretraining = in_seconds(corpora["streams"], "10s")
     before = {name: each.clone() for name, each in pretraining.trainer.tensors().items()}
     assert pretraining.trial(seconds=0.0).steps[0] > 0
     assert pretraining.trainer.memory is None
@@ -294,7 +304,7 @@ def test_a_budget_of_time_leaves_the_memory_alone(corpora: dict[str, Corpus]) ->
     assert all(torch.equal(each, after[name]) for name, each in before.items())
     held = list(pretraining.held_rows())
     assert len(held) > 1
-    assert {each.sizes[0] for each in held} == {min(N_ROWS, corpus.n_pieces("held") // (8 * LENGTH))}
+    assert {each.sizes[0] for each in held} == {min(N_ROWS, pretraining.corpus.n_pieces("held") // (8 * LENGTH))}
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "blanks", "characters", "byte-bpe", "wordpiece"])

@@ -222,7 +222,8 @@ def test_a_text_that_comes_again_is_read_once() -> None:
     once = model.embedder()
     alone = [once([document(text)])[0] for text in texts]
     assert_same_vectors(flat(found), flat(alone))
-    assert once.tally.pieces - embedder.tally.pieces == 2 * len(model.pieces("the river bank").ids)
+    assert embedder.tally.pieces == once.tally.pieces
+    assert embedder.tally.flops < once.tally.flops
     found[0].vectors[:] = 0
     assert_same_vectors(found[2].vectors, alone[2].vectors)
 

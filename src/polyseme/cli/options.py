@@ -106,7 +106,7 @@ _FIELDS = click.option(
     "--fields",
     callback=names,
     metavar="NAMES",
-    help="Other fields of INPUT to keep beside the vectors, with commas between them, or all.",
+    help="Other fields of INPUT to keep beside the results, with commas between them, or all.",
 )
 _READING = (
     field,

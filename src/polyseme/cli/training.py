@@ -21,7 +21,7 @@ class TrainingLine:
     """First a bar for the text that becomes a corpus, then loss, perplexity, speed, wait and the time left."""
 
     def __init__(self) -> None:
-        self.bar = Bar("setting up", then="building the corpus")
+        self.bar = Bar("setting up", then="building the corpus", at_last="setting up, timing steps")
         self._shown: tuple[Progress, TaskID] | None = None
         self._held = ""
 

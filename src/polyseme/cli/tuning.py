@@ -145,7 +145,7 @@ class TuningLine:
 
     def __init__(self, about: str = "") -> None:
         self.about = about
-        self.bar = Bar("setting up", then="computing frozen vectors")
+        self.bar = Bar("setting up", then="computing frozen vectors", at_last="setting up", what="texts")
         self._shown: tuple[Progress, TaskID] | None = None
         self._last = 0.0
         self._dev: dict[int, str] = {}

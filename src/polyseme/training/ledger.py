@@ -217,7 +217,7 @@ class Ledger(Config):
         share = "" if self.utilisation is None else f", {self.utilisation:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
-            f"{self.steps:,} steps, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "
+            f"{self.steps:,} step{'' if self.steps == 1 else 's'}, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "

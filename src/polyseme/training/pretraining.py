@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import torch
 from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layouts import Layout, Streams
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.devices import Devices
@@ -38,8 +39,10 @@ HELD_STEPS = 8
 """How many steps' worth of held-out rows an evaluation reads …"""
 HELD_STREAM_STEPS = 64
 """… of streams, whose rows are short …"""
-HELD_PIECES = 2**18
-"""… and pieces at most."""
+HELD_PIECES = {"cuda": 2**18, "cpu": 2**15}
+"""… and pieces at most, since evaluations are part of a budget of time."""
+FEW_STEPS = 10
+"""Below so many a budget is warned of."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
 
@@ -80,15 +83,16 @@ class Pretraining:
         """This process's share of the held-out rows that an evaluation reads."""
         if self.held is None:
             return
+        held_pieces = HELD_PIECES["cuda" if self.devices.device.type == "cuda" else "cpu"]
         loader = Loader([self.held], self.objective, Plan(self.job.training, 1), self.devices, self.pass_rows[:1])
         if isinstance(self.held, Streams):
-            most = min(HELD_STREAM_STEPS, max(HELD_PIECES // (self.held.n * self.held.length), 1))
+            most = min(HELD_STREAM_STEPS, max(held_pieces // (self.held.n * self.held.length), 1))
             n_steps = min(self.held.n_rows // self.held.n, most)
             mine = np.arange(self.held.n)[self.devices.share_of(self.held.n)]
             for step in range(n_steps if len(mine) else 0):
                 yield loader.on_device(loader.rows(step, 0, step * self.held.n + mine))
             return
-        most = min(HELD_STEPS * self.job.training.phases[0].rows, max(HELD_PIECES // self.held.length, 1))
+        most = min(HELD_STEPS * self.job.training.phases[0].rows, max(held_pieces // self.held.length, 1))
         n_rows = min(self.held.n_rows, most)
         mine = np.arange(n_rows)[self.devices.share_of(n_rows)]
         if len(mine):
@@ -114,6 +118,14 @@ class Pretraining:
         spent = time.perf_counter() - started
         left = budget.amount - spent - 11 * timing.evaluation
         n_steps: int = self.devices.agree(max(1, int(left / training.mean_over_phases(timing.steps))))
+        if n_steps < FEW_STEPS and self.devices.leads:
+            warnings.warn(
+                f"The budget of {self.job.budget} is enough for {n_steps} step{'s' if n_steps > 1 else ''} of "
+                f"{training.mean_over_phases(timing.steps):.1f} s here, too few to learn anything. Take a smaller "
+                "recipe (bert-tiny, gpt-tiny), fewer or shorter rows (--rows, --length), a larger budget or a GPU.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
         return n_steps
 
     def trial(self, *, seconds: float = TRIAL_SECONDS, least: int = 2) -> Timing:
@@ -131,9 +143,17 @@ class Pretraining:
         loader = self.loader(plan)
         steps = []
         for start in plan.starts:
+            took = 0.0
             for warm_up in range(2):
+                began = time.perf_counter()
                 self.trainer.step(loader.on_device(loader.make(start + warm_up)), plan)
-            self._finish()
+                self._finish()
+                took = time.perf_counter() - began
+                if self._slow(took, seconds):
+                    break
+            if self._slow(took, seconds):
+                steps.append(took)
+                continue
             began, n_done = time.perf_counter(), 0
             for rows in loader.steps(start, start + 10_000, workers=self.workers):
                 self.trainer.step(rows, plan)
@@ -146,6 +166,12 @@ class Pretraining:
         began = time.perf_counter()
         self.trainer.evaluate(self.held_rows())
         return Timing(steps, time.perf_counter() - began)
+
+    def _slow(self, took: float, seconds: float) -> bool:
+        """Whether one step takes longer than timing should: then it tells enough, where nothing was compiled in it."""
+        compiled = self.devices.device.type != "cpu"
+        slow: bool = self.devices.agree(not compiled and took > max(seconds, TRIAL_SECONDS))
+        return slow
 
     def _finish(self) -> None:
         if self.devices.device.type == "cuda":

@@ -166,7 +166,7 @@ class Embedder:
             found[number][:] = found[first]
         self.tally.documents += len(documents)
         self.tally.words += sum(len(pieces.words) for pieces in encoded)
-        self.tally.pieces += total
+        self.tally.pieces += total + _pieces_of(rows, twins.values())
         self.tally.flops += forward_flops(self.config, map(len, rows))
         if self.below is not None:
             self.tally.flops += forward_flops(self.below, map(len, rows))
@@ -286,6 +286,14 @@ def _twins(encoded: Sequence[Pieces]) -> dict[int, int]:
         if earlier != number:
             found[number] = earlier
     return found
+
+
+def _pieces_of(rows: Sequence[_Row], documents: Iterable[int]) -> int:
+    """How many pieces the rows of some documents have, each as often as it is named."""
+    counts: dict[int, int] = {}
+    for row in rows:
+        counts[row.document] = counts.get(row.document, 0) + len(row)
+    return sum(counts.get(document, 0) for document in documents)
 
 
 def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int) -> NDArray[np.int64]:

@@ -80,7 +80,7 @@ class Senses:
         """How many senses there are in how many uses, or that there is no telling."""
         uses = f"{len(self.uses):,} use{'' if len(self.uses) == 1 else 's'}"
         if self.n_senses == 1 and not self.ease:
-            return f"{uses}, too few to tell senses apart"
+            return uses
         return f"{self.n_senses} sense{'' if self.n_senses == 1 else 's'} in {uses}"
 
     def of(self, sense: int) -> list[SenseUse]:
