@@ -213,11 +213,12 @@ class Ledger(Config):
         0.200 kWh (measured), 0.0962 kg of CO₂e, 0.0260 USD
         """
         seconds = max(self.seconds, 1e-9)
+        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
         sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
         share = "" if self.utilisation is None else f", {self.utilisation:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
-            f"{self.steps:,} step{'' if self.steps == 1 else 's'}, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "
+            f"{steps}, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
