@@ -2,7 +2,8 @@
 
 2,000 sentences of UD-EWT with MiniLM (6 × 384); the peers in fp32, polyseme in fp32, bf16 and int8, with what the last
 two cost in cosine to fp32 (where the processor has instructions for them). Runs alternate; medians. The share of the
-matrix-product peak counts real pieces only, those of a text that comes again once, against the best packed fp32 product found in the same run.
+matrix-product peak counts real pieces only, those of a text that comes again once, against the best packed fp32 product
+found in the same run.
 
     POLYSEME_DATA=... python benchmarks/embed_cpu.py [--sentences 2000] [--rounds 5] [--model minilm] [--all-dtypes]
 """
