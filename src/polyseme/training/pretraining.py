@@ -143,34 +143,37 @@ class Pretraining:
         loader = self.loader(plan)
         steps = []
         for start in plan.starts:
-            took = 0.0
             for warm_up in range(2):
                 began = time.perf_counter()
                 self.trainer.step(loader.on_device(loader.make(start + warm_up)), plan)
                 self._finish()
                 took = time.perf_counter() - began
-                if self._slow(took, seconds):
+                if self._tells_enough(took):
                     break
-            if self._slow(took, seconds):
-                steps.append(took)
-                continue
-            began, n_done = time.perf_counter(), 0
-            for rows in loader.steps(start, start + 10_000, workers=self.workers):
-                self.trainer.step(rows, plan)
-                n_done += 1
-                if n_done >= least and n_done % 2 == 0:
-                    self._finish()
-                    if self.devices.agree(time.perf_counter() - began > seconds):
-                        break
-            steps.append((time.perf_counter() - began) / n_done)
+            else:
+                took = self._mean_step(loader, plan, start, seconds, least)
+            steps.append(took)
         began = time.perf_counter()
         self.trainer.evaluate(self.held_rows())
         return Timing(steps, time.perf_counter() - began)
 
-    def _slow(self, took: float, seconds: float) -> bool:
-        """Whether one step takes longer than timing should: then it tells enough, where nothing was compiled in it."""
-        compiled = self.devices.device.type != "cpu"
-        slow: bool = self.devices.agree(not compiled and took > max(seconds, TRIAL_SECONDS))
+    def _mean_step(self, loader: Loader, plan: Plan, start: int, seconds: float, least: int) -> float:
+        """The mean time of as many steps as fit into some seconds, `least` of them at least."""
+        began, n_done = time.perf_counter(), 0
+        for rows in loader.steps(start, start + 10_000, workers=self.workers):
+            self.trainer.step(rows, plan)
+            n_done += 1
+            if n_done >= least and n_done % 2 == 0:
+                self._finish()
+                if self.devices.agree(time.perf_counter() - began > seconds):
+                    break
+        return (time.perf_counter() - began) / n_done
+
+    def _tells_enough(self, took: float) -> bool:
+        """Whether one step took longer than timing should; on a GPU the first ones compile and prepare, and tell
+        nothing.
+        """
+        slow: bool = self.devices.agree(self.devices.device.type == "cpu" and took > TRIAL_SECONDS)
         return slow
 
     def _finish(self) -> None:
