@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import polyseme
-from polyseme.errors import ModelError
+from polyseme.errors import ModelError, OutputError
 from polyseme.tasks.items import Answer, Item
 from polyseme.transfer.features import different_documents, word_store
 from polyseme.transfer.finetuning import Finetuned, finetune_task
@@ -100,6 +101,18 @@ def test_frozen_vectors_are_those_of_embed_and_kept_by_what_decides_them(tmp_pat
     for number, (bundle, texts, how) in enumerate(others, start=2):
         word_store(bundle, texts, cache=tmp_path, **how)
         assert len(list(tmp_path.iterdir())) == number
+
+
+def test_a_disk_that_is_too_small_for_the_vectors_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+    documents = different_documents([Item(text=f"the crane broke {number} times") for number in range(50)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OutputError, match="largest file allowed"):
+            word_store(tiny_model("bert").bundle, documents, layer="mix", pool="mean", cache=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rows_of_frozen_vectors_are_padded() -> None:

@@ -269,28 +269,25 @@ def _stored(
 
 
 def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:
-    """All vectors end to end in one .npy, whose header is written once their number is known."""
+    """All vectors end to end in one .npy, whose header is written again once their number is known."""
     counts: list[int] = [0]
     shape: tuple[int, ...] = ()
-    raw = folder / "vectors.raw"
-    with raw.open("wb") as file:
+    with (folder / "vectors.npy").open("wb") as file:
+        file.write(_npy_header((0,)))
         for some in chunks:
             for array in some:
                 shape = array.shape[1:]
                 counts.append(len(array))
-                file.write(np.ascontiguousarray(array, np.float32).tobytes())
-    ends = np.cumsum(counts)
-    made = np.lib.format.open_memmap(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(int(ends[-1]), *shape))
-    flat = made.reshape(-1)
-    with raw.open("rb") as file:
-        done = 0
-        while block := file.read(1 << 26):
-            part = np.frombuffer(block, np.float32)
-            flat[done : done + len(part)] = part
-            done += len(part)
-    made.flush()
-    raw.unlink()
-    np.save(folder / "ends.npy", ends)
+                file.write(np.ascontiguousarray(array, "<f4").tobytes())
+        file.seek(0)
+        file.write(_npy_header((sum(counts), *shape)))
+    np.save(folder / "ends.npy", np.cumsum(counts))
+
+
+def _npy_header(shape: tuple[int, ...]) -> bytes:
+    """The beginning of an .npy file of version 1.0; as long for one shape as for another."""
+    about = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(about).to_bytes(2, "little") + about.encode("ascii")
 
 
 def _digest(keys: Sequence[Any]) -> str:
