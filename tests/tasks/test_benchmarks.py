@@ -39,7 +39,7 @@ COUNTS: Mapping[str, tuple[dict[str, int], tuple[str, ...]]] = {
     "sst3": ({"train": 8544, "dev": 1101, "test": 2210}, ()),
     "sst2-trees": ({"train": 6920, "dev": 872, "test": 1821}, ()),
     "trec": ({"train": 4907, "dev": 545, "test": 500}, ()),
-    "trec-fine": ({"train": 4907, "dev": 545, "test": 500}, ()),
+    "trec-fine": ({"train": 4905, "dev": 547, "test": 500}, ()),
     "imdb": ({"train": 1800, "dev": 200, "test": 2000}, ("train", "dev", "test")),
     "ud-ewt": ({"train": 12544, "dev": 2001, "test": 2077}, ()),
     "wnut17": ({"train": 3394, "dev": 1009, "test": 1287}, ()),

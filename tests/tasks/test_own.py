@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polyseme.errors import InputError, OptionError
 from polyseme.tasks.items import Answer, Item
@@ -79,7 +81,8 @@ def test_dev_is_made_of_train_by_hash_and_that_is_said(tmp_path: Path) -> None:
     assert list(task.splits) == ["train", "dev"]
     assert [len(task.splits[split]) for split in ("train", "dev")] == [27, 3]
     assert task.notes == (
-        "There is no dev split: 3 of the 30 training items were set aside as one, by a hash of their texts (seed 0).",
+        "There is no dev split: 3 of the 30 training items were set aside as one, by a hash of their texts, "
+        "of each label its share (seed 0).",
     )
     turned = write_table(tmp_path / "turned.csv", REVIEWS[::-1])
     other = read_own("classify", {"train": turned}, text="review", label="stars")
@@ -101,6 +104,23 @@ def test_rows_of_one_text_stay_together_and_lone_labels_in_train() -> None:
     assert apart == set()
     assert with_dev(items, share=0.25) == (train, dev)
     assert with_dev(items[:1]) == (tuple(items[:1]), ())
+    triples = [Item(text=f"premise {n // 3}", gold="abc"[n % 3]) for n in range(12)]
+    assert [len(part) for part in with_dev(triples)] == [9, 3]
+
+
+@given(st.lists(st.sampled_from("aaab"), min_size=2, max_size=80), st.floats(0.05, 0.6))
+def test_each_label_has_its_share_of_dev(labels: list[str], share: float) -> None:
+    items = [Item(text=f"text {n}", gold=label) for n, label in enumerate(labels)]
+    train, dev = with_dev(items, share=share)
+    assert sorted([*train, *dev], key=items.index) == items
+    wanted = max(1, round(len(items) * share))
+    for label in set(labels):
+        exact = wanted * labels.count(label) / len(labels)
+        there = sum(item.gold == label for item in dev)
+        assert there <= labels.count(label) - 1
+        assert abs(there - min(exact, labels.count(label) - 1)) < 1
+    if min(map(labels.count, labels)) > 1:
+        assert len(dev) == wanted
 
 
 def test_scores_are_known_by_their_fractions_or_asked_for(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,28 @@ def with_dev(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """Training items cut in two: those that stay, and those that become dev.
 
-    Which item goes where hangs on its text and the seed alone, so that neither the order of a file nor rows added to it
-    move the others much, and rows of one text (questions on one passage) stay together. An item with a label that no
-    other has stays in training.
+    Which item goes where hangs on its text, the seed and how many share its label, so that neither the order of a file
+    nor rows added to it move the others much. Each label has its share of dev, as far as that goes by whole items, and
+    rows of one text (questions on one passage) stay together. An item with a label that no other has stays in training.
     """
-    drawn = [_draw(item, seed) for item in train]
     wanted = min(max(1, round(len(train) * share)), len(train) - 1)
-    bound = sorted(drawn)[wanted - 1] if wanted > 0 else -1
-    goes = [each <= bound for each in drawn]
-    if all(goes):
+    room = _shares(Counter(map(_label, train)), wanted)
+    groups: dict[int, list[int]] = {}
+    for place, item in enumerate(train):
+        groups.setdefault(_draw(item, seed), []).append(place)
+    if len(groups) < 2:
         return tuple(train), ()
+    taken: list[int] = []
+    for _, places in sorted(groups.items()):
+        labels = [_label(train[place]) for place in places]
+        if all(room[label] > 0 for label in labels):
+            room.subtract(labels)
+            taken += places
+    if not taken:  # every text has a label that is too rare for a share
+        taken = groups[min(groups)]
+    goes = [False] * len(train)
+    for place in taken:
+        goes[place] = True
     known = {label for item, leaves in zip(train, goes, strict=True) if not leaves for label in labels_in(item)}
     for place, item in enumerate(train):
         if goes[place] and not known.issuperset(labels_in(item)):
@@ -58,6 +71,19 @@ def with_dev(
     return kept, tuple(item for item, leaves in zip(train, goes, strict=True) if leaves)
 
 
+def _label(item: Item) -> str | None:
+    return item.gold if isinstance(item.gold, str) else None
+
+
+def _shares(counts: Counter[str | None], wanted: int) -> Counter[str | None]:
+    """How many of `wanted` items each label has: its share, rounded so that the sum is right; never all of them."""
+    exact = {label: wanted * count / counts.total() for label, count in counts.items()}
+    shares = Counter({label: int(each) for label, each in exact.items()})
+    for label in sorted(exact, key=lambda label: (shares[label] - exact[label], str(label)))[: wanted - shares.total()]:
+        shares[label] += 1
+    return Counter({label: min(each, counts[label] - 1) for label, each in shares.items()})
+
+
 def _draw(item: Item, seed: int) -> int:
     digest = hashlib.blake2b(f"{seed}\n{item.text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
@@ -65,9 +91,10 @@ def _draw(item: Item, seed: int) -> int:
 
 def dev_note(train: Sequence[Item], dev: Sequence[Item], seed: int = 0) -> str:
     """What is to be said of a dev split that was made."""
+    shares = ", of each label its share" if all(_label(item) is not None for item in dev) else ""
     return (
         f"There is no dev split: {len(dev):,} of the {len(train) + len(dev):,} training items were set aside as one, "
-        f"by a hash of their texts (seed {seed})."
+        f"by a hash of their texts{shares} (seed {seed})."
     )
 
 
