@@ -25,12 +25,12 @@ from polyseme.convert.hub import find_model
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.metrics import measure
 from polyseme.tasks.named import read_benchmark
+from polyseme.transfer.building import build_task_model
 from polyseme.transfer.finetuning import labels_in
 from polyseme.transfer.learning import learn
 from polyseme.transfer.preparing import judge, prepare
 from polyseme.transfer.settings import FinetuneSettings, chosen
 from polyseme.transfer.steps import autocast
-from polyseme.transfer.task_model import build_task_model
 from polyseme.transfer.turns import take_turns
 
 

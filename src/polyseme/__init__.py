@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from polyseme.api import Model, load
     from polyseme.corpus.build import build_corpus
     from polyseme.errors import PolysemeError, PolysemeWarning
+    from polyseme.evaluating import evaluate
     from polyseme.files import read_vectors
     from polyseme.generating import generate
     from polyseme.gluing import glue
     from polyseme.predicting import predict
     from polyseme.runs import list_recipes, pretrain
-    from polyseme.scoring import evaluate, score
+    from polyseme.scoring import score
     from polyseme.transfer.folder import load_task_model
     from polyseme.transferring import finetune
     from polyseme.types import Document, Embedded, Word
@@ -39,7 +40,7 @@ _HOMES = {
     "build_corpus": "corpus.build",
     "convert_model": "verbs",
     "embed": "verbs",
-    "evaluate": "scoring",
+    "evaluate": "evaluating",
     "fill": "verbs",
     "finetune": "transferring",
     "generate": "generating",

@@ -12,7 +12,7 @@ from typing import Any
 from polyseme.api import AnyPath, Model, find_device
 from polyseme.convert.hub import find_model
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.atomic import check_output, explained, whole_file
+from polyseme.files.atomic import check_output, explained, parents_of, whole_file
 from polyseme.files.unfinished import begun, remove, settle
 from polyseme.tasks.benchmark import Benchmark
 from polyseme.tasks.named import BENCHMARKS, benchmark_folder, named_benchmark
@@ -148,12 +148,13 @@ def _folder(output: AnyPath | None, settings: Mapping[str, Any], *, force: bool)
         check_output(folder, force=True, kind="folder")
         shutil.rmtree(folder)
     new = not folder.exists()
-    with explained(folder):
-        folder.mkdir(exist_ok=True)
-    settle(folder, json.loads(json.dumps(settings)), what="table", force=force)
-    try:
-        yield folder
-    except BaseException:
-        if new and not begun(folder):
-            remove(folder)
-        raise
+    with parents_of(folder):
+        with explained(folder):
+            folder.mkdir(exist_ok=True)
+        settle(folder, json.loads(json.dumps(settings)), what="table", force=force)
+        try:
+            yield folder
+        except BaseException:
+            if new and not begun(folder):
+                remove(folder)
+            raise

@@ -22,7 +22,7 @@ from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.encoders.kinds import config_to_json
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError
-from polyseme.files.atomic import check_output
+from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.found import Sources
 from polyseme.objectives.named import objective_from
 from polyseme.recipes.recipe import Recipe
@@ -338,13 +338,14 @@ def _make_room(output: Path, corpus: Path | None, *, force: bool) -> None:
 @contextlib.contextmanager
 def _room_for(output: Path) -> Iterator[None]:
     """The folder for a run's corpus, which goes again if nothing comes of it."""
-    output.mkdir(exist_ok=True)
-    try:
-        yield
-    except PolysemeError:
-        with contextlib.suppress(OSError):
-            output.rmdir()  # only if it is empty
-        raise
+    with parents_of(output):
+        output.mkdir(exist_ok=True)
+        try:
+            yield
+        except PolysemeError:
+            with contextlib.suppress(OSError):
+                output.rmdir()  # only if it is empty
+            raise
 
 
 def _corpus_of_run(texts: _Texts, output: Path, building: Mapping[str, Any]) -> Corpus:

@@ -18,7 +18,7 @@ from polyseme.bundle import Bundle, load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError, nearest
 from polyseme.files.asked import Quotes
-from polyseme.files.atomic import check_output, explained
+from polyseme.files.atomic import check_output
 from polyseme.files.unfinished import begun, locked, remove, settle, short, unfinished_folder
 from polyseme.tasks.checks import Unseen, check_data
 from polyseme.tasks.items import KINDS, TaskData
@@ -272,8 +272,6 @@ def _decides(data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, 
 def _unfinished(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Path]:
     """Where work is kept until the output has its name; it goes then."""
     folder = unfinished_folder(output)
-    with explained(folder):
-        folder.mkdir(exist_ok=True)
     with locked(folder):
         settle(folder, settings, what="model", force=force)
         try:

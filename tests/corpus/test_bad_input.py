@@ -80,8 +80,8 @@ def test_options_that_cannot_be(refused):
 
 def test_outputs_that_cannot_be(refused, tmp_path: Path):
     text = b"Ren lo mi."
-    assert "there is no folder" in refused(text, output=tmp_path / "no" / "c")
     (tmp_path / "file").write_text("mine")
+    assert "file is not a folder" in refused(text, output=tmp_path / "file" / "c")
     assert "is a file" in refused(text, output=tmp_path / "file")
     (tmp_path / "c.unfinished").mkdir()
     (tmp_path / "c.unfinished" / "mine.txt").write_text("mine")

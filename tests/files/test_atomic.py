@@ -172,12 +172,20 @@ def test_the_folder_one_is_in_is_never_replaced(tmp_path: Path, monkeypatch: pyt
         check_output(tmp_path / "a", force=True, kind="folder")
 
 
-def test_a_missing_folder_is_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"no folder .*missing.*mkdir -p"):
-        check_output(tmp_path / "missing" / "out.txt")
+def test_missing_folders_are_made_for_what_becomes_whole_alone(tmp_path: Path) -> None:
+    output = tmp_path / "missing" / "too" / "out.txt"
+    check_output(output)
+    assert names(tmp_path) == []
+    with pytest.raises(ZeroDivisionError), whole_file(output):
+        _ = 1 / 0
+    assert list(tmp_path.iterdir()) == []
+    with whole_file(output) as made:
+        made.write_text("whole")
+    assert output.read_text() == "whole"
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="file is not a folder"):
-        check_output(tmp_path / "file" / "out.txt")
+    for below in ("out.txt", "missing/out.txt"):
+        with pytest.raises(OutputError, match="file is not a folder"):
+            check_output(tmp_path / "file" / below)
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from polyseme.cli import main
 from polyseme.errors import InputError, OptionError
-from polyseme.scoring import evaluate
+from polyseme.evaluating import evaluate
 
 sacrebleu = pytest.importorskip("sacrebleu")
 

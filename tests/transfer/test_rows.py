@@ -8,9 +8,9 @@ import pytest
 from polyseme.tasks.items import Answer, Item
 from polyseme.text.words import split_words
 from polyseme.transfer.batches import order
+from polyseme.transfer.building import build_task_model
 from polyseme.transfer.gold import gold_of
 from polyseme.transfer.rows import RowMaker, shares
-from polyseme.transfer.task_model import build_task_model
 from tiny_models import tiny_model
 
 LONG = "The burglar broke into the house and the newscaster broke into the movie broadcast . " * 6

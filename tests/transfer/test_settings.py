@@ -10,9 +10,10 @@ import torch
 from polyseme.encoders.kinds import build_encoder
 from polyseme.errors import OptionError
 from polyseme.training.optimisers import OptimiserSettings, build_optimiser
+from polyseme.transfer.building import build_task_model
 from polyseme.transfer.learning import fresh_top, let_loose, rates_of
 from polyseme.transfer.settings import FinetuneSettings, chosen
-from polyseme.transfer.task_model import TaskModel, build_task_model
+from polyseme.transfer.task_model import TaskModel
 from tiny_models import tiny_model
 
 FAMILIES = ["bert", "elmo", "gpt2", "albert"]

@@ -56,8 +56,8 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate test.conll -m models/ner
       polyseme evaluate bleu --in test.hyp --reference test.de
     """
-    with Bar("scoring"):
-        report = polyseme.evaluate(name, **settings)
+    with Bar("loading the model", then="scoring", what="pieces") as bar:
+        report = polyseme.evaluate(name, **settings, progress=bar)
     if as_json:
         content = dataclasses.asdict(report)
         del content["items"]

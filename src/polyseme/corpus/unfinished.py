@@ -85,8 +85,6 @@ class Unfinished:
 def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Unfinished]:
     """The unfinished corpus of an output: that of a run which was stopped, if its settings are these, or a new one."""
     folder = unfinished_folder(output)
-    with explained(folder):
-        folder.mkdir(exist_ok=True)
     with locked(folder):
         settle(folder, json.loads(json.dumps(settings)), what="corpus", force=force)
         with explained(folder):

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from polyseme.cost import Cost, peak_memory
 from polyseme.decode.next_piece import LanguageModel
 from polyseme.decode.score_causal import LeftToRight
 from polyseme.decode.score_masked import Pseudo
@@ -83,6 +84,18 @@ class Scorer:
     def needs_source(self) -> bool:
         """Whether each text is scored given a source."""
         return isinstance(self.way, GivenSource)
+
+    def cost(self, seconds: float) -> Cost:
+        """What everything so far has taken."""
+        return Cost(
+            pieces=self.tally.pieces,
+            words=self.tally.words,
+            documents=self.tally.documents,
+            seconds=seconds,
+            flops=self.tally.flops,
+            peak_memory=peak_memory(),
+            device=str(self.device),
+        )
 
     def __call__(
         self,

@@ -104,20 +104,36 @@ def explained(path: AnyPath) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def parents_of(path: AnyPath) -> Iterator[None]:
+    """Make the folders that are missing above `path`; those that are still empty when the block ends go again."""
+    parent = _target(path).parent
+    missing = [folder for folder in (parent, *parent.parents) if not folder.exists()]
+    with explained(path):
+        parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
+
+
+@contextlib.contextmanager
 def _workshop(path: AnyPath, force: bool, kind: Kind) -> Iterator[tuple[Path, Path]]:
     check_output(path, force=force, kind=kind)
     target = _target(path)
     workshop = target.parent / f".{target.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part"
-    with explained(path):
-        workshop.mkdir()
-    try:
-        yield workshop, target
-    except OSError as error:
-        if error.errno not in _NO_ROOM:  # anything else may have come from elsewhere, and is for others to explain
-            raise
-        raise _told(path, error) from error
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+    with parents_of(path):
+        with explained(path):
+            workshop.mkdir()
+        try:
+            yield workshop, target
+        except OSError as error:
+            if error.errno not in _NO_ROOM:  # anything else may have come from elsewhere, and is for others to explain
+                raise
+            raise _told(path, error) from error
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
 
 
 def _target(path: AnyPath) -> Path:
@@ -129,8 +145,8 @@ def _target(path: AnyPath) -> Path:
 
 
 def _check_parent(path: AnyPath, parent: Path) -> None:
-    if not parent.exists():
-        raise OutputError(f"{path} cannot be written: there is no folder {parent}. Make it first: mkdir -p '{parent}'")
+    """The folder that is to hold an output, or the nearest above it that is there, must be one to write to."""
+    parent = next(folder for folder in (parent, *parent.parents) if folder.exists())
     if not parent.is_dir():
         raise OutputError(f"{path} cannot be written: {parent} is not a folder. Choose another place for the output.")
     if not os.access(parent, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):

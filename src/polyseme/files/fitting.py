@@ -96,7 +96,7 @@ class Fitter:
         if strange:
             raise InputError(
                 f"The document {document.id!r} has a field {strange[0]!r}, which the first document has not, and all "
-                "documents of a file have the same. Name those to keep with the option 'fields'."
+                "documents of a file have the same. Name those to keep with --fields (fields=…)."
             )
         return {name: _as_text(document.fields.get(name)) for name in names}
 

@@ -166,7 +166,7 @@ def _format_of(name: str) -> str:
         known = ", ".join([*ENDINGS, *COMPRESSIONS])
         raise InputError(
             f"{name}: files ending in {ending} are not read; those ending in {known} are. If the file is one of these "
-            "by another name, say so with the option 'format'. If each line of it is to be taken as a text, give it on "
+            "by another name, say so with --format (format=…). If each line of it is to be taken as a text, give it on "
             "standard input (-)."
         )
     return ENDINGS.get(ending, "text")
@@ -183,5 +183,5 @@ def _refuse_useless(asked: Asked, found: Found, formats: Sequence[str]) -> None:
             name, format = found.names[without[0]], formats[without[0]]
             raise OptionError(
                 f"The option {option.name!r} is for {', '.join(takers)}, and {name} is read as {format}. Leave the "
-                "option out, or leave the file out, or say with the option 'format' what it is."
+                "option out, or leave the file out, or say with --format (format=…) what it is."
             )

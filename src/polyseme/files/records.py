@@ -45,7 +45,7 @@ def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | s
     if len(candidates) == 1:
         return candidates[0]
     what = f"{len(candidates)} fields can be the text" if candidates else "no field holds a text or a list of words"
-    raise InputError(f"{place}: {what}. Name one with the option 'field'. There are: {_list(names)}.")
+    raise InputError(f"{place}: {what}. Name one with --field (field=…). There are: {_list(names)}.")
 
 
 def no_field(name: str, names: Iterable[str], place: Place | str) -> InputError:

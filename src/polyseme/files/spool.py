@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, explained, whole_file
+from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.files.fitting import Fitter
 from polyseme.files.sink import Per
 from polyseme.files.unfinished import LOCK, locked, remove, settle, short, unfinished_folder
@@ -75,8 +75,6 @@ def open_spool(
     """
     folder = unfinished_folder(output)
     settings = json.loads(json.dumps(settings))
-    with explained(folder):
-        folder.mkdir(exist_ok=True)
     with locked(folder):
         settle(folder, settings, what="output", markers=[ABOUT_TO_FINISH], force=force)
         spool = Spool(folder, fitted, per)

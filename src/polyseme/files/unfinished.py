@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import OutputError
-from polyseme.files.atomic import AnyPath, whole_file
+from polyseme.files.atomic import AnyPath, explained, parents_of, whole_file
 
 SETTINGS = "settings.json"
 LOCK = "lock"
@@ -33,8 +33,12 @@ def unfinished_folder(output: AnyPath) -> Path:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the system lets go of the lock when this one ends, however it ends."""
-    with (folder / LOCK).open("w") as lock:
+    """Make the folder, and keep other processes out of it; the lock is let go when this one ends, however it ends."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(parents_of(folder))
+        with explained(folder):
+            folder.mkdir(exist_ok=True)
+            lock = stack.enter_context((folder / LOCK).open("w"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

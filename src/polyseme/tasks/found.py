@@ -18,7 +18,7 @@ def find_data(data: AnyPath | None, name: str, patterns: Sequence[str]) -> list[
     A folder may be the benchmark's own, the one that holds it, or the one above `tasks`. Files may be compressed.
     """
     if data is None:
-        raise InputError(f"{name} needs its data: name the file, or the folder that holds it, with the option 'data'.")
+        raise InputError(f"{name} needs its data: name the file, or the folder that holds it, with --data (data=…).")
     place = Path(data)
     if not place.exists():
         raise InputError(f"There is no file or folder {place} with the data of {name} (looked for it in {Path.cwd()}).")

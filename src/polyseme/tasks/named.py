@@ -61,7 +61,7 @@ def benchmark_folder(benchmark: Benchmark, data: str | PathLike[str] | None) -> 
     wanted = [pattern for patterns in benchmark.files.values() for pattern in patterns[:2]]
     if data is None:
         raise InputError(
-            f"{benchmark.name} needs its data: name the folder with the option 'data'. Looked for in it are files such "
+            f"{benchmark.name} needs its data: name the folder with --data (data=…). Looked for in it are files such "
             f"as {', '.join(wanted[:4])}, plain or compressed."
         )
     place = Path(data)

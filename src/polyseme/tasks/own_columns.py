@@ -66,12 +66,12 @@ def format_of(file: str, kind: str, format: str | None) -> str:
     if kind == "tag" and found not in ("conll", "conllu", "jsonl", "parquet"):
         raise OptionError(
             f"{file} is read as {found}, and tags come as CoNLL or CoNLL-U, a word a line, or as JSON lines or Parquet "
-            "with a list of words and a list of tags. Say with the option 'format' what it is."
+            "with a list of words and a list of tags. Say with --format (format=…) what it is."
         )
     if kind != "tag" and found in ("conll", "conllu", "text"):
         raise OptionError(
             f"{file} is read as {found}, and the data of {kind} comes as CSV, TSV, JSON lines or Parquet, with "
-            "columns. Say with the option 'format' what it is."
+            "columns. Say with --format (format=…) what it is."
         )
     return found
 

@@ -83,7 +83,7 @@ def found_answer(passage: str, text: Any, start: Any, place: object, said: Said,
         return Answer(min(others, key=lambda at: abs(at - start)), text)
     there = f"It stands at {', '.join(map(str, others[:3]))}" if others else "It stands nowhere in it"
     stands = passage[start : start + len(text)] if isinstance(start, int) and start >= 0 else ""
-    advice = ": have it looked for with the option 'repair'." if others else "."
+    advice = ": have it looked for with --repair (repair=True)." if others else "."
     raise InputError(
         f"{place}: the answer {shown(text)!r} does not stand at character {start} of its passage, where there is "
         f"{shown(stands)!r}. {there}{advice}"

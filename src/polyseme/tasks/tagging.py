@@ -70,7 +70,7 @@ def in_scheme(splits: Splits, *, scheme: str | None = None, repair: bool = False
     if faults and not repair:
         raise InputError(
             f"{faults[0]}. {_others(len(faults) - 1)}Correct it, or have such sequences written anew, as conlleval "
-            "would read them, with the option 'repair'."
+            "would read them, with --repair (repair=True)."
         )
     wanted = scheme or LEARNT_AS.get(found, found)
     notes = []

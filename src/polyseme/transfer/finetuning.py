@@ -26,6 +26,7 @@ from polyseme.tasks.confusion import confusion, majority
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.metrics import measure
 from polyseme.training.ledger import Ledger, Meter, Rates
+from polyseme.transfer.building import build_task_model
 from polyseme.transfer.gold import Judged, labels_in
 from polyseme.transfer.learning import CHECKPOINT_SECONDS, Learnt, Told, fresh_top, learn, put
 from polyseme.transfer.preparing import Prepared, judge, prepare
@@ -34,7 +35,7 @@ from polyseme.transfer.report import FinetuneReport, SeedFigures, worst_errors
 from polyseme.transfer.rows import RowMaker, document_of
 from polyseme.transfer.settings import FinetuneSettings, chosen
 from polyseme.transfer.steps import autocast, bucket, can_record
-from polyseme.transfer.task_model import TaskModel, build_task_model, pooler_of
+from polyseme.transfer.task_model import TaskModel, pooler_of
 from polyseme.transfer.turns import take_turns
 from polyseme.transfer.writing import answers_of, numbers_of
 from polyseme.types import Progress

@@ -73,7 +73,7 @@ def _other_delimiter(header: list[str], delimiter: str) -> str:
     """A word on what seems to separate the fields, if it is not what should."""
     for other, name in ((",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar")):
         if len(header) == 1 and other != delimiter and other in header[0]:
-            return f" If the {name} separates the fields, say so with the option 'delimiter'."
+            return f" If the {name} separates the fields, say so with --delimiter (delimiter=…)."
     return ""
 
 

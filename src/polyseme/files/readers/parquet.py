@@ -81,7 +81,7 @@ def _refuse_what_is_no_text(schema: pa.Schema, field: str, name: str) -> None:
         inside = f" Name what is in it with a point, for instance {field}.{kind[0].name}." if _is_struct(kind) else ""
         raise InputError(
             f"{name}: the field {field!r} is of type {shown(str(kind))}. The text of a row must be a string, or a list "
-            f"of words.{inside} Name another with the option 'field'."
+            f"of words.{inside} Name another with --field (field=…)."
         )
 
 
