@@ -180,7 +180,7 @@ def test_invalid_tags_are_refused_or_repaired(folder: str) -> None:
     sentences, tags = spans(60, 1)
     sentences.append(["the", "crane", "ball"])
     tags.append(["O", "I-G", "I-G"])
-    with pytest.raises(InputError, match=r"^Text 60: .*, at word 2, 'crane'\. .* option 'repair'"):
+    with pytest.raises(InputError, match=r"^Text 60: .*, at word 2, 'crane'\. .* \(repair=True\)"):
         ContextualTagger(folder, epochs=1).fit(sentences, tags)
     tagger = ContextualTagger(folder, epochs=1, repair=True).fit(sentences, tags)
     assert any("repaired" in note for note in tagger.report_.notes)
@@ -195,6 +195,7 @@ def test_invalid_tags_are_refused_or_repaired(folder: str) -> None:
     [
         ({"head": "bilstms"}, "There is no head 'bilstms'. Did you mean 'bilstm'?"),
         ({"layer": 99}, "Layer '99' is not there"),
+        ({"stack": "decodr"}, "There is no stack 'decodr'. Did you mean 'decoder'?"),
         ({"epochs": 0}, "The epochs of a fine-tuning must be at least 1. Got 0 instead."),
         ({"rate": -1}, "must be above 0"),
         ({"dev": 1.0}, "must be from 0 to below 1. Got 1.0 instead."),
@@ -350,6 +351,7 @@ def test_scikit_learn_knows_that_they_take_text(folder: str, kind: Any) -> None:
 @pytest.mark.parametrize("kind", [ContextualClassifier, ContextualTagger])
 def test_parameters_are_had_set_and_cloned(kind: Any) -> None:
     settings: dict[str, Any] = {"model": "somewhere", "tune": True, "layer": 1, "head": "crf", "epochs": 3, "batch": 8}
+    settings["stack"] = "decoder"
     estimator = kind(**settings, rate=1e-4, seed=5, device="cpu")
     assert {**estimator.get_params(), **settings} == estimator.get_params()
     assert clone(estimator).get_params() == estimator.get_params()
@@ -394,6 +396,18 @@ def test_a_loaded_model_stays_as_it_is_and_is_not_pickled(folder: str) -> None:
             pickle.dumps(classifier)
     assert all(each.equal(before[name]) for name, each in model.bundle.named_parameters())
     assert learns == {name: each.requires_grad for name, each in model.bundle.named_parameters()}
+
+
+def test_either_stack_of_a_model_with_two_is_read(tmp_path: Path) -> None:
+    tiny_model("bart").save(tmp_path / "bart")
+    said = {}
+    for stack in ("encoder", "decoder"):
+        tagger = ContextualTagger(tmp_path / "bart", stack=stack, head="linear", epochs=1).fit(*TAGGED)
+        assert tagger.report_.settings["stack"] == stack
+        said[stack] = np.concatenate(tagger.predict_proba(TAGGED_TEST[0]))
+        again = np.concatenate(pickle.loads(pickle.dumps(tagger)).predict_proba(TAGGED_TEST[0]))
+        np.testing.assert_array_equal(again, said[stack])
+    assert not np.allclose(said["encoder"], said["decoder"])
 
 
 # --- at work ----------------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def evaluate(
         dtype: what is computed in, as for `load`.
         batch_pieces: how many pieces run together.
         force: replace an output that is there.
-        progress: told how many pieces are done, and of how many.
+        progress: told how many pieces are done, and of how many; of a model that `finetune` made, how many items.
     """
     asked = Asked(
         model=model,
@@ -136,7 +136,9 @@ def evaluate(
     folder = None if name in EVALUATIONS or model is None else find_model(str(model))
     if folder is not None and has_head(folder):
         columns = {"text": text, "second": second, "label": label}
-        report = evaluate_labelled(name, folder, data=data, columns=columns, device=find_device(device))
+        report = evaluate_labelled(
+            name, folder, data=data, columns=columns, device=find_device(device), progress=progress
+        )
         if output is not None:
             write_report(report, output, force=force)
         return report

@@ -87,7 +87,8 @@ def glue(
     there, notes = _tasks(tasks, data)
     passed_on = {name: value for name, value in given.items() if name not in _OF_GLUE}
     reports: dict[str, FinetuneReport] = {}
-    with _folder(output, {"model": named, **settings.to_json()}, force=force) as folder:
+    needed = [data, model.path if isinstance(model, Model) else model]
+    with _folder(output, {"model": named, **settings.to_json()}, needed, force=force) as folder:
         for benchmark in there:
             if on_start is not None:
                 on_start(benchmark.name)
@@ -115,7 +116,7 @@ _OF_GLUE = frozenset({"model", "data", "tasks", "output", "force", "on_start"})
 
 def _tasks(names: Sequence[str], data: AnyPath) -> tuple[list[Benchmark], tuple[str, ...]]:
     """The tasks to fit to, whose data is there, and what is to be said of the others."""
-    chosen = [named_benchmark(name) for name in names]
+    chosen = [named_benchmark(name, among=TASKS) for name in names]
     for benchmark in chosen:
         if not benchmark.glue:
             raise OptionError(f"{benchmark.name!r} is none of GLUE's tasks. {nearest(benchmark.name, TASKS)}")
@@ -138,14 +139,16 @@ def _is_there(benchmark: Benchmark, data: AnyPath) -> bool:
 
 
 @contextmanager
-def _folder(output: AnyPath | None, settings: Mapping[str, Any], *, force: bool) -> Iterator[Path | None]:
+def _folder(
+    output: AnyPath | None, settings: Mapping[str, Any], inputs: Sequence[AnyPath | None], *, force: bool
+) -> Iterator[Path | None]:
     """Where models and table go; what was done there earlier must have these settings. Unused, a new one goes again."""
     if output is None:
         yield None
         return
     folder = Path(output)
     if force and folder.exists():
-        check_output(folder, force=True, kind="folder")
+        check_output(folder, force=True, kind="folder", inputs=inputs)
         shutil.rmtree(folder)
     new = not folder.exists()
     with parents_of(folder):

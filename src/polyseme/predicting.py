@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
@@ -15,13 +14,14 @@ from polyseme.api import AnyPath, find_device
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
-from polyseme.errors import OptionError, OutputError, PolysemeWarning, nearest
+from polyseme.errors import OptionError, PolysemeWarning, nearest
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.atomic import check_output
 from polyseme.files.found import Sources
 from polyseme.files.spool import clear_up
-from polyseme.transfer.folder import load_task_model, weights_digest
-from polyseme.transfer.predicting import Columns, Predictor, predict_files
+from polyseme.transfer.columns import Columns, as_trained
+from polyseme.transfer.folder import load_task_model, task_card, weights_digest
+from polyseme.transfer.predicting import Predictor, predict_files
 from polyseme.transfer.predictions import Prediction, check_predictions_output
 from polyseme.types import Progress
 
@@ -42,6 +42,7 @@ def predict(
     output: AnyPath | None = None,
     second: str | None = None,
     choices: str | Sequence[str] = (),
+    marks: str | None = None,
     field: str | None = None,
     id_field: str | None = None,
     fields: str | Sequence[str] = (),
@@ -64,8 +65,10 @@ def predict(
         sources: a path, folder, pattern or `-` for standard input, or several of them, as for `embed`.
         model: a folder that `finetune` has written.
         output: .jsonl, .tsv, .parquet, or .conll for tags; None: predictions are returned.
-        second: the field with the second text, or the question.
+        second: the field with the second text, or the question. None: as in training, where the input has it;
+            likewise `choices`, `marks` and `field`. A model that answers questions also reads SQuAD's JSON.
         choices: the fields with the choices, or the one with a list of them.
+        marks: the field with a number a word, as 1 at the predicate whose roles are asked for.
         field: the field with the text, or with the list of its words.
         id_field: the field with the id of a text; None: its number, counted from 1.
         fields: names of other fields to keep beside the predictions, or "all".
@@ -88,10 +91,7 @@ def predict(
     listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if output is not None:
         clear_up(output)
-        check_output(output, force=force)
-        for one in listed:
-            if Path(one).exists() and Path(output).exists() and Path(one).samefile(output):
-                raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name.")
+        check_output(output, force=force, inputs=listed)
     loaded = load_task_model(folder, device=chosen)
     if output is not None:
         check_predictions_output(output, loaded.head.config)
@@ -107,7 +107,16 @@ def predict(
         "delimiter": delimiter,
         "check_text": check_text,
     }
-    columns = Columns(second=second, choices=(choices,) if isinstance(choices, str) else tuple(choices))
+    columns = as_trained(
+        Columns(
+            field=field, second=second, choices=(choices,) if isinstance(choices, str) else tuple(choices), marks=marks
+        ),
+        loaded.head.config,
+        (task_card(folder) or {}).get("columns", {}),
+        listed,
+        format=format,
+        delimiter=delimiter,
+    )
     found, earlier = predict_files(
         predictor,
         listed,
@@ -118,8 +127,10 @@ def predict(
             "model": weights_digest(loaded),
             "input": listed,
             **reading,
-            "second": second,
+            "field": columns.field,
+            "second": columns.second,
             "choices": list(columns.choices),
+            "marks": columns.marks,
             "dtype": dtype,
             "device": chosen.partition(":")[0],
             "polyseme": __version__,

@@ -14,7 +14,7 @@ import torch
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.api import Model
-from polyseme.scoring import EVALUATIONS, evaluate
+from polyseme.evaluating import EVALUATIONS, evaluate
 from tiny_models import tiny_model
 
 PAIRS = [

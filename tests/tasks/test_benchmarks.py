@@ -475,7 +475,7 @@ def test_swag_is_csv_with_quotes(tmp_path: Path) -> None:
     assert (item.text, item.choices, item.gold) == ('He says, "so". He', ("a, b", "c", "d", 'e "f"'), 3)
 
 
-def squad(answers: list[tuple[str, int]], **others: Any) -> dict[str, Any]:
+def squad(answers: list[tuple[str, int]], /, **others: Any) -> dict[str, Any]:
     given = [{"text": text, "answer_start": start} for text, start in answers]
     question = {"id": "q1", "question": "Who?", "answers": given, **others}
     return {"version": "v2.0", "data": [{"title": "T", "paragraphs": [{"context": "Bo saw Bo.", "qas": [question]}]}]}
@@ -505,6 +505,9 @@ def test_squad_of_both_versions(tmp_path: Path) -> None:
         (squad([("gone", 0)]), "It stands nowhere in it"),
         (squad([("", 0)]), "the text of an answer is empty"),
         (squad([("Bo", -3)]), "does not stand at character -3"),
+        (squad([], answers=["a"]), r"question q1: there is no list 'answers' of objects in it"),
+        (squad([], answers="a"), r"question q1: there is no list 'answers' of objects in it"),
+        (squad([], answers={"text": ["Bo"], "answer_start": [0]}), r"question q1: there is no list 'answers'"),
         ({"data": [{"title": "T"}]}, "no list 'paragraphs'"),
         ([1], "not laid out as SQuAD is"),
     ],
@@ -599,6 +602,8 @@ def test_names_and_their_typos() -> None:
     assert named_benchmark("STS_B").name == "stsb"
     with pytest.raises(OptionError, match=r"There is no task 'ret'. Did you mean 'rte'"):
         named_benchmark("ret")
+    with pytest.raises(OptionError, match=r"Did you mean 'rte'\? There are: rte, mrpc\.$"):
+        named_benchmark("rtee", among=("rte", "mrpc"))
     with pytest.raises(OptionError, match=r"Did you mean 'squad"):
         read_benchmark("squda2", None)
 

@@ -62,6 +62,15 @@ def test_figures_of_several_labels_equal_scikit_learns() -> None:
     assert measure(["accuracy"], [("a", "b")], [("b", "a")])["accuracy"] == 1
 
 
+def test_labels_beyond_those_that_are_named_count_as_wrong() -> None:
+    gold, predicted = [("a",), ("b", "odd"), ("odd",)], [("a",), ("b",), ()]
+    found = measure(["micro_f1", "multi_macro_f1"], gold, predicted, labels=["a", "b"])
+    assert found == {"micro_f1": pytest.approx(4 / 6), "multi_macro_f1": pytest.approx(2 / 3)}
+    gold, predicted = ["a", "b", "odd"], ["a", "b", "b"]
+    found = measure(["accuracy", "f1", "macro_f1"], gold, predicted, labels=["a", "b"])
+    assert found == {name: pytest.approx(2 / 3) for name in found} | {"macro_f1": pytest.approx((1 + 2 / 3) / 3)}
+
+
 def test_correlations_equal_scipys_with_ties_and_without() -> None:
     draw = np.random.default_rng(0)
     for n in (2, 3, 10, 200):

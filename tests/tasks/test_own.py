@@ -239,6 +239,14 @@ def test_lists_of_words_and_tags_with_marks(tmp_path: Path, ending: str) -> None
         read_own("tag", {"train": write_table(tmp_path / f"t.{ending}", rows)})
 
 
+def test_what_a_mark_may_be(tmp_path: Path) -> None:
+    """Numbers as they are; of other things, whether there is one."""
+    given = [0, 2, "3", "_", "-", "O", "", "V", None, True, False]
+    rows = [{"words": [f"w{n}"] * len(given), "tags": ["A", *"B" * (len(given) - 1)], "at": given} for n in range(4)]
+    task = read_own("tag", {"train": write_table(tmp_path / "t.jsonl", rows)}, marks="at")
+    assert task.splits["train"][0].marks == (0, 2, 3, 0, 0, 0, 0, 1, 0, 1, 0)
+
+
 def test_treebanks_by_name_and_number_of_column(tmp_path: Path) -> None:
     lines = [f"1\tw{n}\tw\tNOUN\tNN\t_\t0\troot\t_\t_\n2\tx\tx\tVERB\tVB\t_\t1\tdep\t_\t_\n" for n in range(10)]
     file = tmp_path / "a.conllu"
@@ -324,6 +332,12 @@ def test_data_that_cannot_be_learnt_from(tmp_path: Path, rows: list[tuple[str, s
     dev = write_table(tmp_path / "d.csv", [{"text": "a", "label": "x"}])
     with pytest.raises(InputError, match=said):
         read_own("classify", {"train": file, "dev": dev})
+
+
+def test_what_is_said_of_train_is_said_of_all_of_it_before_dev_is_set_aside(tmp_path: Path) -> None:
+    file = write_table(tmp_path / "t.csv", [{"text": text, "label": "x"} for text in "ab"])
+    with pytest.raises(InputError, match=r"^All 2 training items of t.csv have the one label 'x'"):
+        read_own("classify", {"train": file})
 
 
 def test_labels_of_dev_that_train_lacks(tmp_path: Path) -> None:

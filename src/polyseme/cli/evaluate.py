@@ -56,7 +56,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate test.conll -m models/ner
       polyseme evaluate bleu --in test.hyp --reference test.de
     """
-    with Bar("loading the model", then="scoring", what="pieces") as bar:
+    with Bar("loading the model", then="scoring", what="done") as bar:
         report = polyseme.evaluate(name, **settings, progress=bar)
     if as_json:
         content = dataclasses.asdict(report)

@@ -31,7 +31,7 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
     - `model`: a folder, a name or `hub:owner/name`, as in `polyseme.load`; None is the default model. A loaded `Model`
       stays as it is and is shared by clones; an estimator with one cannot be pickled.
     - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
-    - `layer`, `pool`, `readout`, `head`, `inner_width`, `dropout`: what the head reads, and what it is.
+    - `layer`, `stack`, `pool`, `readout`, `head`, `inner_width`, `dropout`: what the head reads, and what it is.
     - `epochs`, `batch`, `rate`, `seed`: how it learns.
     - `most_pieces`: of a text that a tuned encoder reads; what is longer is cut, and that is said. A frozen one reads
       long texts in windows.
@@ -52,6 +52,7 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
         *,
         tune: bool = False,
         layer: str | int | None = None,
+        stack: str | None = None,
         pool: str | None = None,
         readout: str | None = None,
         head: str | None = None,
@@ -70,6 +71,7 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
         self.model = model
         self.tune = tune
         self.layer = layer
+        self.stack = stack
         self.pool = pool
         self.readout = readout
         self.head = head

@@ -40,7 +40,8 @@ class ContextualTagger(_base.BaseEstimator):
     - `model`: a folder, a name or `hub:owner/name`, as in `polyseme.load`; None is the default model. A loaded `Model`
       stays as it is and is shared by clones; an estimator with one cannot be pickled.
     - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
-    - `layer`, `pool`, `head` (linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf), `inner_width`, `dropout`.
+    - `layer`, `stack`, `pool`: what the head reads. `head` (linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf),
+      `inner_width`, `dropout`: what it is.
     - `epochs`, `batch`, `rate`, `seed`: how it learns.
     - `most_pieces`: of a window; longer sentences are read in several, and no word is lost.
     - `metric`: what `score` gives, and what chooses the best epoch: word_accuracy, or span_f1.
@@ -62,6 +63,7 @@ class ContextualTagger(_base.BaseEstimator):
         *,
         tune: bool = False,
         layer: str | int | None = None,
+        stack: str | None = None,
         pool: str | None = None,
         head: str | None = None,
         inner_width: int | None = None,
@@ -81,6 +83,7 @@ class ContextualTagger(_base.BaseEstimator):
         self.model = model
         self.tune = tune
         self.layer = layer
+        self.stack = stack
         self.pool = pool
         self.head = head
         self.inner_width = inner_width

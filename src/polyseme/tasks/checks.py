@@ -30,7 +30,7 @@ def check_data(
     if unseen not in ("refuse", "keep"):
         raise OptionError(f"There is no way {unseen!r} with unseen labels. {nearest(unseen, ('refuse', 'keep'))}")
     if "train" in needs:
-        _check_there(data, "train")
+        check_there(data, "train")
     for split, items in data.splits.items():
         for item in items:
             _check_item(data, item, labelled=split in ("train", "dev", "test"))
@@ -38,7 +38,7 @@ def check_data(
     if labelled:  # before dev is asked for, which cannot be made of items with a label each
         _check_classes(data)
     for split in needs:
-        _check_there(data, split)
+        check_there(data, split)
     if labelled:
         return _check_unseen(data, unseen)
     if data.regression and len({item.gold for item in data.splits.get("train", ())}) == 1 and "train" in needs:
@@ -47,7 +47,8 @@ def check_data(
     return ()
 
 
-def _check_there(data: TaskData, split: str) -> None:
+def check_there(data: TaskData, split: str) -> None:
+    """Refuse data without a split that is needed."""
     if not data.splits.get(split):
         there = ", ".join(name for name, items in data.splits.items() if items) or "none"
         raise InputError(f"{data.name} has no {split} split, which is needed here. There are: {there}.")

@@ -131,8 +131,8 @@ def multi_micro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) 
 
 
 def multi_macro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
-    """The mean over labels of F1, where an item may have several."""
-    there = list(labels) or sorted({label for each in (*gold, *predicted) for label in each})
+    """The mean over labels of F1, where an item may have several: those that are named, and others that occur."""
+    there = list(dict.fromkeys([*labels, *sorted({label for each in (*gold, *predicted) for label in each})]))
     if not there:
         return 0.0
     figures = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -24,14 +24,14 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 """All of them, GLUE's nine first."""
 
 
-def named_benchmark(name: str) -> Benchmark:
-    """A benchmark by its name; `SST-2` and `sst_2` are `sst2`, too."""
+def named_benchmark(name: str, *, among: Collection[str] = BENCHMARKS) -> Benchmark:
+    """A benchmark by its name; `SST-2` and `sst_2` are `sst2`, too. One that is not there is answered with `among`."""
     if name in BENCHMARKS:
         return BENCHMARKS[name]
     plain = {_plain(known): known for known in BENCHMARKS}
     if _plain(name) in plain:
         return BENCHMARKS[plain[_plain(name)]]
-    raise OptionError(f"There is no task {name!r}. {nearest(name.lower(), BENCHMARKS)}")
+    raise OptionError(f"There is no task {name!r}. {nearest(name.lower(), among)}")
 
 
 def _plain(name: str) -> str:

@@ -22,7 +22,7 @@ from typing import cast
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.asked import Quotes
 from polyseme.tasks.benchmark import Read
-from polyseme.tasks.checks import Unseen, check_data
+from polyseme.tasks.checks import Unseen, check_data, check_there
 from polyseme.tasks.items import KINDS, Item, Kind, TaskData
 from polyseme.tasks.own_columns import Column, OwnColumns, format_of
 from polyseme.tasks.own_items import Wanted, look_like_scores, own_items, with_scores
@@ -109,7 +109,8 @@ def read_own(
     if kind == "tag":
         read = in_scheme(splits, scheme=target, repair=repair, line_a_word=a_line)
     task = name or Path(next(iter(paths.values()))).name
-    return _checked(_task(task, cast(Kind, kind), read, regression, dev_share, seed), unseen)
+    data = _checked(_task(task, cast(Kind, kind), read, regression), unseen)
+    return _with_dev(data, dev_share, seed) if "train" in data.splits and "dev" not in data.splits else data
 
 
 def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
@@ -124,8 +125,8 @@ def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
     return {split: fspath(file) for split, file in files.items()}
 
 
-def _task(name: str, kind: Kind, read: Read, regression: bool | None, dev_share: float, seed: int) -> TaskData:
-    """What was read as a task: whether it is one of numbers, its labels, its dev split, its metrics."""
+def _task(name: str, kind: Kind, read: Read, regression: bool | None) -> TaskData:
+    """What was read as a task: whether it is one of numbers, its labels, its metrics."""
     splits, notes = dict(read.splits), list(read.notes)
     labelled = kind in ("classify", "pair")
     multi = labelled and any(isinstance(item.gold, tuple) for items in splits.values() for item in items)
@@ -144,10 +145,6 @@ def _task(name: str, kind: Kind, read: Read, regression: bool | None, dev_share:
         raise OptionError(f"Regression is for classify and pair. Got {kind} instead.")
     if scored:
         splits = {split: with_scores(items) for split, items in splits.items()}
-    if "train" in splits and "dev" not in splits and len(splits["train"]) > 1:
-        train, dev = with_dev(splits["train"], share=dev_share, seed=seed)
-        notes.append(dev_note(train, dev, seed))
-        splits = {"train": train, "dev": dev, **{split: items for split, items in splits.items() if split != "train"}}
     labels = sorted_tags((each for items in splits.values() for i in items for each in labels_in(i)), read.scheme)
     return TaskData(
         name=name,
@@ -167,9 +164,21 @@ def _several(item: Item) -> Item:
 
 
 def _checked(data: TaskData, unseen: Unseen) -> TaskData:
-    needs = ("train", "dev") if "train" in data.splits else ()
+    """All that was read, before part of it becomes dev, so that what is said of train is said of all of it."""
+    needs = [split for split in ("train", "dev") if split in data.splits] if "train" in data.splits else []
     notes = check_data(data, unseen=unseen, needs=needs)
     return replace(data, notes=(*data.notes, *notes)) if notes else data
+
+
+def _with_dev(data: TaskData, share: float, seed: int) -> TaskData:
+    """The task with part of train as dev."""
+    if len(data.splits["train"]) > 1:
+        train, dev = with_dev(data.splits["train"], share=share, seed=seed)
+        others = {split: items for split, items in data.splits.items() if split != "train"}
+        splits: dict[str, Sequence[Item]] = {"train": train, "dev": dev, **others}
+        data = replace(data, splits=splits, notes=(*data.notes, dev_note(train, dev, seed)))
+    check_there(data, "dev")
+    return data
 
 
 def _metrics(kind: Kind, n_labels: int, scored: bool, multi: bool, scheme: str | None) -> tuple[str, ...]:

@@ -83,15 +83,15 @@ def resolved(columns: OwnColumns, file: str, kind: str, format: str, delimiter: 
     def named(role: str, column: Column | None) -> str | None:
         if column is None:
             return _usual(role, names, file, kind) if role in USUAL[kind] else None
-        if isinstance(column, str) and (column in names or not column.isdecimal()):
-            _refuse_missing(column, names, file)
-            return column
-        if not 1 <= int(column) <= len(names):
+        found = column_in(names, column, kind, role)
+        if found is None and isinstance(column, str) and not column.isdecimal():
+            raise no_field(column, names, file)
+        if found is None:
             raise OptionError(
                 f"{file} has {len(names)} columns ({_listed(names)}), counted from 1. Got {column} for {role!r} "
                 "instead."
             )
-        return names[int(column) - 1]
+        return found
 
     roles = ("text", "second", "label", "start", "marks", "id")
     found: dict[str, Any] = {role: named(role, getattr(columns, role)) for role in roles}
@@ -102,18 +102,30 @@ def resolved(columns: OwnColumns, file: str, kind: str, format: str, delimiter: 
     return replace(columns, **found)
 
 
+def column_in(names: Sequence[str], column: Column | None, kind: str, role: str) -> str | None:
+    """The name of the column for a role among those of a file, as it was named, numbered or is usual; None: not there.
+
+    >>> column_in(["number", "review"], 2, "classify", "text")
+    'review'
+    """
+    if column is None:
+        return next((name for name in USUAL[kind].get(role, ()) if name in names), None)
+    if isinstance(column, str) and (column in names or not column.isdecimal()):
+        return column if _is_there(column, names) else None
+    return names[int(column) - 1] if 1 <= int(column) <= len(names) else None
+
+
 def _usual(role: str, names: Sequence[str], file: str, kind: str) -> str:
-    for name in USUAL[kind][role]:
-        if name in names:
-            return name
+    found = column_in(names, None, kind, role)
+    if found is not None:
+        return found
     raise OptionError(
         f"Which column of {file} is the {role} of {kind}? Say so with the option {role!r}. There are: {_listed(names)}."
     )
 
 
-def _refuse_missing(column: str, names: Sequence[str], file: str) -> None:
-    if column not in names and column.partition(".")[0] not in names:
-        raise no_field(column, names, file)
+def _is_there(column: str, names: Sequence[str]) -> bool:
+    return column in names or column.partition(".")[0] in names
 
 
 def _refuse_doubled(found: Mapping[str, Any], file: str) -> None:

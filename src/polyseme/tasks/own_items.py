@@ -63,7 +63,9 @@ def _rows(file: str, format: str, columns: OwnColumns, wanted: Wanted) -> Iterat
 
 
 def _labelled(row: Row, columns: OwnColumns, wanted: Wanted, said: Said) -> Item:
-    second = None if columns.second is None else _text(row.fields[str(columns.second)], str(columns.second), row.place)
+    second = (
+        None if columns.second is None else text_of(row.fields[str(columns.second)], str(columns.second), row.place)
+    )
     gold = _label(row.fields[str(columns.label)], columns, wanted, row.place)
     if isinstance(row.content, str):
         return Item(text=row.content, second=second, gold=gold, id=row.id, place=str(row.place))
@@ -93,7 +95,8 @@ def _one_label(value: Any, columns: OwnColumns, place: Place) -> str:
     return str(value).strip()
 
 
-def _text(value: Any, name: str, place: Place) -> str:
+def text_of(value: Any, name: str, place: Place) -> str:
+    """A text beside the first: the second, or a choice."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return " ".join(value)
     if not isinstance(value, str):
@@ -107,7 +110,7 @@ def _text(value: Any, name: str, place: Place) -> str:
 def _tagged(row: Row, columns: OwnColumns, wanted: Wanted, said: Said) -> Item:
     if isinstance(row.content, str):
         raise InputError(f"{row.place}: {columns.text!r} must be a list of words, of which each has a tag. Got a text.")
-    marks = () if columns.marks is None else _marks(row.fields[str(columns.marks)], row.place)
+    marks = () if columns.marks is None else marks_of(row, row.fields[str(columns.marks)])
     return _of_tags(row, row.fields[str(columns.label)], marks)
 
 
@@ -117,34 +120,47 @@ def _of_tags(row: Row, tags: Any, marks: tuple[int, ...]) -> Item:
         raise InputError(
             f"{row.place}: the tags must be a list with one for each word. Got {shown(str(tags))!r} instead."
         )
-    for what, given in (("tags", tags), ("marks", marks or words)):
-        if len(given) != len(words):
-            raise InputError(f"{row.place}: there are {len(words)} words and {len(given)} {what}.")
+    _check_length(row, "tags", tags)
     return Item.of_words(words, gold=tuple(map(str, tags)), marks=marks, id=row.id, place=str(row.place))
 
 
-def _marks(values: Any, place: Place) -> tuple[int, ...]:
-    """Numbers as they are; of other things, whether there is one."""
+def _check_length(row: Row, what: str, given: Sequence[Any]) -> None:
+    if len(given) != len(row.content):
+        raise InputError(f"{row.place}: there are {len(row.content)} words and {len(given)} {what}.")
+
+
+def marks_of(row: Row, values: Any) -> tuple[int, ...]:
+    """The marks of a row's words: numbers as they are; of other things, whether there is one."""
+    if isinstance(row.content, str):
+        raise InputError(f"{row.place}: the text must be a list of words, of which each has a mark. Got a text.")
     if not isinstance(values, list):
         raise InputError(
-            f"{place}: the marks must be a list with one for each word. Got {shown(str(values))!r} instead."
+            f"{row.place}: the marks must be a list with one for each word. Got {shown(str(values))!r} instead."
         )
-    return tuple(int(value) if str(value).isdecimal() else int(str(value) not in _NO_MARK) for value in values)
+    _check_length(row, "marks", values)
+    return tuple(map(_mark, values))
+
+
+def _mark(value: Any) -> int:
+    if value is None or isinstance(value, bool):
+        return int(bool(value))
+    return int(value) if str(value).isdecimal() else int(str(value) not in _NO_MARK)
 
 
 def _sentences(file: str, format: str, columns: OwnColumns) -> Iterator[Item]:
     """CoNLL by the numbers of its columns, CoNLL-U by their names or numbers."""
     label, marks = columns.label, columns.marks
     if format == "conllu":
-        label, marks = _conllu_name("upos" if label is None else label), None if marks is None else _conllu_name(marks)
+        label, marks = conllu_name("upos" if label is None else label), None if marks is None else conllu_name(marks)
     asked = "all" if label is None else [str(name) for name in (label, marks) if name is not None]
     with read_rows(file, format=format, field=columns.text, fields=asked) as rows:
         for row in rows:
             column = last_column(row, int(columns.text or 1)) if label is None else str(label)
-            yield _of_tags(row, row.fields[column], () if marks is None else _marks(row.fields[str(marks)], row.place))
+            yield _of_tags(row, row.fields[column], () if marks is None else marks_of(row, row.fields[str(marks)]))
 
 
-def _conllu_name(column: str | int) -> str:
+def conllu_name(column: str | int) -> str:
+    """The name of a column of CoNLL-U that is named, or numbered."""
     spelled = str(column)
     if spelled.isdecimal() and 1 <= int(spelled) <= len(CONLLU_COLUMNS):
         return CONLLU_COLUMNS[int(spelled) - 1]
@@ -155,10 +171,10 @@ def _conllu_name(column: str | int) -> str:
 
 
 def _asked(row: Row, columns: OwnColumns, wanted: Wanted, said: Said) -> Item:
-    passage = _text(row.content, str(columns.text), row.place)
+    passage = text_of(row.content, str(columns.text), row.place)
     start = None if columns.start is None else row.fields[str(columns.start)]
     gold = _answers(passage, row.fields[str(columns.label)], start, row.place, wanted, said)
-    question = _text(row.fields[str(columns.second)], str(columns.second), row.place)
+    question = text_of(row.fields[str(columns.second)], str(columns.second), row.place)
     return Item(text=passage, second=question, gold=gold, id=row.id, place=str(row.place))
 
 
@@ -192,14 +208,14 @@ def _choosing(row: Row, columns: OwnColumns, wanted: Wanted, said: Said) -> Item
     names = [str(name) for name in columns.of_choices()]
     values = [row.fields[name] for name in names]
     given = values[0] if len(names) == 1 and isinstance(values[0], list) else values
-    choices = tuple(_text(each, f"choice {number}", row.place) for number, each in enumerate(given, start=1))
+    choices = tuple(text_of(each, f"choice {number}", row.place) for number, each in enumerate(given, start=1))
     if len(choices) < 2:
         raise InputError(f"{row.place}: there must be two choices or more. Got {len(choices)}.")
     key = row.fields[str(columns.label)]
     if key in (None, ""):
         raise InputError(f"{row.place}: the answer, in {columns.label!r}, is empty.")
     return Item(
-        text=_text(row.content, str(columns.text), row.place),
+        text=text_of(row.content, str(columns.text), row.place),
         choices=choices,
         gold=answer_index(key, choices, row.place, first=wanted.first),
         id=row.id,

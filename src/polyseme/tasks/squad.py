@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,18 @@ def squad_items(file: Path, said: Said, *, repair: bool = False) -> Iterator[Ite
         said: takes down what was repaired.
         repair: whether an answer that does not stand where it should is looked for elsewhere in the passage.
     """
+    for item, entry in _questions(file):
+        yield replace(item, gold=_gold(entry, item, said, repair))
+
+
+def squad_questions(file: Path) -> Iterator[Item]:
+    """The same without a look at answers, which may be missing or wrong: what is to be predicted."""
+    for item, _ in _questions(file):
+        yield item
+
+
+def _questions(file: Path) -> Iterator[tuple[Item, dict[str, Any]]]:
+    """Each question with its passage, and the entry that it stands in."""
     data = _json(file)
     articles = data.get("data") if isinstance(data, dict) else None
     if not isinstance(articles, list):
@@ -43,25 +56,29 @@ def squad_items(file: Path, said: Said, *, repair: bool = False) -> Iterator[Ite
             passage = paragraph.get("context")
             if not isinstance(passage, str):
                 raise InputError(f"{place}: it has no 'context', which is the passage.")
-            for question in _list(paragraph, "qas", place):
-                yield _question(question, passage, file, title, said, repair)
+            for entry in _list(paragraph, "qas", place):
+                yield _question(entry, passage, file, title), entry
 
 
-def _question(entry: Any, passage: str, file: Path, title: str, said: Said, repair: bool) -> Item:
+def _question(entry: dict[str, Any], passage: str, file: Path, title: str) -> Item:
     id_ = str(entry.get("id", ""))
     place = f"{file}, question {id_}"
     asked = entry.get("question")
     if not isinstance(asked, str) or not asked.strip():
         raise InputError(f"{place}: it has no 'question', or an empty one.")
-    answers = None if "answers" not in entry and not entry.get("is_impossible") else entry.get("answers", [])
-    gold = None
-    if answers is not None:
-        given = [] if entry.get("is_impossible") else answers
-        gold = tuple(
-            found_answer(passage, each.get("text"), each.get("answer_start"), place, said, repair=repair)
-            for each in given
-        )
-    return Item(text=passage, second=asked, gold=gold, id=id_, place=place, fields={"title": title} if title else {})
+    return Item(text=passage, second=asked, id=id_, place=place, fields={"title": title} if title else {})
+
+
+def _gold(entry: dict[str, Any], item: Item, said: Said, repair: bool) -> tuple[Answer, ...] | None:
+    """The answers of a question; None where it is not said whether there are any."""
+    if entry.get("is_impossible"):
+        return ()
+    if entry.get("answers") is None:
+        return None
+    return tuple(
+        found_answer(item.text, each.get("text"), each.get("answer_start"), item.place, said, repair=repair)
+        for each in _list(entry, "answers", item.place)
+    )
 
 
 def found_answer(passage: str, text: Any, start: Any, place: object, said: Said, *, repair: bool = False) -> Answer:

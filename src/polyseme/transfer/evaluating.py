@@ -10,6 +10,7 @@ from typing import Any
 
 from polyseme.bundle import model_folder
 from polyseme.errors import InputError
+from polyseme.heads.config import HeadConfig
 from polyseme.heads.saved import check_kind
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.metrics import METRICS, measure
@@ -19,6 +20,7 @@ from polyseme.tasks.report import Line, Report
 from polyseme.transfer.folder import load_task_model, task_card
 from polyseme.transfer.predicting import Predictor
 from polyseme.transfer.task_model import TaskModel
+from polyseme.types import Progress
 
 
 def evaluate_labelled(
@@ -28,8 +30,13 @@ def evaluate_labelled(
     data: str | PathLike[str] | None = None,
     columns: Mapping[str, Any] | None = None,
     device: str = "cpu",
+    progress: Progress | None = None,
 ) -> Report:
-    """The figures of a task model on a file with labels, or on the labelled splits of a benchmark."""
+    """The figures of a task model on a file with labels, or on the labelled splits of a benchmark.
+
+    Labels are the model's, in its order; others that the data has count as wrong, which is said. `progress` is told how
+    many items of a split are done, and of how many.
+    """
     started = time.perf_counter()
     place = model_folder(Path(folder))
     card = task_card(place) or {}
@@ -42,9 +49,9 @@ def evaluate_labelled(
         labelled = [item for item in items if item.gold is not None]
         if not labelled or (split == "train" and len(task.splits) > 1):
             continue
-        found = predictor(labelled)
-        answers = [each.label for each in found]
-        figures = measure(metrics, [item.gold for item in labelled], answers, labels=task.labels)
+        answers = [each.label for each in predictor.in_chunks(labelled, progress)]
+        golds = [_gold(model.head.config, item) for item in labelled]
+        figures = measure(metrics, golds, answers, labels=model.head.config.labels)
         lines.append(Line("split", split, len(labelled), figures))
         records += [_record(split, item, each) for item, each in zip(labelled, answers, strict=True)]
         notes += _unknown(model, split, labelled)
@@ -86,6 +93,15 @@ def _data(
     task = read_benchmark(name, data)
     check_kind(head, task.kind, where=f"The head of {where}")
     return task
+
+
+def _gold(head: HeadConfig, item: Item) -> Any:
+    """The gold as the head answers: of several labels a tuple, of one a label."""
+    if head.kind not in ("classify", "pair") or head.multi == isinstance(item.gold, tuple):
+        return item.gold
+    if not head.multi:
+        raise InputError(f"{item.place}: there are several labels, and the model gives one. Got {item.gold!r}.")
+    return (item.gold,)
 
 
 def _record(split: str, item: Item, answer: Any) -> dict[str, Any]:

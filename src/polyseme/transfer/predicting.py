@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.cost import Cost, peak_memory
-from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunks import Chunk, Chunks, Work, write_chunks
 from polyseme.files.found import Sources
 from polyseme.files.read import read_rows
 from polyseme.files.rows import Row
+from polyseme.files.source import Reading
+from polyseme.heads.config import HeadConfig
 from polyseme.tasks.items import Item
+from polyseme.transfer.columns import Columns
 from polyseme.transfer.predictions import Prediction, prediction_of, writer_for
 from polyseme.transfer.preparing import judge, prepare
+from polyseme.transfer.questions import is_squad, read_questions
 from polyseme.transfer.steps import autocast
 from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
@@ -61,6 +64,16 @@ class Predictor:
         self.tally.flops += self.model.forward_flops(prepared.row_lengths)
         return [prediction_of(config, item, each) for item, each in zip(items, judged, strict=True)]
 
+    def in_chunks(self, items: Sequence[Item], told: Progress | None = None) -> list[Prediction]:
+        """The same in bounded memory, told how many are done."""
+        tell = told or _nobody
+        found: list[Prediction] = []
+        tell(0, len(items))
+        for start in range(0, len(items), CHUNK_TEXTS):
+            found += self(items[start : start + CHUNK_TEXTS])
+            tell(len(found), len(items))
+        return found
+
     @property
     def _words_read(self) -> int:
         return 0 if self.model.row_maker is None else self.model.row_maker.tally.words
@@ -82,52 +95,6 @@ class Predictor:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """Where the parts of an item stand besides the text: names of fields."""
-
-    second: str | None = None
-    choices: tuple[str, ...] = ()
-
-    def fields(self, kept: Sequence[str]) -> tuple[str, ...]:
-        """The fields that must be read."""
-        if tuple(kept) == ("all",):
-            return ("all",)
-        needed = (self.second, *self.choices)
-        return tuple(dict.fromkeys([*kept, *(name for name in needed if name is not None)]))
-
-    def check(self, kind: str) -> None:
-        if kind in ("pair", "span") and self.second is None:
-            what = "the second text" if kind == "pair" else "the question"
-            raise OptionError(f"A model for task {kind!r} needs the field with {what}. Name it (second=…, --second).")
-        if kind == "choose" and not self.choices:
-            raise OptionError(
-                "A model that chooses needs the fields with the choices. Name them (choices=…, --choices)."
-            )
-        if kind in ("classify", "tag") and (self.second is not None or self.choices):
-            raise OptionError(f"A model for task {kind!r} reads one text: leave out 'second' and 'choices'.")
-
-    def item(self, row: Row, kept: Sequence[str]) -> Item:
-        """A row as an item."""
-        place = str(row.place)
-        given = isinstance(row.content, str)
-        text = str(row.content) if given else " ".join(row.content)
-        words = () if given else tuple(row.content)
-        choices: list[str] = []
-        for name in self.choices:
-            value = row.fields[name]
-            choices += list(map(str, value)) if isinstance(value, list | tuple) else [str(value)]
-        if self.choices and len(choices) < 2:
-            raise InputError(f"{place}: there must be two choices or more. Got {len(choices)}.")
-        fields = dict(row.fields)
-        if tuple(kept) != ("all",):
-            fields = {name: value for name, value in fields.items() if name in kept}
-        second = None if self.second is None else str(row.fields[self.second])
-        return Item(
-            text=text, words=words, second=second, choices=tuple(choices), id=row.id, place=place, fields=fields
-        )
-
-
 def predict_files(
     predictor: Predictor,
     sources: Sources,
@@ -141,7 +108,6 @@ def predict_files(
 ) -> tuple[list[Prediction], float]:
     """Predict for every text of some files; what was found, where there is no output, and an earlier run's seconds."""
     config = predictor.model.head.config
-    columns.check(config.kind)
     kept = tuple(reading.get("fields", ()))
     told = progress or _nobody
 
@@ -149,11 +115,11 @@ def predict_files(
         return [each.to_json() for each in predictor(chunk.units)]
 
     def write(path: Path, made: Iterable[list[dict[str, Any]]]) -> None:
-        with writer_for(path, config) as writer:
+        with writer_for(path, config, fields=kept, name=Path(output or path).name) as writer:
             for records in made:
                 writer.write([Prediction.from_json(each) for each in records])
 
-    with read_rows(sources, **{**reading, "fields": columns.fields(kept)}) as rows:
+    with _rows(config, sources, reading, columns) as rows:
         told(0, rows.total)
         chunks = Chunks(rows, CHUNK_TEXTS, lambda row: columns.item(row, kept), what="texts")
         if output is not None:
@@ -166,8 +132,15 @@ def predict_files(
         return found, 0.0
 
 
+def _rows(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], columns: Columns) -> Reading[Row]:
+    """What is read; the columns are checked first."""
+    columns.check(config)
+    asked = {**reading, "field": columns.field, "fields": columns.fields(tuple(reading.get("fields", ())))}
+    return (read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows)(sources, **asked)
+
+
 def _given(item: Item) -> list[Any]:
-    return [item.id, item.text, item.words, item.second, item.choices, dict(item.fields)]
+    return [item.id, item.text, item.words, item.second, item.choices, item.marks, dict(item.fields)]
 
 
 def _nobody(done: int, total: int | None) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import later
+from polyseme.files.asked import ALL
 from polyseme.heads.config import HeadConfig
 from polyseme.tasks.items import Item
 from polyseme.transfer.gold import Judged
@@ -75,8 +77,9 @@ def prediction_of(config: HeadConfig, item: Item, judged: Judged) -> Prediction:
     common: dict[str, Any] = {"id": item.id, "text": item.text, "second": item.second, "fields": dict(item.fields)}
     if config.kind == "tag":
         words = item.words or tuple(map(str, document_of(item).words))
-        surest = [float(max(share)) for share in judged.probabilities]
-        return Prediction(label=tuple(judged.answer), words=words, probability=surest, **common)
+        numbers = [config.labels.index(tag) for tag in judged.answer]
+        shares = [float(share[number]) for number, share in zip(numbers, judged.probabilities, strict=True)]
+        return Prediction(label=tuple(judged.answer), words=words, probability=shares, **common)
     if config.kind == "span":
         answers = tuple(
             {"text": text, "start": start, "end": end, "probability": float(share)}
@@ -86,16 +89,16 @@ def prediction_of(config: HeadConfig, item: Item, judged: Judged) -> Prediction:
         share = none if not judged.answer else judged.spans[0][3]
         return Prediction(label=judged.answer, probability=share, answers=answers, **common)
     if config.kind == "choose":
-        shares = {str(number): float(share) for number, share in enumerate(judged.probabilities)}
+        by_choice = {str(number): float(share) for number, share in enumerate(judged.probabilities)}
         return Prediction(
-            label=judged.answer, probability=judged.probabilities[judged.answer], probabilities=shares, **common
+            label=judged.answer, probability=judged.probabilities[judged.answer], probabilities=by_choice, **common
         )
     if config.regression:
         return Prediction(label=judged.answer, **common)
-    shares = dict(zip(config.labels, map(float, judged.probabilities), strict=True))
+    by_label = dict(zip(config.labels, map(float, judged.probabilities), strict=True))
     if config.multi:
-        return Prediction(label=tuple(judged.answer), probabilities=shares, **common)
-    return Prediction(label=judged.answer, probability=shares[judged.answer], probabilities=shares, **common)
+        return Prediction(label=tuple(judged.answer), probabilities=by_label, **common)
+    return Prediction(label=judged.answer, probability=by_label[judged.answer], probabilities=by_label, **common)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -119,17 +122,18 @@ def check_predictions_output(output: Any, config: HeadConfig) -> None:
 
 
 @contextmanager
-def writer_for(path: Path, config: HeadConfig) -> Iterator[Writer]:
-    """A file of predictions, by its ending."""
+def writer_for(path: Path, config: HeadConfig, *, fields: Sequence[str] = (), name: str = "") -> Iterator[Writer]:
+    """A file of predictions, by its ending; `fields` are those to keep, `name` is what it is called in the end."""
     check_predictions_output(path, config)
     if path.suffix.lower() == ".parquet":
         with _parquet(path, config) as writer:
             yield writer
         return
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        lines: Any = {".jsonl": _Json, ".tsv": _Tab, ".conll": _Conll}[path.suffix.lower()](config)
-        file.writelines(f"{line}\n" for line in lines.header())
+        lines: Any = {".jsonl": _Json, ".tsv": _Tab, ".conll": _Conll}[path.suffix.lower()](config, tuple(fields))
         yield _Lines(file, lines)
+        for note in lines.notes(name or path.name):
+            warnings.warn(note, PolysemeWarning, stacklevel=2)
 
 
 class _Lines:
@@ -143,51 +147,109 @@ class _Lines:
 
 
 class _Json:
-    def __init__(self, config: HeadConfig) -> None:
+    def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
         self.kind = config.kind
-
-    def header(self) -> list[str]:
-        return []
 
     def lines(self, prediction: Prediction) -> list[str]:
         return [json.dumps(prediction.record(self.kind), ensure_ascii=False, default=str)]
 
-
-class _Conll:
-    def __init__(self, config: HeadConfig) -> None:
-        pass
-
-    def header(self) -> list[str]:
+    def notes(self, name: str) -> list[str]:
         return []
 
+
+class _Conll:
+    """A word a line; the id and the fields, where some are asked for, are comments before the sentence."""
+
+    def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
+        self.fields = fields
+        self.n_empty = 0
+
     def lines(self, prediction: Prediction) -> list[str]:
-        return [*(f"{word}\t{tag}" for word, tag in zip(prediction.words, prediction.label, strict=True)), ""]
+        if not prediction.words:  # the format has none, and a blank line more would be no sentence either
+            self.n_empty += 1
+            return []
+        kept = {"id": prediction.id, **prediction.fields} if self.fields else {}
+        comments = [f"# {_plain(name)} = {_cell(value)}".rstrip() for name, value in kept.items()]
+        rows = zip(prediction.words, prediction.label, strict=True)
+        return [*comments, *(f"{word}\t{tag}" for word, tag in rows), ""]
+
+    def notes(self, name: str) -> list[str]:
+        if not self.n_empty:
+            return []
+        texts = "1 empty text has" if self.n_empty == 1 else f"{self.n_empty:,} empty texts have"
+        return [
+            f"{texts} no sentence in {name}: a sentence of CoNLL has words. Where all are to be counted, take .jsonl."
+        ]
 
 
 class _Tab:
-    """A line a text, or a word in tagging; tabs and line breaks within a text become blanks."""
+    """A line a text, or a word in tagging; tabs and line breaks within a text become blanks.
 
-    def __init__(self, config: HeadConfig) -> None:
+    Fields come last, a column each, by their names; where such a name is taken already, as `fields.label`. Of all
+    fields those of the first text have a column.
+    """
+
+    def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
         self.kind = config.kind
         self.labels = () if config.kind in ("tag", "span", "choose") else config.labels
-
-    def header(self) -> list[str]:
-        if self.kind == "tag":
-            return ["id\tnumber\tword\ttag\tprobability"]
-        return ["\t".join(["id", "text", "label", "probability", *(f"p({_plain(each)})" for each in self.labels)])]
+        self.fields: tuple[str, ...] | None = None if fields == (ALL,) else fields
+        self.left_out: dict[str, None] = {}
+        self._begun = False
 
     def lines(self, prediction: Prediction) -> list[str]:
+        if self.fields is None:
+            self.fields = tuple(prediction.fields)
+        self.left_out |= dict.fromkeys(name for name in prediction.fields if name not in self.fields)
+        made = ["\t".join(self._header(self.fields))] if not self._begun else []
+        self._begun = True
+        kept = [prediction.fields.get(name) for name in self.fields]
+        return [*made, *("\t".join(cells) for cells in self._rows(prediction, kept))]
+
+    def _header(self, fields: Sequence[str]) -> list[str]:
+        if self.kind == "tag":
+            names = ["id", "number", "word", "tag", "probability"]
+        else:
+            second = ["second"] if self._has_second else []
+            shares = [f"p({_plain(each)})" for each in self.labels]
+            names = ["id", "text", *second, "label", "probability", *shares]
+        return [*names, *(f"fields.{_plain(name)}" if name in names else _plain(name) for name in fields)]
+
+    @property
+    def _has_second(self) -> bool:
+        return self.kind in ("pair", "span")
+
+    def _rows(self, prediction: Prediction, kept: Sequence[Any]) -> Iterator[list[str]]:
         if self.kind == "tag":
             rows = zip(prediction.words, prediction.label, prediction.probability, strict=True)
-            return [
-                f"{_plain(prediction.id)}\t{number}\t{_plain(word)}\t{_plain(tag)}\t{share:.6g}"
-                for number, (word, tag, share) in enumerate(rows, start=1)
-            ]
+            for at, (word, tag, share) in enumerate(rows):
+                own = [_of_word(value, at, len(prediction.words)) for value in kept]
+                cells = [_plain(prediction.id), str(at + 1), _plain(word), _plain(tag), f"{share:.6g}"]
+                yield [*cells, *map(_cell, own)]
+            return
         label = ", ".join(prediction.label) if isinstance(prediction.label, list | tuple) else prediction.label
         share = "" if prediction.probability is None else f"{prediction.probability:.6g}"
         shares = [f"{prediction.probabilities[each]:.6g}" for each in self.labels]
-        cells = [_plain(prediction.id), _plain(prediction.text), _plain(str(label)), share, *shares]
-        return ["\t".join(cells)]
+        second = [_plain(prediction.second or "")] if self._has_second else []
+        cells = [_plain(prediction.id), _plain(prediction.text), *second, _plain(str(label)), share, *shares]
+        yield [*cells, *map(_cell, kept)]
+
+    def notes(self, name: str) -> list[str]:
+        if not self.left_out:
+            return []
+        listed = ", ".join(map(repr, list(self.left_out)[:5]))
+        return [f"Fields that the first text lacks ({listed}) are left out of {name}. Name the fields, or take .jsonl."]
+
+
+def _of_word(value: Any, at: int, n_words: int) -> Any:
+    """What a field says of one word: its own part where there is one for each, else the whole."""
+    return value[at] if isinstance(value, list) and len(value) == n_words else value
+
+
+def _cell(value: Any) -> str:
+    """A field's value on one line."""
+    if value is None:
+        return ""
+    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
 
 
 def _plain(text: str) -> str:

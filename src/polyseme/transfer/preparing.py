@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from polyseme.errors import InputError
 from polyseme.tasks.items import Item
 from polyseme.transfer.batches import RowSource, Source, Unit, by_length
 from polyseme.transfer.features import (
@@ -58,6 +59,7 @@ def prepare(
 ) -> Prepared:
     """Make items ready; frozen vectors are computed here, unless the cache has them."""
     config = model.config
+    _check_marks(model.head.config.n_marks, items)
     reads = model.row_maker is not None and (not config.frozen or config.whole)
     if reads and model.row_maker is not None:
         rows = model.row_maker.rows(config.kind, items)
@@ -67,6 +69,15 @@ def prepare(
         rows = word_rows(config.kind, items, strings=model.inputs is not None)
     units = _units(model, items, rows, learning=learning)
     return Prepared(items, _source(model, items, units, cache, progress))
+
+
+def _check_marks(n_marks: int, items: Sequence[Item]) -> None:
+    for item in items if n_marks else ():
+        if item.marks and max(item.marks) >= n_marks:
+            raise InputError(
+                f"{item.place or f'Item {item.id}'}: a mark is {max(item.marks)}, and the model knows those from 0 to "
+                f"{n_marks - 1}."
+            )
 
 
 def _source(
