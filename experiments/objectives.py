@@ -25,7 +25,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 import polyseme
-from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.corpus import ABOUT, Corpus
 
 SIZE = {"n_layers": 12, "width": 384, "n_heads": 6, "inner_width": 1536, "max_positions": 512}
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
@@ -54,7 +54,7 @@ def train(name: str, texts: list[str], folder: Path, budget: str, keep_models: b
         texts,
         output=run,
         budget=budget,
-        vocab=VOCABULARY,
+        vocab=None if (Path(texts[0]) / ABOUT).is_file() else VOCABULARY,
         shape=shape,
         evaluate_every=250,
         workers=2,

@@ -21,6 +21,7 @@ from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.table import RECIPES
 from polyseme.training.effects.log import read_log
 from polyseme.training.loader import StepRows
+from polyseme.training.pretraining import Pretraining, Timing
 from polyseme.training.settings import Plan
 from polyseme.training.trainer import Trainer
 from training.kills import write_text
@@ -29,7 +30,6 @@ SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
 SMALL: dict[str, Any] = {
     "recipe": "bert-tiny",
     "budget": "6steps",
-    "vocab": 300,
     "rows": 8,
     "length": 16,
     "shape": SHAPE,
@@ -270,6 +270,37 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_plain_text_and_pairs_are_told_apart_before_either_is_read(tmp_path: Path) -> None:
+    """The files need not even be there: the recipe alone says what it learns from."""
+    with pytest.raises(OptionError, match=r"in pairs, and nowhere\.txt is plain text.*--source FILE --target FILE"):
+        polyseme.pretrain("nowhere.txt", output=tmp_path / "run", recipe="transformer-tiny", budget="2steps")
+    with pytest.raises(
+        OptionError, match=r"plain text, and source nowhere\.en, target nowhere\.de is of texts in pairs"
+    ):
+        polyseme.pretrain(source="nowhere.en", target="nowhere.de", output=tmp_path / "run", budget="2steps")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("budget", ["100steps", "2min"])
+def test_a_dry_run_counts_as_many_evaluations_as_the_run_has(
+    budget: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With steps of one second and evaluations of ten, whatever they take here."""
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing([1.0], 10.0))
+    told = {
+        every: polyseme.pretrain(corpus, dry_run=True, evaluate_every=every, **{**SMALL, "budget": budget})
+        for every in (None, 5, 50, 1000)
+    }
+    for every, each in told.items():
+        evaluated = [n for n in range(1, each.n_steps + 1) if n % (every or each.n_steps // 10 or 1) == 0]
+        n_evaluations = len(evaluated) + (each.n_steps not in evaluated)
+        assert each.seconds == each.n_steps + 10 * n_evaluations
+        if budget == "100steps":
+            assert each.n_steps == 100
+        else:
+            assert 120 - 21 <= each.seconds <= 120
+
+
 def test_sources_and_output_must_be_named(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="nothing to train on"):
         polyseme.pretrain(output=tmp_path / "run")
@@ -296,13 +327,13 @@ def test_other_text_in_a_run_is_refused_and_replaced_when_forced(text: Path, cor
     run = tmp_path / "run"
     settings = {**SMALL, "budget": "2steps"}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(text, output=run, **settings)
+        polyseme.pretrain(text, output=run, vocab=300, **settings)
         with pytest.raises(OutputError, match=r"other text.*--resume"):
-            polyseme.pretrain(text, output=run, held_out=0.3, **settings)
-        polyseme.pretrain(text, output=run, held_out=0.3, force=True, **settings)
+            polyseme.pretrain(text, output=run, vocab=300, held_out=0.3, **settings)
+        polyseme.pretrain(text, output=run, vocab=300, held_out=0.3, force=True, **settings)
         polyseme.pretrain(corpus, output=run, force=True, **settings)
         assert not (run / "corpus").exists()
-        polyseme.pretrain(text, output=run, force=True, **settings)
+        polyseme.pretrain(text, output=run, vocab=300, force=True, **settings)
     with pytest.raises(OutputError, match="would go with"):
         polyseme.pretrain(run / "corpus", output=run, force=True, **settings)
     assert (run / "corpus" / "corpus.json").is_file()
@@ -310,7 +341,7 @@ def test_other_text_in_a_run_is_refused_and_replaced_when_forced(text: Path, cor
 
 def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(text, output=tmp_path / "run", **SMALL)
+        polyseme.pretrain(text, output=tmp_path / "run", vocab=300, **SMALL)
         polyseme.build_corpus(text, output=tmp_path / "run" / "corpus", vocab=300, held_out=0.3, force=True)
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "finished": False}))

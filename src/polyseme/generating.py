@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
@@ -18,7 +17,7 @@ from polyseme.cost import Cost, peak_memory
 from polyseme.decode import generate_files
 from polyseme.decode.settings import MAX_NEW, Decoding, EarlyStopping
 from polyseme.decode.texts import Continuation, OnText, TextGenerator
-from polyseme.errors import OptionError, OutputError
+from polyseme.errors import OptionError
 from polyseme.files.asked import Split
 from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.found import Sources
@@ -184,10 +183,7 @@ def _check(
         return
     generate_files.lines_for(output, n)
     clear_up(output)
-    check_output(output, force=force)
-    for one in sources:
-        if Path(one).exists() and Path(output).exists() and Path(one).samefile(output):
-            raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
+    check_output(output, force=force, inputs=sources)
 
 
 def _write(

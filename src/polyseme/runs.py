@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +22,10 @@ from polyseme.bundle import load_bundle, model_folder
 from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import ABOUT, Corpus
+from polyseme.corpus.documents import by_name
 from polyseme.encoders.kinds import config_to_json
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError
+from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.found import Sources
 from polyseme.objectives.named import objective_from
@@ -31,7 +35,7 @@ from polyseme.training.budget import parse_budget
 from polyseme.training.devices import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.effects.tell import OnReport
-from polyseme.training.job import Job, check_job
+from polyseme.training.job import Job, check_job, check_plan
 from polyseme.training.ledger import Ledger, Rates
 from polyseme.training.optimisers import OptimiserSettings
 from polyseme.training.pretraining import run_job
@@ -156,17 +160,21 @@ def pretrain(
     if rows is not None and rows < 1:
         raise OptionError(f"A step needs at least 1 row. Got {rows} instead.")
     parse_budget(budget)
+    _refuse_useless(given, texts.corpus)
+    if tensorboard:
+        require("tensorboard", extra="tensorboard")
     chosen = recipe_named(recipe)
     wishes = _Wishes(
         recipe=chosen,
         budget=budget,
         start=None if model is None else str(model_folder(find_model(str(model)))),
-        shape=dict(shape or {}),
+        shape=chosen.shaped(shape or {}),
         objective=_objective_settings(chosen, objective),
         training=_training(chosen, given, find_device(device)),
         every={name: given[name] for name in ("log_every", "evaluate_every", "checkpoint_every")},
         kept={"keep": keep, "shard_size": shard_size, "tensorboard": tensorboard},
     )
+    _check_sides(texts, chosen)
     building: dict[str, Any] = {
         "tokenizer": tokenizer or (chosen.tokenizer if model is None else wishes.start),
         "vocab": vocab or chosen.vocabulary,
@@ -180,6 +188,7 @@ def pretrain(
     }
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(find_device(device)) as devices:
+            check_plan(wishes.plan(building["vocab"]), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
             return dry_run_of(wishes.job(corpus, "corpus"), corpus, devices, Path(folder) / "run", workers=workers)
     with devices_for(find_device(device)) as devices:
@@ -216,10 +225,45 @@ class _Texts:
         """The corpus that is named, if one is."""
         if self.sources is None or len(self.named) > 1:
             return None
-        listed = [self.sources] if isinstance(self.sources, (str, PathLike)) else list(self.sources)
+        listed = _listed(self.sources)
         if len(listed) == 1 and (Path(listed[0]) / ABOUT).is_file():
             return Path(listed[0])
         return None
+
+    @property
+    def files(self) -> list[AnyPath]:
+        """Everything that is read, as it is named."""
+        by_sides = [by_name(getattr(self, name)) for name in self.named]
+        return [one for side in by_sides for paths, _ in side.values() for one in _listed(paths)]
+
+
+def _check_sides(texts: _Texts, recipe: Recipe) -> None:
+    """Refuse plain text where pairs are wanted, and the other way round, before either becomes a corpus."""
+    wanted = objective_from(recipe.objective, recipe.objective_settings).needs.layout == "pairs"
+    if texts.corpus is not None:
+        return
+    sides = [name for name in texts.named if name != "sources"]
+    if wanted and texts.sources is not None and not sides:
+        raise OptionError(
+            f"The recipe {recipe.name!r} learns from texts in pairs, and {_told(texts.sources)} is plain text. "
+            "Name both sides, a text a line each: --source FILE --target FILE."
+        )
+    if not wanted and sides and texts.sources is None:
+        told = ", ".join(f"{name} {_told(getattr(texts, name))}" for name in sides)
+        raise OptionError(
+            f"The recipe {recipe.name!r} learns from plain text, and {told} is of texts in pairs. Name texts, or "
+            "choose a recipe that translates (transformer-tiny)."
+        )
+
+
+def _listed(sources: Sources) -> list[AnyPath]:
+    return [sources] if isinstance(sources, (str, PathLike)) else list(sources)
+
+
+def _told(sources: Sources) -> str:
+    """What the user named, in short."""
+    listed = [os.fspath(one) for one in _listed(sources)]
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:3])}{' …' if len(listed) > 3 else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,13 +280,17 @@ class _Wishes:
     kept: Mapping[str, Any]
 
     def job(self, corpus: Corpus, path: str) -> Job:
-        """Everything resolved, now that the vocabulary is known."""
+        """Everything resolved, now that there is a corpus."""
+        return self.plan(corpus.tokenizer.n_pieces, corpus=path, corpus_fingerprint=corpus.fingerprint)
+
+    def plan(self, n_pieces: int, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
+        """Everything that a vocabulary of so many pieces decides."""
         family, config, tied = self.recipe.family, None, self.recipe.tied
         if self.start is not None:
             bundle = load_bundle(self.start)
             family, config, tied = bundle.family.name, bundle.config, bundle.tied
         if config is None:
-            config = self.recipe.config(corpus.tokenizer.n_pieces, self._longer(self.shape))
+            config = self.recipe.config(n_pieces, self._longer(self.shape))
         return Job(
             recipe=self.recipe.name,
             family=family,
@@ -251,8 +299,8 @@ class _Wishes:
             tied=tied,
             objective=self.objective,
             training=self.training,
-            corpus=path,
-            corpus_fingerprint=corpus.fingerprint,
+            corpus=corpus,
+            corpus_fingerprint=corpus_fingerprint,
             budget=str(parse_budget(self.budget)),
             start=self.start,
             **self.every,  # type: ignore[arg-type]
@@ -268,6 +316,23 @@ class _Wishes:
             return dict(shape)
         positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
         return {"max_positions": positions, **shape}
+
+
+def _refuse_useless(given: Mapping[str, Any], corpus: Path | None) -> None:
+    """Refuse what would be passed over: how texts become pieces, where they are; a shape, where there is a model."""
+    changed = [name for name, default in _defaults().items() if name in given and given[name] != default]
+    settled = [
+        (f"The corpus {corpus} is made already", corpus, ("tokenizer", "vocab", "field", "documents", "held_out")),
+        (
+            f"The model {given['model']} has its shape and its tokenizer",
+            given["model"],
+            ("shape", "tokenizer", "vocab"),
+        ),
+    ]
+    for why, there, names in settled:
+        useless = [name for name in changed if name in names]
+        if there is not None and useless:
+            raise OptionError(f"{why}, and {', '.join(useless)} would change nothing. Leave that out.")
 
 
 def _training(recipe: Recipe, given: Mapping[str, Any], device: str) -> TrainingSettings:
@@ -311,9 +376,12 @@ def _begun(
 
     def begin() -> str:
         given = texts.corpus
-        _make_room(output, given, force=force)
+        check_plan(wishes.plan(building["vocab"]), devices)
+        inputs = [*texts.files, wishes.start, building["tokenizer"]]
+        if force or not ((output / RUN).is_file() or is_beginning(output)):
+            check_output(output, force=force, kind="folder", inputs=inputs)
         path = OWN_CORPUS if given is None else str(given.resolve())
-        with _room_for(output):
+        with _room_for(output, force=force):
             corpus = _corpus_of_run(texts, output, building)
             job = wishes.job(corpus, path)
             check_job(job, corpus, devices)
@@ -324,28 +392,25 @@ def _begun(
     return Run.open(output), Corpus.open(folder)
 
 
-def _make_room(output: Path, corpus: Path | None, *, force: bool) -> None:
-    """See to it that a run can be there: what is in its place is refused, or goes with `force`."""
-    if corpus is not None and corpus.resolve().is_relative_to(output.resolve()) and force:
-        raise OutputError(f"{corpus} would go with {output}, which is to be replaced. Choose another name for the run.")
-    begun = (output / RUN).is_file() or is_beginning(output)
-    if force or not begun:
-        check_output(output, force=force, kind="folder")
-    if force and output.exists():
-        shutil.rmtree(output)
-
-
 @contextlib.contextmanager
-def _room_for(output: Path) -> Iterator[None]:
-    """The folder for a run's corpus, which goes again if nothing comes of it."""
+def _room_for(output: Path, *, force: bool) -> Iterator[None]:
+    """The folder for a run, which goes again if nothing is in it; what it replaces comes back if the run cannot be."""
+    aside = output.with_name(f".{output.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with parents_of(output):
+        if force and output.exists():
+            output.rename(aside)
         output.mkdir(exist_ok=True)
         try:
             yield
-        except PolysemeError:
-            with contextlib.suppress(OSError):
-                output.rmdir()  # only if it is empty
+        except BaseException:
+            if aside.exists():
+                shutil.rmtree(output)
+                aside.rename(output)
+            else:
+                with contextlib.suppress(OSError):
+                    output.rmdir()  # only if it is empty
             raise
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _corpus_of_run(texts: _Texts, output: Path, building: Mapping[str, Any]) -> Corpus:

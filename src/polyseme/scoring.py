@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from polyseme.api import AnyPath, Dtype, load
@@ -21,7 +20,7 @@ from polyseme.decode.score_files import By, check_by, check_scores_output, score
 from polyseme.decode.score_masked import Hide, check_hide
 from polyseme.decode.score_rows import OnBatch
 from polyseme.decode.score_texts import Scored, Totals, totals
-from polyseme.errors import InputError, OptionError, OutputError
+from polyseme.errors import InputError, OptionError
 from polyseme.files import read_rows
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.found import Sources
@@ -118,9 +117,7 @@ def score(
         raise OptionError(f"The option 'source_field' ({source_field!r}) is about a source, and there is none.")
     listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
     if output is not None:
-        check_scores_output(output, force=force)
-        if any(Path(one).exists() and Path(output).exists() and Path(one).samefile(output) for one in listed):
-            raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
+        check_scores_output(output, force=force, inputs=[*listed, source])
     loaded = load(model, device=device, dtype=dtype)
     scorer = scorer_of(
         loaded.bundle,
@@ -197,7 +194,7 @@ def _check_source(scorer: Scorer, source: AnyPath | None) -> None:
 
 
 def _their_sources(rows: Sequence[Row], beside: Iterator[Row], name: str) -> list[Document]:
-    """The source of each row, refused where they have run out."""
+    """The source of each row, refused where they have run out, and where one has no word."""
     found = []
     for row in rows:
         theirs = next(beside, None)
@@ -206,7 +203,13 @@ def _their_sources(rows: Sequence[Row], beside: Iterator[Row], name: str) -> lis
                 f"{row.place}: there is no source for this text; {name} has ended before. Each text has its own "
                 "source, in the same order."
             )
-        found.append(document_of(theirs))
+        document = document_of(theirs)
+        if not document.words:
+            raise InputError(
+                f"{theirs.place}: there is no word in this source, and {row.place} is to be scored given it. Write "
+                "what is missing, or take the text out of both files."
+            )
+        found.append(document)
     return found
 
 

@@ -172,7 +172,8 @@ def finetune(
         "progress": progress,
     }
     if output is not None:
-        check_output(output, force=force, kind="folder")
+        given = model.path if isinstance(model, Model) else model
+        check_output(output, force=force, kind="folder", inputs=[given, data, train, dev, test])
     columns: dict[str, Any] = {
         "text": text,
         "second": second,

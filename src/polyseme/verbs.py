@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from polyseme import __version__
 from polyseme.api import AnyPath, Card, Dtype, Filled, PieceStates, load
 from polyseme.cost import Cost
-from polyseme.errors import OptionError, OutputError
+from polyseme.errors import OptionError
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.assembly import check_shards
 from polyseme.files.atomic import check_output, whole_file
@@ -95,7 +94,7 @@ def embed(
     """
     started = time.perf_counter()
     listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
-    _check_embed_output(listed, output, per, store, shard_rows, shard_format, force)
+    _check_embed_output(listed, model, output, per, store, shard_rows, shard_format, force)
     reading = {
         "field": field,
         "id_field": id_field,
@@ -152,6 +151,7 @@ def embed(
 
 def _check_embed_output(
     sources: Sequence[str],
+    model: AnyPath | None,
     output: AnyPath,
     per: str,
     store: Store,
@@ -163,11 +163,9 @@ def _check_embed_output(
     check_per(per)
     check_shards(shard_rows, shard_format, store)
     clear_up(output)
-    check_output(output, force=force, kind="file" if shard_rows is None else "folder")
+    check_output(output, force=force, kind="file" if shard_rows is None else "folder", inputs=[*sources, model])
     if shard_rows is None:
         format_of(output, store)
-    if any(_is_same_file(source, output) for source in sources):
-        raise OutputError(f"{output} is the input itself, and is not replaced. Choose another name for the output.")
 
 
 def show(*, model: AnyPath | None = None) -> Card:
@@ -214,12 +212,5 @@ def convert_model(
     *, output: AnyPath, model: AnyPath | None = None, force: bool = False, shard_size: int | None = None
 ) -> None:
     """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
-    check_output(output, force=force, kind="folder")
+    check_output(output, force=force, kind="folder", inputs=[model])
     load(model, device="cpu").save(output, force=force, shard_size=shard_size)
-
-
-def _is_same_file(one: AnyPath, other: AnyPath) -> bool:
-    try:
-        return Path(one).samefile(other)
-    except (OSError, ValueError):
-        return False

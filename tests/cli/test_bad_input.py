@@ -209,7 +209,6 @@ def test_an_output_is_not_replaced_by_what_fails(refuse: Refuse, tiny: Path, tmp
         ("out.csv", "'.csv' is no format of vectors"),
         ("out.parqet", "Did you mean '.parquet'?"),
         ("out", "no ending"),
-        ("nowhere/out.npz", "mkdir -p"),
         ("good.txt/out.npz", "is not a folder"),
         ("folder", "is a folder"),
         ("device.npz", "a device or a pipe"),

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polyseme.files import read_rows
@@ -94,6 +94,8 @@ SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=8), min_size=1)
 
 @given(sentences=SENTENCES, separator=st.sampled_from(["\t", " "]), gap=st.integers(1, 3))
 def test_conll(folder: Path, sentences: list[list[str]], separator: str, gap: int) -> None:
+    # "# O _" before any other word: with blanks between, that is taken for a comment
+    assume(separator == "\t" or not all(word.startswith("#") for word in sentences[0]))
     path = folder / "in.conll"
     made = ["".join(f"{word}{separator}O{separator}_\n" for word in sentence) for sentence in sentences]
     path.write_bytes(("\n" * gap).join(made).encode())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from polyseme.convert.families import FAMILIES
@@ -57,6 +59,22 @@ def test_they_can_be_saved_and_have_no_window(name: str) -> None:
     assert config.window is None
     with pytest.raises(OptionError, match="no setting 'n_heads'"):
         recipe.config(1000, {"n_heads": 2})
+
+
+@pytest.mark.parametrize("given", ["50,200", " 50, 200", [50, 200], (50, 200)], ids=str)
+def test_a_list_may_be_written_with_commas(given: Any) -> None:
+    assert RECIPES["lstm-tiny"].config(1000, {"output_cutoffs": given}).output_cutoffs == (50, 200)
+    assert RECIPES["transformer-xl-tiny"].config(1000, {"cutoffs": given}).cutoffs == (50, 200)
+
+
+def test_one_value_is_a_list_of_one() -> None:
+    assert RECIPES["elmo-tiny"].config(1000, {"output_cutoffs": 50}).output_cutoffs == (50,)
+
+
+@pytest.mark.parametrize("given", ["many", "50,", "50;200", ""])
+def test_what_is_no_list_is_refused(given: str) -> None:
+    with pytest.raises(OptionError, match=r"'output_cutoffs' is a list of whole numbers, as in output_cutoffs=50,200"):
+        RECIPES["lstm-tiny"].config(1000, {"output_cutoffs": given})
 
 
 def test_the_cards_say_what_they_are() -> None:

@@ -120,3 +120,25 @@ def test_the_loop_tells_each_effect_of_each_step() -> None:
     assert [pieces for _, pieces, _ in seen] == [plan.pieces_until(done) for done in (3, 4, 5)]
     assert all(math.isfinite(loss) for _, _, loss in seen)
     assert seconds > 10.0
+
+
+@pytest.mark.parametrize(
+    ("losses", "shown"),
+    [
+        ({"masked": 2.0}, 2.0),
+        ({"causal": 2.0}, 2.0),
+        ({"permuted": 2.0}, 2.0),
+        ({"denoising": 2.0}, 2.0),
+        ({"spans": 2.0}, 2.0),
+        ({"forward": 1.0, "backward": 3.0}, 2.0),
+        ({"masked": 2.0, "replaced": 0.5}, 2.0),
+        ({"translation": 2.0}, None),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_the_perplexity_is_of_all_that_guesses_pieces(losses: dict[str, float], shown: float | None) -> None:
+    """Of a biLM both halves; of replaced pieces the generator's; none where targets are smoothed."""
+    report = Report(
+        done=1, n_steps=2, loss=9.0, losses=losses, held_out={}, pieces_a_second=1, wait_share=0, seconds_left=1
+    )
+    assert report.perplexity == (None if shown is None else pytest.approx(math.exp(shown)))

@@ -119,7 +119,12 @@ def build_corpus(
     clear_up(output)
     if again and not force and (found := _finished(Path(output), settings, texts)) is not None:
         return found
-    check_output(output, force=force, kind="folder")
+    check_output(
+        output,
+        force=force,
+        kind="folder",
+        inputs=[*(name for source in texts for name in source.found.names), tokenizer],
+    )
     _refuse_reading_twice(texts, choice)
     with begun(output, settings, force=force) as unfinished, told_in_words(output):
         building = _Building(unfinished, texts, choice, settings, limit, held_out, progress)

@@ -144,7 +144,7 @@ def text_sources(
     if documents is not None and documents not in get_args(Documents):
         raise OptionError(f"Documents cannot be told by {documents!r}. {nearest(documents, get_args(Documents))}")
     chosen = _format_named(format)
-    given = sources if isinstance(sources, dict) else _by_name(sources)
+    given = sources if isinstance(sources, dict) else by_name(sources)
     made = []
     for name, (its, weight) in given.items():
         if not re.fullmatch(r"\w[\w.-]*", name):
@@ -171,7 +171,7 @@ def text_sources(
     return made
 
 
-def _by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
+def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
     """What was named with a weight apart, as NAME=WEIGHT:PATH, and the rest together, as `text`."""
     named: dict[str, tuple[list[AnyPath], float]] = {}
     for one in [sources] if isinstance(sources, str | os.PathLike) else list(sources):

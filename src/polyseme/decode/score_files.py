@@ -21,7 +21,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -53,11 +53,11 @@ class Sink(Protocol):
     def finish(self) -> None: ...
 
 
-def check_scores_output(output: AnyPath, *, force: bool) -> None:
+def check_scores_output(output: AnyPath, *, force: bool, inputs: Iterable[AnyPath | None] = ()) -> None:
     """Refuse an output that could not be written; to be called before any work."""
     if _ending(output) not in FORMATS:
         raise OptionError(f"Scores are written as {', '.join(FORMATS)}. Got {str(output)!r} instead.")
-    check_output(output, force=force)
+    check_output(output, force=force, inputs=inputs)
 
 
 def check_by(by: str) -> None:

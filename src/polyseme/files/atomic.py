@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -31,8 +31,13 @@ _NO_ROOM = {
 }
 
 
-def check_output(path: AnyPath, *, force: bool = False, kind: Kind = "file") -> None:
-    """Refuse an output that could not be written, or would replace something; to be called before any work."""
+def check_output(
+    path: AnyPath, *, force: bool = False, kind: Kind = "file", inputs: Iterable[AnyPath | None] = ()
+) -> None:
+    """Refuse an output that could not be written, or would replace something; to be called before any work.
+
+    With `force` it may replace what is there, but for what is to be read: the `inputs`, by their names or patterns.
+    """
     target = _target(path)
     try:
         found = os.lstat(target)
@@ -48,6 +53,9 @@ def check_output(path: AnyPath, *, force: bool = False, kind: Kind = "file") -> 
         _check_replaced_folder(path, target, found)
     if not force:
         raise OutputError(f"{path} is already there. Choose another name, or replace it with --force (force=True).")
+    for each in inputs:
+        if each is not None:
+            _check_input(path, target, each)
 
 
 @contextlib.contextmanager
@@ -154,6 +162,15 @@ def _check_parent(path: AnyPath, parent: Path) -> None:
             f"{path} cannot be written: the folder {parent} may not be written to. "
             "Choose another folder, or change its permissions."
         )
+
+
+def _check_input(path: AnyPath, target: Path, given: AnyPath) -> None:
+    place = Path(os.path.realpath(given))
+    advice = "Choose another name for the output."
+    if place == target:
+        raise OutputError(f"{path} is the input itself, and is not replaced. {advice}")
+    if place.is_relative_to(target):
+        raise OutputError(f"{given} is to be read, and would go with {path}, which is to be replaced. {advice}")
 
 
 def _check_replaced_file(path: AnyPath, found: os.stat_result) -> None:

@@ -168,7 +168,9 @@ def _finite(stored: NDArray[Any]) -> NDArray[np.bool_]:
 def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, bool | int | float | list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)  # a date, a decimal …
 
 
 def _malformed(text: str) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyseme.bundle import Bundle
+from polyseme.config import EncoderConfig
+from polyseme.convert.family import Family
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.base import BaseObjective
 from polyseme.objectives.bilm import BiLM
@@ -44,37 +46,44 @@ def objective_from(name: str, settings: Mapping[str, Any] | None = None) -> Base
     return objective
 
 
-def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) -> None:
-    """Refuse what cannot work, before any work: the wrong direction, a missing output, mask or piece."""
-    needs, name, family = objective.needs, objective.name, bundle.family
-    direction = bundle.config.direction
-    if direction not in needs.directions:
+def check_encoder(objective: BaseObjective, family: Family, config: EncoderConfig) -> None:
+    """Refuse an encoder that the objective cannot train: the wrong direction, no decoder, memory or output."""
+    needs, name = objective.needs, objective.name
+    if config.direction not in needs.directions:
         wanted = " or ".join(SIDES[each] for each in needs.directions)
-        fitting = [each.name for each in OBJECTIVES.values() if _fits(each().needs, bundle)]
+        fitting = [each.name for each in OBJECTIVES.values() if _fits(each().needs, config)]
         advice = f"For this encoder there is: {', '.join(fitting)}." if fitting else "No objective trains this encoder."
         raise OptionError(
             f"The objective {name!r} needs an encoder that sees {wanted}, and this one ({family.name}) sees "
-            f"{SIDES[direction]}. {advice}"
+            f"{SIDES[config.direction]}. {advice}"
         )
-    if needs.two_stacks and bundle.decoder is None:
+    if needs.two_stacks and config.decoder is None:
         raise OptionError(
             f"The objective {name!r} needs a decoder that reads what the encoder says, and this model ({family.name}) "
             "has only an encoder. Take a model of two stacks: transformer, bart or t5."
         )
-    if needs.layout == "streams" and bundle.config.memory not in CARRIED:
+    if needs.layout == "streams" and config.memory not in CARRIED:
         raise OptionError(
             f"The objective {name!r} carries an encoder's memory from row to row, and this one ({family.name}) has "
-            f"memory {bundle.config.memory!r}. Take an encoder that hands on its state, or segments ('memory_length')."
+            f"memory {config.memory!r}. Take an encoder that hands on its state, or segments ('memory_length')."
         )
+    unknown = [each for each in needs.outputs if each not in family.outputs]
+    if unknown:
+        raise OptionError(
+            f"The objective {name!r} needs the output {unknown[0]!r}, which the model lacks. The family "
+            f"{family.name!r} has: {', '.join(family.outputs)}. Choose another family or objective."
+        )
+
+
+def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) -> None:
+    """Refuse what cannot work, before any work: an encoder that does not fit, a missing output, mask or piece."""
+    needs, name, family = objective.needs, objective.name, bundle.family
+    check_encoder(objective, family, bundle.config)
     missing = [each for each in needs.outputs if each not in bundle.outputs]
     if missing:
-        unknown = [each for each in missing if each not in family.outputs]
-        advice = (
-            f"The family {family.name!r} has: {', '.join(family.outputs)}. Choose another family or objective."
-            if unknown
-            else "Build the model with it."
+        raise OptionError(
+            f"The objective {name!r} needs the output {missing[0]!r}, which the model lacks. Build the model with it."
         )
-        raise OptionError(f"The objective {name!r} needs the output {missing[0]!r}, which the model lacks. {advice}")
     if tokenizer.unit not in needs.units:
         raise OptionError(
             f"The objective {name!r} works on rows of a {' or '.join(needs.units)} each, and this tokenizer's unit is "
@@ -99,8 +108,8 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
     objective.refuse(bundle)
 
 
-def _fits(needs: Needs, bundle: Bundle) -> bool:
+def _fits(needs: Needs, config: EncoderConfig) -> bool:
     """Whether an encoder sees what is needed, and carries what is."""
-    carries = needs.layout != "streams" or bundle.config.memory in CARRIED
-    stacks = not needs.two_stacks or bundle.decoder is not None
-    return bundle.config.direction in needs.directions and carries and stacks
+    carries = needs.layout != "streams" or config.memory in CARRIED
+    stacks = not needs.two_stacks or config.decoder is not None
+    return config.direction in needs.directions and carries and stacks

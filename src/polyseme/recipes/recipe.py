@@ -61,11 +61,7 @@ class Recipe:
         Where words are spelled, what the vocabulary bounds is the softmax: it has no more words than there are.
         """
         own = FAMILIES[self.family].tiny()
-        names = [each.name for each in dataclasses.fields(own)]
-        for given in shape or {}:
-            if given not in names:
-                raise OptionError(f"The encoder has no setting {given!r}. {nearest(given, names)}")
-        changes = {**self.shape, **(shape or {})}
+        changes = {**self.shape, **self.shaped(shape or {})}
         if getattr(own, "spelled", False):
             changes["n_outputs"] = min(changes.get("n_outputs") or n_pieces, n_pieces)
         else:
@@ -74,6 +70,15 @@ class Recipe:
             changes["cutoffs"] = tuple(each for each in changes["cutoffs"] if each < changes["n_pieces"])
         config: EncoderConfig = own.replace(**{**_by_width(own, changes), **changes})
         return config
+
+    def shaped(self, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of the encoder as its config takes them; one that it does not have is refused."""
+        own = FAMILIES[self.family].tiny()
+        kinds = {each.name: str(each.type) for each in dataclasses.fields(own)}
+        for given in shape:
+            if given not in kinds:
+                raise OptionError(f"The encoder has no setting {given!r}. {nearest(given, list(kinds))}")
+        return {name: _several(name, value, kinds[name]) for name, value in shape.items()}
 
     def frame_of_rows(self) -> str:
         """The specials of a tokenizer that is trained for it, by name."""
@@ -108,6 +113,25 @@ class Recipe:
             return None
         phases = self.training.phases
         return self.published_steps * self.training.mean_over_phases([float(phase.pieces) for phase in phases])
+
+
+def _several(name: str, value: Any, kind: str) -> Any:
+    """A setting that is a list, however it is written: a list itself, one value alone, or several with commas.
+
+    >>> _several("cutoffs", "50,200", "tuple[int, ...]"), _several("cutoffs", 50, "tuple[int, ...]")
+    ((50, 200), (50,))
+    """
+    if not kind.startswith("tuple[") or (value is None and kind.endswith("None")):
+        return value
+    each = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]
+    if not kind.startswith("tuple[int"):
+        return tuple(each)
+    try:
+        return tuple(int(one) if isinstance(one, str) else one for one in each)
+    except ValueError:
+        raise OptionError(
+            f"The encoder's setting {name!r} is a list of whole numbers, as in {name}=50,200. Got {value!r} instead."
+        ) from None
 
 
 def _by_width(own: EncoderConfig, changes: Mapping[str, Any]) -> dict[str, float]:

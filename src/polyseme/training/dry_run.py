@@ -62,8 +62,11 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
     budget = parse_budget(job.budget)
     flops = training.mean_over_phases(pretraining.flops_a_step())
     a_step = training.mean_over_phases(timing.steps)
-    n_steps = budget.n_steps(
-        seconds=a_step, flops=flops, pieces=training.mean_over_phases([float(each.pieces) for each in training.phases])
+    pieces = training.mean_over_phases([float(each.pieces) for each in training.phases])
+    n_steps = (
+        pretraining.steps_within(budget.amount, timing)
+        if budget.unit == "seconds"
+        else budget.n_steps(seconds=a_step, flops=flops, pieces=pieces)
     )
     keep = Keep(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
     keep.now(trainer, 2, 0.0)
@@ -83,7 +86,7 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
         pieces_a_step=tuple(phase.pieces for phase in training.phases),
         pass_rows=tuple(pretraining.pass_rows),
         n_steps=n_steps,
-        seconds=n_steps * a_step + 11 * timing.evaluation,
+        seconds=n_steps * a_step + job.n_evaluations(n_steps) * timing.evaluation,
         flops=n_steps * flops,
         checkpoint_bytes=sum(path.stat().st_size for path in (folder / CHECKPOINTS).rglob("*") if path.is_file()),
         memory=torch.cuda.max_memory_allocated() if on_gpu else peak_memory(),

@@ -16,7 +16,7 @@ from polyseme.corpus.shards import SIDES
 from polyseme.encoders.kinds import config_from_json
 from polyseme.errors import InputError, OptionError
 from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.named import check_needs, objective_from
+from polyseme.objectives.named import check_encoder, check_needs, objective_from
 from polyseme.parts.unfilled import unfilled
 from polyseme.training.devices import Devices
 from polyseme.training.settings import Phase, TrainingSettings
@@ -73,21 +73,33 @@ class Job(Config):
     def evaluates_every(self, n_steps: int) -> int:
         return self.evaluate_every or max(n_steps // 10, 1)
 
+    def n_evaluations(self, n_steps: int) -> int:
+        """How often a run of so many steps is evaluated: every so many, and at the end."""
+        return -(-n_steps // self.evaluates_every(n_steps))
+
     def keeps_every(self, n_steps: int) -> int:
         return self.checkpoint_every or min(max(n_steps // 10, 1), 1000)
 
 
+def check_plan(job: Job, devices: Devices) -> None:
+    """Refuse what does not fit together, whatever the corpus: nothing is allocated here."""
+    config = config_from_json(job.encoder)
+    check_encoder(job.plain_objective(), FAMILIES[job.family], config)
+    for phase in job.training.phases:
+        _check_phase(phase, config, devices)
+    _check_streams(job, devices)
+
+
 def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
     """Refuse what does not fit together, before any work: nothing is allocated here."""
+    check_plan(job, devices)
     with unfilled():
         bundle = new_bundle(
             FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer, tied=job.tied
         )
     _check_sides(job, corpus)
+    _check_tokenizer(job, corpus)
     check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
-    for phase in job.training.phases:
-        _check_phase(phase, bundle.config, devices)
-    _check_streams(job, devices)
     for phase, layout in zip(job.training.phases, layouts_of(job, corpus), strict=True):
         _check_rows(phase, layout, corpus)
 
@@ -151,7 +163,6 @@ def start_bundle(job: Job, corpus: Corpus) -> Bundle:
     if job.start is None:
         return fresh
     loaded = load_bundle(job.start)
-    _check_words(loaded, corpus, job.start)
     outputs = {name: loaded.outputs[name] if name in loaded.outputs else fresh.outputs[name] for name in job.outputs}
     return Bundle(
         family=family,
@@ -163,13 +174,22 @@ def start_bundle(job: Job, corpus: Corpus) -> Bundle:
     )
 
 
-def _check_words(loaded: Bundle, corpus: Corpus, start: str) -> None:
-    """Refuse to train a softmax on with words that are numbered otherwise."""
-    words = getattr(loaded.tokenizer, "vocabulary", None)
+def _check_tokenizer(job: Job, corpus: Corpus) -> None:
+    """Refuse to train a model on with pieces, or words of its softmax, that are numbered otherwise."""
+    theirs = None if job.start is None else load_bundle(job.start).tokenizer
+    if theirs is None:
+        return
+    words = getattr(theirs, "vocabulary", None)
     if words is not None and tuple(corpus.tokenizer.pieces(range(len(words)))) != words:
         raise OptionError(
-            f"The softmax of {start} chooses from other words than the first {len(words):,} of the corpus "
+            f"The softmax of {job.start} chooses from other words than the first {len(words):,} of the corpus "
             f"{corpus.folder}. Train it on with a corpus that has its table of words, or start afresh."
+        )
+    if words is None and theirs.fingerprint != corpus.tokenizer.fingerprint:
+        raise OptionError(
+            f"The model {job.start} has another tokenizer ({theirs.n_pieces:,} pieces) than the corpus "
+            f"{corpus.folder} ({corpus.tokenizer.n_pieces:,}), so its pieces would stand for others. Train it on with "
+            f"the texts themselves, or with a corpus of its tokenizer: polyseme corpus TEXTS --tokenizer {job.start}."
         )
 
 

@@ -116,8 +116,7 @@ class Pretraining:
             return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
         timing = self.trial()
         spent = time.perf_counter() - started
-        left = budget.amount - spent - 11 * timing.evaluation
-        n_steps: int = self.devices.agree(max(1, int(left / training.mean_over_phases(timing.steps))))
+        n_steps: int = self.devices.agree(self.steps_within(budget.amount - spent, timing))
         if n_steps < FEW_STEPS and self.devices.leads:
             warnings.warn(
                 f"The budget of {self.job.budget} is enough for {n_steps} step{'s' if n_steps > 1 else ''} of "
@@ -127,6 +126,13 @@ class Pretraining:
                 stacklevel=2,
             )
         return n_steps
+
+    def steps_within(self, seconds: float, timing: Timing) -> int:
+        """How many steps can be taken in some seconds beside the evaluations; one at least."""
+        a_step, every = self.job.training.mean_over_phases(timing.steps), self.job.evaluate_every
+        if every is None:  # ten in all, and perhaps one more at the end
+            return max(1, int((seconds - 11 * timing.evaluation) / a_step))
+        return max(1, int((seconds - timing.evaluation) / (a_step + timing.evaluation / every)))
 
     def trial(self, *, seconds: float = TRIAL_SECONDS, least: int = 2) -> Timing:
         """Time steps of each phase, and an evaluation; the networks are then put back as they were."""

@@ -68,6 +68,7 @@ class TensorBoard:
     """The same figures as events that TensorBoard shows."""
 
     def __init__(self, folder: Path, every: int) -> None:
+        require("tensorboard", extra="tensorboard")
         board = require("torch.utils.tensorboard", extra="tensorboard")
         self.every = every
         self.writer = board.SummaryWriter(str(folder / "tensorboard"))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from polyseme.training.effects.base import Moment, due
+
+GUESSING = (("masked",), ("causal",), ("forward", "backward"), ("permuted",), ("denoising",), ("spans",))
+"""The parts of a loss that are of guessing pieces; those that stand together count alike."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,10 @@ class Report:
 
     @property
     def perplexity(self) -> float | None:
-        """E to the loss of predicting pieces, where a part of the loss is that."""
-        for name in ("masked", "causal", "forward", "generator", "permuted", "denoising", "spans"):
-            if name in self.losses:
-                return math.exp(min(self.losses[name], 50.0))
+        """E to the loss of predicting pieces, where a part of the loss is that; of two directions, to their mean."""
+        for names in GUESSING:
+            if all(name in self.losses for name in names):
+                return math.exp(min(statistics.fmean(self.losses[name] for name in names), 50.0))
         return None
 
 

@@ -1,0 +1,157 @@
+"""What `pretrain` and `corpus` refuse, and what they leave as it was: inputs, old runs, models of others."""
+
+from __future__ import annotations
+
+import builtins
+import shutil
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polyseme
+from polyseme.errors import InputError, MissingPackageError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from training.kills import write_text
+
+SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
+SMALL: dict[str, Any] = {
+    "recipe": "bert-tiny",
+    "budget": "2steps",
+    "rows": 8,
+    "length": 16,
+    "shape": SHAPE,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with texts, a corpus of them, and a run on that."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "texts").mkdir()
+    write_text(folder / "all.txt")
+    (folder / "all.txt").rename(folder / "texts" / "text.txt")
+    for rest in folder.glob("all.*"):
+        rest.unlink()
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.build_corpus(folder / "texts", output=folder / "corpus", vocab=300)
+    polyseme.pretrain(folder / "corpus", output=folder / "run", **SMALL)
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, in which a test may do as it likes."""
+    shutil.copytree(made, tmp_path / "made")
+    monkeypatch.chdir(tmp_path / "made")
+    return tmp_path / "made"
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: polyseme.pretrain("texts", output=".", **SMALL, force=True),
+        lambda: polyseme.pretrain("texts", output="texts", **SMALL, force=True),
+        lambda: polyseme.pretrain("texts/*.txt", output="texts", **SMALL, force=True),
+        lambda: polyseme.pretrain("corpus", output="corpus", **SMALL, force=True),
+        lambda: polyseme.pretrain("corpus", output="run", model="run", **{**SMALL, "shape": None}, force=True),
+        lambda: polyseme.pretrain("texts", output="run", tokenizer="run/model", **SMALL, force=True),
+        lambda: polyseme.build_corpus("texts", output="texts", force=True),
+        lambda: polyseme.build_corpus({"a": ("texts/text.txt", 1.0)}, output="texts", force=True),
+        lambda: polyseme.build_corpus("texts", output="run", tokenizer="run/model", force=True),
+        lambda: polyseme.convert_model(model="run", output="run", force=True),
+        lambda: polyseme.embed("texts", model="run", output="texts", shard_rows=10, force=True),
+        lambda: polyseme.embed("texts", model="run", output="run", shard_rows=10, force=True),
+        lambda: polyseme.finetune("classify", train="texts/text.txt", model="run", output="texts", force=True),
+        lambda: polyseme.finetune("rte", data="texts", model="run", output="run", force=True),
+    ],
+    ids=[
+        *("texts-here", "texts", "pattern", "corpus", "model", "tokenizer", "corpus-texts", "corpus-weighted"),
+        *("corpus-tokenizer", "convert", "embed", "embed-model", "finetune", "finetune-model"),
+    ],
+)
+def test_what_is_read_is_never_replaced(work: Callable[[], Any], place: Path) -> None:
+    before = tree(place)
+    with pytest.raises(OutputError, match=r"input itself|to be read|never replaced"):
+        work()
+    assert tree(place) == before
+
+
+def test_an_old_run_comes_back_if_the_new_one_cannot_be(place: Path) -> None:
+    before = tree(place / "run")
+    (place / "blank.txt").write_text("\n \n")
+    with pytest.raises(InputError):
+        polyseme.pretrain("blank.txt", output="run", **SMALL, force=True)
+    with pytest.raises(InputError, match="smaller than a batch"):
+        polyseme.pretrain("corpus", output="run", **{**SMALL, "rows": 10**6}, force=True)
+    assert tree(place / "run") == before
+    assert sorted(each.name for each in place.iterdir()) == ["blank.txt", "corpus", "run", "texts"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shape": {"size": 64}}, "no setting 'size'"),
+        ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
+        ({"apart": True, "recipe": "lstm-tiny", "shape": None}, "cannot be kept 'apart'"),
+        ({"shape": {**SHAPE, "n_heads": 3}}, "heads"),
+    ],
+    ids=["setting", "positions", "apart", "heads"],
+)
+def test_what_no_corpus_can_mend_is_refused_before_there_is_one(
+    changes: dict[str, Any], said: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    plain = builtins.open
+    monkeypatch.setattr(
+        builtins, "open", lambda file, *rest, **more: opened.append(str(file)) or plain(file, *rest, **more)
+    )
+    with pytest.raises(PolysemeError, match=said):
+        polyseme.pretrain("texts", output="new", **{**SMALL, **changes})
+    assert not [name for name in opened if name.endswith("text.txt")]
+    assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocab": 30_000}, "corpus is made already, and vocab would"),
+        ({"tokenizer": "bpe", "held_out": 0.5}, "tokenizer, held_out would"),
+        ({"model": "run"}, "has its shape and its tokenizer, and shape would"),
+        ({"model": "run", "shape": None, "vocab": 77}, "vocab would"),
+    ],
+    ids=["vocab", "tokenizer", "shape", "model-vocab"],
+)
+def test_options_that_would_change_nothing_are_refused(changes: dict[str, Any], said: str, place: Path) -> None:
+    with pytest.raises(OptionError, match=said):
+        polyseme.pretrain("corpus", output="new", **{**SMALL, **changes})
+    assert not (place / "new").exists()
+
+
+def test_a_model_is_not_trained_on_with_other_pieces(place: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.build_corpus("texts", output="other", vocab=40)
+    with pytest.raises(OptionError, match=r"run.* has another tokenizer \(.* pieces\) than the corpus other \(40\)"):
+        polyseme.pretrain("other", output="new", model="run", **{**SMALL, "shape": None})
+    assert not (place / "new").exists()
+
+
+def test_a_model_of_another_direction_is_refused_with_what_fits(place: Path) -> None:
+    polyseme.pretrain("texts", output="gpt", vocab=300, **{**SMALL, "recipe": "gpt-tiny"})
+    with pytest.raises(OptionError, match=r"'masked' needs an encoder that sees both sides.*For this encoder.*causal"):
+        polyseme.pretrain("texts", output="new", model="gpt", **{**SMALL, "shape": None})
+    assert not (place / "new").exists()
+
+
+def test_tensorboard_is_asked_for_before_any_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingPackageError, match=r"polyseme\[tensorboard\]"):
+        polyseme.pretrain("texts", output="new", tensorboard=True, **SMALL)
+    assert not (place / "new").exists()
