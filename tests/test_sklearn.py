@@ -209,6 +209,7 @@ NOT_HELD = dict.fromkeys(
 )
 
 
+@pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
 def test_scikit_learn_finds_nothing_else_wrong(folder: str) -> None:

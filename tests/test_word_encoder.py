@@ -111,6 +111,13 @@ def set_mix(encoder: WordEncoder, number: int, weights: list[float], gamma: floa
         mix.gamma.fill_(gamma)
 
 
+def test_unknown_words_are_said_once() -> None:
+    encoder = WordEncoder(tiny_model("lstm"))
+    with pytest.warns(PolysemeWarning, match="has no pieces for 1 word,"):
+        encoder([["the", "東"]])
+    encoder([["the", "東"], ["京"]])
+
+
 # --- gradients --------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +150,17 @@ def test_gradients_of_a_mix_over_a_frozen_encoder(layer_norm: bool) -> None:
     encoder = WordEncoder(tiny_model("bert"), pool="max", trainable="mix", layer_norm=layer_norm).double()
     assert list(learning(encoder)) == ["mixes.0.weights", "mixes.0.gamma"]
     check_gradients(encoder, TEXTS, fast=False)
+
+
+@pytest.mark.parametrize("layer", ["mix", "-1", "1", "0"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_only_what_runs_learns(family: str, layer: str) -> None:
+    """Neither a decoder, nor layers above those asked for, nor XLNet's second stream: processes wait for all."""
+    encoder = WordEncoder(tiny_model(family), layer=layer, trainable=True)
+    encoder(TEXTS[:2]).vectors.sum().backward()
+    assert {name for name, each in encoder.named_parameters() if each.grad is not None} == learning(encoder).keys()
+    assert any(name.startswith("bundle.encoder.") for name in learning(encoder))
+    assert not any(name.startswith("bundle.decoder.") for name in learning(encoder))
 
 
 def test_gradients_go_through_windows() -> None:

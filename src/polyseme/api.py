@@ -21,7 +21,7 @@ from polyseme.extras import later
 from polyseme.text.given import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed
 from polyseme.vectors.both_sides import Stack, check_stack, decoder_of
-from polyseme.vectors.flow import Carried, Embedder, warn_vanished
+from polyseme.vectors.flow import Carried, Embedder, warn_unread
 from polyseme.vectors.texts import check_per, per_text, warn_wordless
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ class Model:
             layer=layer, pool=pool, stack=stack, batch_pieces=batch_pieces, carry_state=carry_state
         )
         found = embedder(given_documents(texts))
-        if embedder.tally.vanished:
-            warn_vanished(embedder.tally.vanished)
+        warn_unread(embedder.tally)
         if per == "word":
             return found
         if embedder.tally.wordless:
@@ -469,7 +468,8 @@ def find_device(name: str) -> str:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise OptionError(f"There is no device {name!r}. {nearest(name, ['auto', 'cpu', 'cuda', 'cuda:0'])}") from None
+        there = ["auto", "cpu", *(["cuda", "cuda:0"] if torch.cuda.is_available() else [])]
+        raise OptionError(f"There is no device {name!r}. {nearest(name, there)}") from None
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise OptionError(f"The device {name!r} is not there: torch sees {torch.cuda.device_count()} GPUs. Use cpu.")
     try:

@@ -94,3 +94,7 @@ class EncoderConfig(Config, ABC):
     def attention_widths(self) -> int:
         """Summed over layers, the width of the queries that meet every key of a row (for `cost`)."""
         return 0
+
+    def share_up_to(self, layer: int) -> float:
+        """The share of a pass that is run where no layer above this one is asked for (for `cost`)."""
+        return 1.0

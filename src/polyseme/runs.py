@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import secrets
@@ -11,36 +10,30 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from polyseme.api import AnyPath, find_device
-from polyseme.bundle import load_bundle, model_folder
+from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
-from polyseme.corpus.corpus import ABOUT, Corpus
-from polyseme.corpus.documents import by_name
-from polyseme.encoders.kinds import config_to_json
+from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.found import Sources
-from polyseme.objectives.named import objective_from
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.table import RECIPES, recipe_named
+from polyseme.recipes.texts import Texts, check_sides
+from polyseme.recipes.wishes import Wishes, objective_of, training_of
 from polyseme.training.budget import parse_budget
 from polyseme.training.devices import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.effects.tell import OnReport
 from polyseme.training.job import Job, check_job, check_plan
 from polyseme.training.ledger import Ledger, Rates
-from polyseme.training.optimisers import OptimiserSettings
 from polyseme.training.pretraining import run_job
 from polyseme.training.run import RUN, Run, is_beginning
-from polyseme.training.settings import Phase, TrainingSettings
 from polyseme.types import Progress
 
 OWN_CORPUS = "./corpus"
@@ -150,7 +143,7 @@ def pretrain(
     """
     given = {name: value for name, value in locals().items() if name not in _NOT_OF_THE_RUN}
     costs = Rates.told(rates)
-    texts = _Texts(sources, source, target, held_source, held_target)
+    texts = Texts(sources, source, target, held_source, held_target)
     if resume is not None:
         return _resumed(resume, given, texts, device, workers, costs, on_report)
     if not texts.named:
@@ -164,17 +157,17 @@ def pretrain(
     if tensorboard:
         require("tensorboard", extra="tensorboard")
     chosen = recipe_named(recipe)
-    wishes = _Wishes(
+    wishes = Wishes(
         recipe=chosen,
         budget=budget,
         start=None if model is None else str(model_folder(find_model(str(model)))),
         shape=chosen.shaped(shape or {}),
-        objective=_objective_settings(chosen, objective),
-        training=_training(chosen, given, find_device(device)),
+        objective=objective_of(chosen, objective),
+        training=training_of(chosen, given, find_device(device)),
         every={name: given[name] for name in ("log_every", "evaluate_every", "checkpoint_every")},
         kept={"keep": keep, "shard_size": shard_size, "tensorboard": tensorboard},
     )
-    _check_sides(texts, chosen)
+    check_sides(texts, chosen)
     building: dict[str, Any] = {
         "tokenizer": tokenizer or (chosen.tokenizer if model is None else wishes.start),
         "vocab": vocab or chosen.vocabulary,
@@ -205,119 +198,6 @@ _NOT_OF_THE_RUN = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class _Texts:
-    """What is to be trained on: texts, a corpus, or both sides of texts in pairs."""
-
-    sources: Sources | None
-    source: Sources | None
-    target: Sources | None
-    held_source: Sources | None
-    held_target: Sources | None
-
-    @property
-    def named(self) -> list[str]:
-        """Which of them were given."""
-        return [each.name for each in dataclasses.fields(self) if getattr(self, each.name) is not None]
-
-    @property
-    def corpus(self) -> Path | None:
-        """The corpus that is named, if one is."""
-        if self.sources is None or len(self.named) > 1:
-            return None
-        listed = _listed(self.sources)
-        if len(listed) == 1 and (Path(listed[0]) / ABOUT).is_file():
-            return Path(listed[0])
-        return None
-
-    @property
-    def files(self) -> list[AnyPath]:
-        """Everything that is read, as it is named."""
-        by_sides = [by_name(getattr(self, name)) for name in self.named]
-        return [one for side in by_sides for paths, _ in side.values() for one in _listed(paths)]
-
-
-def _check_sides(texts: _Texts, recipe: Recipe) -> None:
-    """Refuse plain text where pairs are wanted, and the other way round, before either becomes a corpus."""
-    wanted = objective_from(recipe.objective, recipe.objective_settings).needs.layout == "pairs"
-    if texts.corpus is not None:
-        return
-    sides = [name for name in texts.named if name != "sources"]
-    if wanted and texts.sources is not None and not sides:
-        raise OptionError(
-            f"The recipe {recipe.name!r} learns from texts in pairs, and {_told(texts.sources)} is plain text. "
-            "Name both sides, a text a line each: --source FILE --target FILE."
-        )
-    if not wanted and sides and texts.sources is None:
-        told = ", ".join(f"{name} {_told(getattr(texts, name))}" for name in sides)
-        raise OptionError(
-            f"The recipe {recipe.name!r} learns from plain text, and {told} is of texts in pairs. Name texts, or "
-            "choose a recipe that translates (transformer-tiny)."
-        )
-
-
-def _listed(sources: Sources) -> list[AnyPath]:
-    return [sources] if isinstance(sources, (str, PathLike)) else list(sources)
-
-
-def _told(sources: Sources) -> str:
-    """What the user named, in short."""
-    listed = [os.fspath(one) for one in _listed(sources)]
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:3])}{' …' if len(listed) > 3 else ''}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Wishes:
-    """What was asked for, before there is a corpus."""
-
-    recipe: Recipe
-    budget: str
-    start: str | None
-    shape: Mapping[str, Any]
-    objective: Mapping[str, Any]
-    training: TrainingSettings
-    every: Mapping[str, int | None]
-    kept: Mapping[str, Any]
-
-    def job(self, corpus: Corpus, path: str) -> Job:
-        """Everything resolved, now that there is a corpus."""
-        return self.plan(corpus.tokenizer.n_pieces, corpus=path, corpus_fingerprint=corpus.fingerprint)
-
-    def plan(self, n_pieces: int, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
-        """Everything that a vocabulary of so many pieces decides."""
-        family, config, tied = self.recipe.family, None, self.recipe.tied
-        if self.start is not None:
-            bundle = load_bundle(self.start)
-            family, config, tied = bundle.family.name, bundle.config, bundle.tied
-        if config is None:
-            config = self.recipe.config(n_pieces, self._longer(self.shape))
-        return Job(
-            recipe=self.recipe.name,
-            family=family,
-            encoder=config_to_json(config),
-            outputs=objective_from(self.recipe.objective, self._objective_only()).needs.outputs,
-            tied=tied,
-            objective=self.objective,
-            training=self.training,
-            corpus=corpus,
-            corpus_fingerprint=corpus_fingerprint,
-            budget=str(parse_budget(self.budget)),
-            start=self.start,
-            **self.every,  # type: ignore[arg-type]
-            **self.kept,
-        )
-
-    def _objective_only(self) -> dict[str, Any]:
-        return {name: value for name, value in self.objective.items() if name != "name"}
-
-    def _longer(self, shape: Mapping[str, Any]) -> dict[str, Any]:
-        """Positions for the longest rows asked for, where there are any."""
-        if self.recipe.shape.get("max_positions") is None:
-            return dict(shape)
-        positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
-        return {"max_positions": positions, **shape}
-
-
 def _refuse_useless(given: Mapping[str, Any], corpus: Path | None) -> None:
     """Refuse what would be passed over: how texts become pieces, where they are; a shape, where there is a model."""
     changed = [name for name, default in _defaults().items() if name in given and given[name] != default]
@@ -335,42 +215,8 @@ def _refuse_useless(given: Mapping[str, Any], corpus: Path | None) -> None:
             raise OptionError(f"{why}, and {', '.join(useless)} would change nothing. Leave that out.")
 
 
-def _training(recipe: Recipe, given: Mapping[str, Any], device: str) -> TrainingSettings:
-    """The recipe's settings with what was asked for instead."""
-    on_gpu = torch.device(device).type == "cuda"
-    settings = recipe.training
-    phases = settings.phases
-    if given["length"] is not None:
-        phases = (Phase(length=given["length"], rows=phases[0].rows),)
-    if given["rows"] is not None:
-        phases = tuple(phase.replace(rows=given["rows"]) for phase in phases)
-    optimiser: OptimiserSettings = settings.optimiser
-    changes = {"kind": given["optimiser"], "lr": given["rate"]}
-    optimiser = optimiser.replace(**{name: value for name, value in changes.items() if value is not None})
-    changes = {"kind": given["schedule"], "warm_up": given["warm_up"]}
-    schedule = settings.schedule.replace(**{name: value for name, value in changes.items() if value is not None})
-    made: TrainingSettings = settings.replace(
-        phases=phases,
-        optimiser=optimiser,
-        schedule=schedule,
-        pass_rows=given["pass_rows"],
-        apart=given["apart"],
-        reset=given["reset"],
-        dtype=("bf16" if on_gpu else "fp32") if given["dtype"] == "auto" else given["dtype"],
-        compile=on_gpu and recipe.compiled if given["compile"] is None else given["compile"],
-        parallel=given["parallel"],
-        seed=given["seed"],
-    )
-    return made
-
-
-def _objective_settings(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:
-    objective = objective_from(recipe.objective, {**recipe.objective_settings, **(changes or {})})
-    return {"name": recipe.objective, **objective.to_json()}
-
-
 def _begun(
-    devices: Devices, texts: _Texts, output: Path, wishes: _Wishes, building: dict[str, Any], force: bool
+    devices: Devices, texts: Texts, output: Path, wishes: Wishes, building: dict[str, Any], force: bool
 ) -> tuple[Run, Corpus]:
     """The run, begun or found, and its corpus; the leading process makes both."""
 
@@ -413,7 +259,7 @@ def _room_for(output: Path, *, force: bool) -> Iterator[None]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _corpus_of_run(texts: _Texts, output: Path, building: Mapping[str, Any]) -> Corpus:
+def _corpus_of_run(texts: Texts, output: Path, building: Mapping[str, Any]) -> Corpus:
     """The corpus of a run that may have been begun before."""
     try:
         return _corpus(texts, output / OWN_CORPUS, building, force=False)
@@ -429,7 +275,7 @@ def _corpus_of_run(texts: _Texts, output: Path, building: Mapping[str, Any]) -> 
 def _resumed(
     folder: AnyPath,
     given: Mapping[str, Any],
-    texts: _Texts,
+    texts: Texts,
     device: str,
     workers: int,
     rates: Rates,
@@ -462,7 +308,7 @@ def _defaults() -> dict[str, Any]:
     return dict(defaults or {})
 
 
-def _corpus(texts: _Texts, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
+def _corpus(texts: Texts, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
     """The corpus that is named, or one built of the text, or the one that was built before."""
     given = texts.corpus
     if given is not None:

@@ -24,11 +24,12 @@ from polyseme.bundle import Bundle
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.text.given import given_document
+from polyseme.text.unknown import count_unknown
 from polyseme.types import Document, States
-from polyseme.vectors.flow import warn_vanished
+from polyseme.vectors.flow import Tally, warn_unread
 from polyseme.vectors.layers import parse_layers
 from polyseme.vectors.pooling import parse_pooling
-from polyseme.vectors.word_rows import WordRows, laid_out, real_pieces
+from polyseme.vectors.word_rows import PaddedRows, WordRows, laid_out, real_pieces
 
 Trainable = bool | Literal["mix"]
 
@@ -62,8 +63,9 @@ class WordEncoder(nn.Module):
         layer: as for `Model.embed`; `mix` is γ · Σ sⱼhⱼ over all layers, with s the softmax of weights. Both begin
             alike for all layers, with γ at 1, and are learnt if that is asked for.
         pool: how the pieces of a word become one, as for `Model.embed`.
-        trainable: what learns: nothing, only the `mix`, or (True) the encoder, too. What does not is run without
-            gradients, and an encoder that does not also without dropout, whatever `train` says.
+        trainable: what learns: nothing, only the `mix`, or (True) the encoder, too, as far up as the layers asked for.
+            What does not is run without gradients, and an encoder that does not also without dropout, whatever
+            `train` says.
         n_mixes: how many mixes of the layers there are, each with weights of its own (ELMo's
             `num_output_representations`); with more than one, vectors are [K, R, W, D].
         dropout: how often a number of the vectors is dropped in training.
@@ -93,6 +95,7 @@ class WordEncoder(nn.Module):
         self.pooling = parse_pooling(pool, bundle.config.direction)
         self.layer = str(layer)
         self.trainable = trainable
+        self._said_unknown = False
         self.bundle = bundle.requires_grad_(False)
         mixed = self.layer == "mix"
         self.mixes = nn.ModuleList(
@@ -101,10 +104,21 @@ class WordEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         like = next(bundle.encoder.parameters())
         self.mixes.to(like.device, like.dtype).requires_grad_(trainable is not False)
-        bundle.encoder.requires_grad_(trainable is True)
+        if trainable is True:
+            self._let_learn()
         self.register_state_dict_post_hook(_leave_out)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_fill_in)  # type: ignore[no-untyped-call]
         self.train()
+
+    def _let_learn(self) -> None:
+        """Let whatever of the encoder runs learn: not layers above those asked for, nor a stream that nothing reads."""
+        encoder = self.bundle.encoder.requires_grad_(True).eval()
+        inner = self.tokenizer.frame(np.zeros(0, np.int64)).ids.shape[1:]
+        row = PaddedRows.of([self.tokenizer.frame(np.zeros((1, *inner), np.int64))])
+        states: States = encoder(row.batch(self.bundle.device), layers=self.choice.layers)
+        run = _leaves([states[number] for number in self.choice.layers])
+        for parameter in encoder.parameters():
+            parameter.requires_grad_(id(parameter) in run)
 
     @staticmethod
     def _check(layer: str | int, trainable: Any, n_mixes: Any, dropout: float, layer_norm: bool) -> None:
@@ -152,9 +166,9 @@ class WordEncoder(nn.Module):
     def forward(self, texts: Sequence[Sequence[str]] | Sequence[Document]) -> WordVectors:
         """Lists of words (or documents) to one vector a word; a text too long for the encoder is read in windows."""
         encoded = self.tokenizer.encode_many(_documents(texts))
-        vanished = sum(pieces.n_unknown for pieces in encoded)
-        if vanished:
-            warn_vanished(vanished)
+        unknown = 0 if self._said_unknown else count_unknown(encoded, self.tokenizer)
+        warn_unread(Tally(vanished=sum(pieces.n_unknown for pieces in encoded), unknown=unknown))
+        self._said_unknown |= bool(unknown)
         rows = WordRows.of(encoded, self.tokenizer, self.config)
         counts = torch.tensor([len(pieces.words) for pieces in encoded], dtype=torch.long, device=self.bundle.device)
         longest = max((len(pieces.words) for pieces in encoded), default=0)
@@ -211,6 +225,22 @@ def _documents(texts: Any) -> list[Document]:
                 "list that holds its list of words; to have texts split into words, use Model.embed."
             )
     return [given_document(text, position) for position, text in enumerate(each)]
+
+
+def _leaves(tensors: Sequence[Tensor]) -> set[int]:
+    """The ids of all parameters from which some tensors were computed."""
+    waiting: list[Any] = [each.grad_fn for each in tensors]
+    seen: set[Any] = set()
+    found: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        waiting += [before for before, _ in node.next_functions]
+    return found
 
 
 def _copied(bundle: Bundle) -> Bundle:

@@ -25,7 +25,7 @@ TEXTS = [
     "",
     "the vase, the vases! " * 9,  # more than a window
     "   ",
-    "Zyx",
+    "Zoe",
     "broke",
 ]
 PLAIN = "".join(f"{text}\n" for text in TEXTS).encode()

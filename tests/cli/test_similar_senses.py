@@ -65,7 +65,7 @@ def test_similar_writes_json_and_html(run: Run, tiny: Path, source: Path, tmp_pa
 def test_senses_prints_the_number_why_and_examples(run: Run, tiny: Path, source: Path) -> None:
     code, out, err = run("senses", "Broke", "--in", source, "-m", tiny)
     assert code == 0
-    assert f"Broke in {source}: 3 uses. 3 uses, near copies counted once" in out
+    assert f"Broke in {source}: 3 uses. Uses to tell senses apart by, near copies counted once: 3." in out
     assert "Sandy [broke] the law." in out
     assert "3 texts, " in err
 

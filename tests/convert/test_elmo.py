@@ -220,3 +220,26 @@ def test_damaged_lost_and_several_files(folder: Path) -> None:
     assert "several models of ELMo's: one_weights.hdf5, other_weights.hdf5" in refused(folder)
     (folder / "elmo_2x64_options.json").write_text("{}")
     assert "is no model" in refused(folder)
+
+
+def test_files_of_two_models_by_their_names_are_refused(folder: Path) -> None:
+    """What stands before `options.json` and `weights.hdf5` is the model's name; a bare name fits any."""
+    (folder / "elmo_2x64_weights.hdf5").rename(folder / "elmo_2x32_weights.hdf5")
+    said = refused(folder)
+    assert "elmo_2x64_options.json" in said
+    assert "elmo_2x32_weights.hdf5" in said
+    (folder / "elmo_2x64_options.json").rename(folder / "options.json")
+    assert load_bundle(folder).family is FAMILY
+
+
+@pytest.mark.parametrize("name", ["options.json", "weights.hdf5"])
+def test_a_bare_name_beside_another_of_its_kind_is_refused(folder: Path, name: str) -> None:
+    (folder / name).write_bytes((folder / f"elmo_2x64_{name}").read_bytes())
+    assert f"several models of ELMo's: elmo_2x64_{name}, {name}" in refused(folder)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers_are_refused(folder: Path, value: float) -> None:
+    with h5py.File(folder / "elmo_2x64_weights.hdf5", "a") as file:
+        file["CNN_proj/b_proj"][1] = value
+    assert "'CNN_proj/b_proj' holds numbers that are none (NaN) or infinite" in refused(folder)

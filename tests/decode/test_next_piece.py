@@ -218,6 +218,19 @@ def test_rows_without_a_piece_are_never_written() -> None:
     assert language_model(wider.bundle).forbidden == (n_pieces, n_pieces + 1, n_pieces + 2)
 
 
+@pytest.mark.parametrize(("family", "never"), [("lstm", True), ("transfo-xl", True), ("openai-gpt", False)])
+def test_the_unknown_word_is_never_written(family: str, never: bool) -> None:
+    """Nobody knows how it is spelled; of pieces smaller than words others write it, too."""
+    model = tiny_model(family)
+    unknown = model.bundle.tokenizer.specials["unknown"]  # type: ignore[union-attr]
+    assert (unknown in language_model(model.bundle).forbidden) == never
+    with torch.no_grad():
+        for parameter in model.bundle.parameters():
+            parameter.zero_()  # all pieces are equally likely
+    [written] = model.generate(["Dawn broke"], temperature=1.0, max_new=30, n=30, seed=1)
+    assert any("<unk>" in text for text in written) != never
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
 def test_a_masked_model_fills_a_mask_at_the_end(family: str) -> None:
     """With a warning; what it says is what `fill` says of a mask there."""

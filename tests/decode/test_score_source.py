@@ -75,14 +75,15 @@ def test_the_source_decides(family: str) -> None:
 def test_files_of_two_sides(tmp_path: Path) -> None:
     model = tiny_model("bart")
     model.save(tmp_path / "bart")
-    for name, lines in (("en", SOURCES), ("de", TARGETS)):
+    sources, targets = zip(*[each for each in zip(SOURCES, TARGETS, strict=True) if each[0]], strict=True)
+    for name, lines in (("en", sources), ("de", targets)):
         (tmp_path / f"test.{name}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     line = ["score", str(tmp_path / "test.de"), "-m", str(tmp_path / "bart"), "--json"]
     result = CliRunner().invoke(main, [*line, "--source", str(tmp_path / "test.en")])
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert found["how"] == "left to right, given a source"
-    expected = model.score(TARGETS, source=SOURCES)
+    expected = model.score(list(targets), source=list(sources))
     for text, scored in zip(found["texts"], expected, strict=True):
         np.testing.assert_allclose(text["log_probs"], scored.word_log_probs, rtol=1e-4)
     result = CliRunner().invoke(main, line)
@@ -99,6 +100,14 @@ def test_sides_of_different_length(tmp_path: Path, n_sources: int, place: str) -
         polyseme.score(tmp_path / "test.de", source=tmp_path / "test.en", model=tmp_path / "t5", device="cpu")
 
 
+def test_a_blank_source_is_refused_with_its_place(tmp_path: Path) -> None:
+    tiny_model("t5").save(tmp_path / "t5")
+    (tmp_path / "test.en").write_text("Dawn broke.\n \nDawn broke.\n", encoding="utf-8")
+    (tmp_path / "test.de").write_text("Dawn broke.\n" * 3, encoding="utf-8")
+    with pytest.raises(InputError, match=r"test\.en, line 2: there is no word in this source.*test\.de, line 2"):
+        polyseme.score(tmp_path / "test.de", source=tmp_path / "test.en", model=tmp_path / "t5", device="cpu")
+
+
 def test_what_makes_no_sense() -> None:
     model = tiny_model("bart")
     with pytest.raises(OptionError, match="Give a source for each text"):
@@ -109,5 +118,7 @@ def test_what_makes_no_sense() -> None:
         model.score(["Dawn"], source=["Dawn broke " * 30])
     with pytest.raises(OptionError, match="reads no source"):
         tiny_model("gpt2").score(["Dawn"], source=["Dawn"])
-    with pytest.raises(OptionError, match="neural cache"):
+    with pytest.raises(OptionError, match=r"one stream that reads on.*reads a source"):
         model.score(["Dawn"], source=["Dawn"], neural_cache=True)
+    with pytest.raises(OptionError, match=r"one stream that reads on.*in any order"):
+        tiny_model("xlnet").score(["Dawn"], neural_cache=True)

@@ -15,8 +15,10 @@ from polyseme.api import Model
 from polyseme.bundle import Bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.decode.score_bundle import scorer_of
+from polyseme.errors import PolysemeWarning
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.text.given import given_documents
+from polyseme.text.words import document
 from polyseme.types import Batch, Pieces
 from references import Pair, make_pair
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
@@ -182,6 +184,7 @@ def test_the_ways_of_hiding_differ() -> None:
     assert len({round(float(each), 6) for each in every}) == 3
 
 
+@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("hide", ["word", "left-to-right"])
 def test_a_long_text_is_guessed_in_the_windows_that_keep_its_pieces(hide: str) -> None:
     from polyseme.text.windows import cut
@@ -205,6 +208,7 @@ def test_a_long_text_is_guessed_in_the_windows_that_keep_its_pieces(hide: str) -
 EVERY = [*TEXTS, LONG, TEXTS[0], "The the THE", "x" * 50]
 
 
+@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("family", ["gpt2", "bert", "roberta", "xlm-roberta", "albert", "distilbert"])
 def test_a_text_has_the_same_scores_alone_and_in_a_batch(family: str) -> None:
     model = tiny_model(family)
@@ -271,3 +275,29 @@ def test_half_precision_keeps_log_probabilities_in_full() -> None:
         values = other.piece_log_probs
         assert not np.array_equal(values, torch.from_numpy(values).bfloat16().double().numpy())
         np.testing.assert_allclose(values, one.piece_log_probs, atol=0.05 * np.abs(one.piece_log_probs).max())
+
+
+# --- words that are not known -----------------------------------------------------------------------------------------
+
+LACKED = r"^{} that the model's softmax lacks were scored as the unknown word"
+
+
+@pytest.mark.parametrize("family", ["lstm", "transfo-xl", "bert", "t5"])
+def test_unknown_words_are_said(family: str) -> None:
+    """Of words and of pieces; a perplexity over the unknown piece is not one over the text."""
+    model = tiny_model(family)
+    given: dict[str, Any] = {"source": ["Dawn", "Dawn"]} if family == "t5" else {}
+    with pytest.warns(PolysemeWarning, match=LACKED.format("3 words")):
+        model.score([["the", "東", "broke"], ["東", "the", "京"]], **given)
+    with pytest.warns(PolysemeWarning, match=LACKED.format("1 word")):
+        model.score([["the", "東", "broke"], ["broke"]], **given)
+    model.score([["the", "broke"], ["broke"]], **given)
+
+
+def test_only_what_is_scored_counts() -> None:
+    scorer = scorer_of(tiny_model("lstm").bundle)
+    encoded = scorer.tokenizer.encode_many([document(["東", "broke", "東"]), document(["the", "broke"])])
+    scorer.pieces(encoded, only=[(1, 2), (0, 2)])
+    assert scorer.cautions() == []
+    scorer.pieces(encoded, only=[(1, 3), (0, 2)])
+    assert scorer.tally.unknown == 1

@@ -86,6 +86,9 @@ def test_the_only_text_need_not_be_named(tmp_path: Path) -> None:
     assert next(read_rows(path)).content == "a"
     pq.write_table(pa.table({"n": [1], "said": ["b"], "id": ["x"]}), tmp_path / "in.parquet")
     assert next(read_rows(tmp_path / "in.parquet", id_field="id")).content == "b"
+    assert next(read_rows(tmp_path / "in.parquet")).content == "b"
+    (tmp_path / "prompts.jsonl").write_text('{"id": "p0", "prompt": "c"}\n')
+    assert next(read_rows(tmp_path / "prompts.jsonl")).content == "c"
 
 
 def test_a_later_line_without_a_field_beside_has_none(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     texts: dict[str, Any] = {"sources": text}
     if sort == "translation" and text.is_file():
         texts = {"source": text.with_suffix(".source"), "target": text.with_suffix(".target")}
-    polyseme.pretrain(**texts, output=run, **{"compile": False, **RUNS[sort]})
+    built = {} if text.is_file() else {"tokenizer": None, "vocab": None}
+    polyseme.pretrain(**texts, output=run, **{"compile": False, **RUNS[sort], **built})
 
 
 def ran(text: Path, run: Path, sort: str, install: Any = None, seed: int = 0) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from conformance.cases import REFERENCED
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
-from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.text.words import document
 from polyseme.types import Document, Embedded, Pieces, Word
 from polyseme.vectors.flow import Embedder
@@ -98,6 +99,7 @@ def flat(documents: list[Embedded]) -> Array:
 # --- the definition ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 @vanishing
 @pytest.mark.filterwarnings("ignore:Of words longer than 48 bytes:polyseme.PolysemeWarning")
 @pytest.mark.parametrize("family", [*FAMILIES, "causal"])
@@ -183,11 +185,23 @@ def test_vanished_words_are_counted_and_said() -> None:
         model.embed([["\u200b", "broke"]])
 
 
+@pytest.mark.parametrize("family", ["bert", "lstm"])
+def test_unknown_words_are_counted_and_said(family: str) -> None:
+    """Beside those that came out as nothing, which are said for themselves; each call says it for its own texts."""
+    model = tiny_model(family)
+    with pytest.warns(PolysemeWarning, match=r"has no pieces for 2 words, whole or in part; what it lacks was read"):
+        one, other = model.embed([["the", "東", "broke"], ["京"]], layer=0)
+    assert one.vectors.shape[0] == 3
+    assert other.vectors.shape[0] == 1
+    model.embed([["the", "broke"]])
+
+
 # --- rule 2: same word, same context, same vector ---------------------------------------------------------------------
 
 MIXED = [random_text(n_words, seed) for seed, n_words in enumerate([3, 40, 1, 0, 7, 90, 3, 12, 25, 3, 60, 2])]
 
 
+@pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neighbours_change_nothing(family: str) -> None:
     """Alone or together, in any order, whatever fits into a batch."""
@@ -202,6 +216,7 @@ def test_neighbours_change_nothing(family: str) -> None:
         assert_same_vectors(flat(model.embed(MIXED, layer="all", batch_pieces=batch_pieces)), expected)
 
 
+@pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_little_and_much_work_give_the_same(family: str) -> None:
     """Weights are laid out anew for much work; vectors stay."""
@@ -228,6 +243,27 @@ def test_a_text_that_comes_again_is_read_once() -> None:
     assert_same_vectors(found[2].vectors, alone[2].vectors)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_vectors_that_are_no_numbers_are_refused(value: float) -> None:
+    model = tiny_model("bert")
+    broken = model.bundle.encoder.get_parameter("layers.0.feed_forward.up.bias")
+    with torch.no_grad():
+        broken[0] = value
+    with pytest.raises(ModelError, match=r"vectors of text '2' are no numbers.*dtype='fp32'"):
+        model.embed([document(TEXT, id="2")])
+    assert np.isfinite(model.embed([TEXT], layer=0)[0].vectors).all()
+
+
+def test_only_the_layers_that_are_run_are_counted() -> None:
+    flops = []
+    for layer in (0, 1, -1):
+        embedder = Embedder(tiny_model("bert").bundle, layer=layer)
+        embedder([document(TEXT)])
+        flops.append(embedder.tally.flops)
+    depth = tiny_model("bert").bundle.config.depth
+    assert flops == [0.0, pytest.approx(flops[2] / depth), flops[2]]
+
+
 @pytest.mark.parametrize("batch_pieces", [0, -1])
 def test_a_batch_without_room_is_refused(batch_pieces: int) -> None:
     with pytest.raises(OptionError, match=f"at least 1 piece. Got {batch_pieces} instead"):
@@ -237,6 +273,7 @@ def test_a_batch_without_room_is_refused(batch_pieces: int) -> None:
 # --- rule 1: any text -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 @vanishing
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
 @settings(max_examples=40)

@@ -96,6 +96,9 @@ REFUSED = {
     "mix:first2:1,1": "as last1, last2, …. Got 'first2'",
     "mix:last3": "must be numbers with commas between them",
     "mix:last2:0.5;0.5": "must be numbers with commas between them",
+    "mix:last2:0,0": "are all 0",
+    "avg:1:2": "Did you mean 'mean'?",
+    "-1:2": "Did you mean 'concat'?",
     "mix:last2:nan,1": "must be numbers with commas between them",
 }
 

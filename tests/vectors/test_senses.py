@@ -82,7 +82,8 @@ def test_few_uses_say_nothing() -> None:
     found = group(vectors)
     assert found.count.n_senses == 1
     assert found.how == (
-        f"{FEWEST - 1} uses, near copies counted once, are too few to tell senses apart; at least {FEWEST} are needed."
+        f"Uses to tell senses apart by, near copies counted once: {FEWEST - 1}. That is too few; at least {FEWEST} are "
+        "needed."
     )
 
 

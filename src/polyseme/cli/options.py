@@ -83,7 +83,7 @@ pool = click.option(
     default="mean",
     show_default=True,
     metavar="POOLING",
-    help="How the pieces of a word become one: first, last, mean, max.",
+    help="How the pieces of a word become one: first, last, mean, max; ends, of two-way models.",
 )
 dtype = click.option(
     "--dtype",

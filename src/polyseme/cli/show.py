@@ -12,6 +12,9 @@ from polyseme.cli import options
 from polyseme.cli.progress import Bar
 from polyseme.cli.table import print_table
 
+DEFAULT_MODEL = (
+    "Without -m this is all-MiniLM-L6-v2: a real BERT, trained further as a sentence model; it has no masked output."
+)
 SEES = {"both": "both sides of a piece", "causal": "what stands before a piece"}
 
 
@@ -44,3 +47,5 @@ def command(model: str | None, as_json: bool) -> None:
             ("can", ", ".join(card.can)),
         ]
     )
+    if model is None:
+        click.echo(f"note: {DEFAULT_MODEL}", err=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -236,24 +237,31 @@ def detect(path: Path) -> bool:
 
 
 def _the_one(folder: Path, name: str) -> Path:
-    """The file of this name, or the only one whose name ends so."""
-    if (folder / name).is_file():
-        return folder / name
+    """The only file whose name ends so; the name itself where there is none."""
     found = sorted(folder.glob(f"*{name}"))
-    if not found:
-        return folder / name
     if len(found) > 1:
         raise ModelError(
             f"The folder {folder} holds several models of ELMo's: {', '.join(each.name for each in found)}. Put the "
             "options and the weights of one into a folder of its own."
         )
-    return found[0]
+    return found[0] if found else folder / name
+
+
+def _check_names(options: Path, weights: Path) -> None:
+    """Refuse files whose names say that they are of two models; a name that is nothing more says nothing."""
+    stems = [options.name.removesuffix(OPTIONS), weights.name.removesuffix(WEIGHTS)]
+    if all(stems) and stems[0] != stems[1]:
+        raise ModelError(
+            f"In the folder {options.parent}, the options {options.name} and the weights {weights.name} are of two "
+            "models by their names. Put the options and the weights of one into a folder of its own."
+        )
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     path = _the_one(folder, WEIGHTS)
     if not path.is_file():
         raise ModelError(f"The folder {folder} has options of ELMo's but no weights. Looked for: *{WEIGHTS}.")
+    _check_names(_the_one(folder, OPTIONS), path)
     h5py: Any = optional("h5py")  # one of the core's, loaded only where there is such a file
     found: dict[str, Tensor] = {}
 
@@ -261,7 +269,13 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         if isinstance(item, h5py.Dataset):
             if item.dtype.kind != "f":
                 raise ModelError(f"In {path}, {name!r} holds {item.dtype}, and weights are floating-point numbers.")
-            found[name] = torch.from_numpy(item[()])
+            content = item[()]
+            if not np.isfinite(content).all():
+                raise ModelError(
+                    f"In {path}, {name!r} holds numbers that are none (NaN) or infinite, and no model computes with "
+                    "such weights. The training that wrote them has failed, or the file is damaged; fetch it again."
+                )
+            found[name] = torch.from_numpy(content)
 
     try:
         with h5py.File(path, "r") as file:

@@ -175,7 +175,9 @@ def _piece_named(bundle: Bundle, setting: str) -> int | None:
 
 
 def _forbidden(bundle: Bundle, tokenizer: Tokenizer, but: str = "") -> tuple[int, ...]:
+    """What is never written: specials, and among whole words or characters the unknown one, which has no spelling."""
     specials = tokenizer.specials
-    roles = [role for role in ("start", "pad", "mask") if role in specials and role != but]
+    never_text = ("start", "pad", "mask") if tokenizer.unit == "piece" else ("start", "pad", "mask", "unknown")
+    roles = [role for role in never_text if role in specials and role != but]
     never = {specials[role] for role in roles} - {specials.get("end")}
     return (*sorted(never), *range(tokenizer.n_pieces, bundle.config.n_pieces))

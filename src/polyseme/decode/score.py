@@ -26,6 +26,7 @@ from polyseme.decode.score_source import GivenSource
 from polyseme.decode.score_steps import StepByStepScores
 from polyseme.decode.score_texts import Floats, Scored
 from polyseme.errors import InputError, OptionError, PolysemeWarning
+from polyseme.text.unknown import count_unknown
 from polyseme.types import Document, Pieces, Tokenizer
 
 
@@ -53,7 +54,7 @@ class Tally:
     unscored: int = 0
     """Pieces without a score, since nothing stands before them."""
     unknown: int = 0
-    """Words that were read as they are, and guessed as the unknown word."""
+    """Words that were guessed as the unknown one, however they were read; those that came out as nothing left out."""
 
 
 class Scorer:
@@ -169,6 +170,7 @@ class Scorer:
         self.tally.flops += took.flops
         self.tally.unscored += 0 if self.way.unscored_first is None else sum(1 for each in encoded if len(each))
         self.tally.unknown += sum(self.way.unknown(each) for each in encoded)
+        self.tally.unknown += count_unknown(encoded, self.tokenizer, only)
         return [found[distinct] for distinct in which]
 
     def _check(

@@ -139,6 +139,13 @@ OUTPUTS = {"causal": "causal", "two stacks": "causal", "two-way": "two-way", "an
 """By what a model sees: the output that it takes to score. One that sees both sides takes a masked one and a mask."""
 
 
+NO_CACHE = {
+    "two stacks": "reads a source beside the text",
+    "any-order": "guesses in any order, from a second stream",
+}
+"""By what a model sees: why there is no neural cache for it."""
+
+
 def _refuse_useless(
     name: str, *, hide: Hide, order: object, stride: int | None, neural_cache: NeuralCache | None
 ) -> None:
@@ -157,10 +164,10 @@ def _refuse_useless(
         )
     if stride is not None and name in ("two-way", "two stacks"):
         raise OptionError("This model reads each text at once, and has no use for a stride. Leave it out.")
-    if neural_cache is not None and name in ("two stacks", "any-order"):
+    if neural_cache is not None and name in NO_CACHE:
         raise OptionError(
-            "A neural cache recalls what was read before in the same text, and is for models that read on from left "
-            "to right; this one does not. Leave it out."
+            "A neural cache keeps the states of one stream that reads on, each with the piece that came next. It is "
+            f"not built for a model that {NO_CACHE[name]}. Leave it out."
         )
     known = {"two-way": (ONWARD, BACK, BOTH), "any-order": None, "both": ()}.get(name, (ONWARD,))
     if order is not None and known is not None and order not in known:

@@ -103,8 +103,8 @@ def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
     """
     if (precision == "bf16" and not bf16_is_fast()) or (precision == "int8" and not int8_is_fast()):
         warnings.warn(
-            f"This processor has no instructions for {precision}; the vectors are the same, but come no sooner than "
-            "in fp32.",
+            f"This processor has no instructions for {precision}; the vectors are those of one that has them, but come "
+            "no sooner than in fp32.",
             PolysemeWarning,
             stacklevel=3,
         )

@@ -201,3 +201,6 @@ class TransformerConfig(EncoderConfig):
     @property
     def attention_widths(self) -> int:
         return self.n_layers * self.n_heads * self.width_of_heads
+
+    def share_up_to(self, layer: int) -> float:
+        return layer / self.n_layers

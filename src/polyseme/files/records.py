@@ -41,7 +41,8 @@ def rows_of(records: Iterable[Record], asked: Asked) -> Iterator[Row]:
 
 
 def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | str) -> str:
-    """The one field that can hold the texts, or a refusal that lists what there is."""
+    """The one field that can hold the texts, `id` aside; or a refusal that lists what there is."""
+    candidates = [name for name in candidates if name.lower() != "id"] or candidates
     if len(candidates) == 1:
         return candidates[0]
     what = f"{len(candidates)} fields can be the text" if candidates else "no field holds a text or a list of words"

@@ -15,7 +15,7 @@ from polyseme.files.sink import Per
 from polyseme.sklearn.models import model_of, refuse_to_pickle
 from polyseme.sklearn.texts import Texts, documents
 from polyseme.types import Document
-from polyseme.vectors.flow import warn_vanished
+from polyseme.vectors.flow import warn_unread
 from polyseme.vectors.texts import per_text, warn_wordless
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         for some in _chunks(documents(X)):
             found = embedder(some)
             features += [each.vectors for each in (per_text(found) if self.per == "text" else found)]
-        if embedder.tally.vanished:
-            warn_vanished(embedder.tally.vanished)
+        warn_unread(embedder.tally)
         if embedder.tally.wordless and self.per == "text":
             warn_wordless(embedder.tally.wordless)
         return np.concatenate(features)

@@ -55,7 +55,7 @@ and into 3 only 1.1 times.'
         """
         if not self.ease:
             return (
-                f"{self.n_distinct} uses, near copies counted once, are too few to tell senses apart; at least "
+                f"Uses to tell senses apart by, near copies counted once: {self.n_distinct}. That is too few; at least "
                 f"{FEWEST} are needed."
             )
         if self.n_senses == 1:

@@ -24,6 +24,7 @@ from polyseme.encoders.frozen import Carrying, FlatRows, Frozen, Precision, free
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.parts.cores import even_share, one_core, side_by_side
 from polyseme.parts.memory import Memory
+from polyseme.text.unknown import count_unknown
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 from polyseme.vectors.both_sides import BothSides, Stack, check_stack, decoder_of
@@ -56,17 +57,46 @@ class Tally:
     flops: float = 0.0
     vanished: int = 0
     """Words that the tokenizer made nothing of; they were given the unknown piece."""
+    unknown: int = 0
+    """Other words that it has no piece for, or not for all of them; they were read as the unknown piece."""
     wordless: int = 0
     """Documents without any word."""
 
 
-def warn_vanished(count: int) -> None:
-    """Say, once, that the tokenizer made nothing of some words."""
-    warnings.warn(
-        f"The model's tokenizer makes nothing of {count:,} word{'' if count == 1 else 's'} (control or zero-width "
-        "characters); each was given the unknown piece, so that it has a vector.",
-        PolysemeWarning,
-        stacklevel=3,
+def warn_unread(tally: Tally) -> None:
+    """Say, once, which words were not read as they are: those that came out as nothing, and unknown ones."""
+    if tally.vanished:
+        warnings.warn(
+            f"The model's tokenizer makes nothing of {_words(tally.vanished)} (control or zero-width characters); each "
+            "was given the unknown piece, so that it has a vector.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+    if tally.unknown:
+        warnings.warn(
+            f"The model's tokenizer has no pieces for {_words(tally.unknown)}, whole or in part; what it lacks was "
+            "read as the unknown piece, so that such words have vectors as if they were one.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+
+
+def _words(count: int) -> str:
+    return f"{count:,} word{'' if count == 1 else 's'}"
+
+
+def _refuse_no_numbers(vectors: Tensor, batch: Sequence[_Row], documents: Sequence[Document]) -> None:
+    """Refuse states with NaN or infinity in them; their sum alone shows that there may be some."""
+    if bool(torch.isfinite(vectors.sum())):
+        return
+    spoilt = (~torch.isfinite(vectors).flatten(1).all(1)).cpu().numpy()
+    if not spoilt.any():
+        return
+    row = batch[int(np.searchsorted(np.cumsum([len(each) for each in batch]), spoilt.argmax(), side="right"))]
+    raise ModelError(
+        f"The model's vectors of text {documents[row.document].id!r} are no numbers (NaN, or infinite). Its weights "
+        "are damaged, or too large for the dtype they are computed in: take another copy of the model, or --dtype fp32 "
+        "(dtype='fp32')."
     )
 
 
@@ -151,6 +181,7 @@ class Embedder:
 
         def run(batch: Sequence[_Row]) -> int:
             vectors = self.choice.combine(self._states(self._flat(batch)))
+            _refuse_no_numbers(vectors, batch, documents)
             self._take_words(batch, vectors, encoded, found, pending)
             return sum(map(len, batch))
 
@@ -167,10 +198,12 @@ class Embedder:
         self.tally.documents += len(documents)
         self.tally.words += sum(len(pieces.words) for pieces in encoded)
         self.tally.pieces += total + _pieces_of(rows, twins.values())
-        self.tally.flops += forward_flops(self.config, map(len, rows))
+        share = self.config.share_up_to(max(self.choice.layers))
+        self.tally.flops += share * forward_flops(self.config, map(len, rows))
         if self.below is not None:
             self.tally.flops += forward_flops(self.below, map(len, rows))
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
+        self.tally.unknown += count_unknown(encoded, self.tokenizer)
         self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
         return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from polyseme.files.rows import Row
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.types import Document, Progress, Word
-from polyseme.vectors.flow import Embedder, warn_vanished
+from polyseme.vectors.flow import Embedder, warn_unread
 from polyseme.vectors.job import document_of, some_rows
 
 
@@ -62,8 +62,7 @@ def gather(
             yield Gathered(documents, words, vectors)
         if progress is not None:
             progress(rows.done, rows.total)
-    if embedders[0].tally.vanished:
-        warn_vanished(embedders[0].tally.vanished)
+    warn_unread(embedders[0].tally)
 
 
 def _with_wanted(

@@ -37,7 +37,7 @@ from polyseme.files.spool import Kept, Spool, open_spool
 from polyseme.text.sentences import split_sentences
 from polyseme.text.words import document
 from polyseme.types import Document, Embedded, Pieces, Progress
-from polyseme.vectors.flow import ROWS_CARRIED, Embedder, Tally, warn_vanished
+from polyseme.vectors.flow import ROWS_CARRIED, Embedder, Tally, warn_unread
 from polyseme.vectors.texts import per_text, warn_wordless
 
 CHUNK_CHARACTERS = 1 << 19
@@ -101,8 +101,7 @@ def embed_files(
             earlier = _through_a_spool(embedder, chunked, target, settings(), told)
         else:
             earlier = _straight(embedder, chunked, target, told)
-    if embedder.tally.vanished:
-        warn_vanished(embedder.tally.vanished)
+    warn_unread(embedder.tally)
     if embedder.tally.wordless and target.per == "text":
         warn_wordless(embedder.tally.wordless)
     return cost_so_far(embedder, time.perf_counter() - started + earlier)

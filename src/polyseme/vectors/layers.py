@@ -65,8 +65,9 @@ def parse_layers(spec: str | int, config: EncoderConfig) -> LayerChoice:
         return _same_width(LayerChoice("mix", tuple(range(depth + 1))), config, spec)
     if head == "mix":
         return _same_width(_mix(rest, depth, spec), config, spec)
+    meant = "mean" if head in ("avg", "average") else "concat" if head in ("cat", "range") or _is_int(head) else head
     raise OptionError(
-        f"There is no layer {spec!r}. {nearest(head, ['all', 'sum', 'mean', 'concat', 'mix'])} {_forms()}"
+        f"There is no layer {spec!r}. {nearest(meant, ['all', 'sum', 'mean', 'concat', 'mix'])} {_forms()}"
     )
 
 
@@ -78,6 +79,8 @@ def _mix(rest: str, depth: int, spec: str) -> LayerChoice:
         weights = (math.nan,)
     if not all(map(math.isfinite, weights)):
         raise OptionError(f"The weights of layer {spec!r} must be numbers with commas between them. {_forms()}")
+    if not any(weights):
+        raise OptionError(f"The weights of layer {spec!r} are all 0, and so would all vectors be. {_forms()}")
     if not which.startswith("last") or not _is_int(which[4:]):
         raise OptionError(f"A mix names its layers as last1, last2, …. Got {which!r} in {spec!r} instead. {_forms()}")
     count = int(which[4:])

@@ -21,7 +21,7 @@ from polyseme.text.brackets import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Progress
 from polyseme.vectors.fingerprint import fingerprint
-from polyseme.vectors.flow import Embedder, warn_vanished
+from polyseme.vectors.flow import Embedder, warn_unread
 from polyseme.vectors.index import UseIndex, View
 from polyseme.vectors.indexing import AnyPath, opened_index
 from polyseme.vectors.job import cost_so_far
@@ -120,9 +120,8 @@ def similar_uses(
     marked = marked_use(text, masks=_masks(bundle))
     [use] = marked.words
     queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
-    if embedders[0].tally.vanished:
-        warn_vanished(1)
-        embedders[0].tally.vanished = 0
+    warn_unread(embedders[0].tally)
+    embedders[0].tally.vanished = embedders[0].tally.unknown = 0
     model = fingerprint(bundle, precision)
     views = [View(fingerprint=model, layer=embedder.choice, pool=pool) for embedder in embedders]
     with opened_index(source, index, embedders, views, reading=reading, force=force, progress=progress) as found:

@@ -1,0 +1,106 @@
+"""What is asked of a recipe, and the job that comes of it once the vocabulary is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from polyseme.bundle import load_bundle
+from polyseme.corpus.corpus import Corpus
+from polyseme.encoders.kinds import config_to_json
+from polyseme.objectives.named import objective_from
+from polyseme.recipes.recipe import Recipe
+from polyseme.training.budget import parse_budget
+from polyseme.training.job import Job
+from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.settings import Phase, TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What was asked for, before there is a corpus."""
+
+    recipe: Recipe
+    budget: str
+    start: str | None
+    shape: Mapping[str, Any]
+    objective: Mapping[str, Any]
+    training: TrainingSettings
+    every: Mapping[str, int | None]
+    kept: Mapping[str, Any]
+
+    def job(self, corpus: Corpus, path: str) -> Job:
+        """Everything resolved, now that there is a corpus."""
+        return self.plan(corpus.tokenizer.n_pieces, corpus=path, corpus_fingerprint=corpus.fingerprint)
+
+    def plan(self, n_pieces: int, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
+        """Everything that a vocabulary of so many pieces decides."""
+        family, config, tied = self.recipe.family, None, self.recipe.tied
+        if self.start is not None:
+            bundle = load_bundle(self.start)
+            family, config, tied = bundle.family.name, bundle.config, bundle.tied
+        if config is None:
+            config = self.recipe.config(n_pieces, self._longer(self.shape))
+        return Job(
+            recipe=self.recipe.name,
+            family=family,
+            encoder=config_to_json(config),
+            outputs=objective_from(self.recipe.objective, self._objective_only()).needs.outputs,
+            tied=tied,
+            objective=self.objective,
+            training=self.training,
+            corpus=corpus,
+            corpus_fingerprint=corpus_fingerprint,
+            budget=str(parse_budget(self.budget)),
+            start=self.start,
+            **self.every,  # type: ignore[arg-type]
+            **self.kept,
+        )
+
+    def _objective_only(self) -> dict[str, Any]:
+        return {name: value for name, value in self.objective.items() if name != "name"}
+
+    def _longer(self, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Positions for the longest rows asked for, where there are any."""
+        if self.recipe.shape.get("max_positions") is None:
+            return dict(shape)
+        positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
+        return {"max_positions": positions, **shape}
+
+
+def training_of(recipe: Recipe, given: Mapping[str, Any], device: str) -> TrainingSettings:
+    """The recipe's settings with what was asked for instead."""
+    on_gpu = torch.device(device).type == "cuda"
+    settings = recipe.training
+    phases = settings.phases
+    if given["length"] is not None:
+        phases = (Phase(length=given["length"], rows=phases[0].rows),)
+    if given["rows"] is not None:
+        phases = tuple(phase.replace(rows=given["rows"]) for phase in phases)
+    optimiser: OptimiserSettings = settings.optimiser
+    changes = {"kind": given["optimiser"], "lr": given["rate"]}
+    optimiser = optimiser.replace(**{name: value for name, value in changes.items() if value is not None})
+    changes = {"kind": given["schedule"], "warm_up": given["warm_up"]}
+    schedule = settings.schedule.replace(**{name: value for name, value in changes.items() if value is not None})
+    made: TrainingSettings = settings.replace(
+        phases=phases,
+        optimiser=optimiser,
+        schedule=schedule,
+        pass_rows=given["pass_rows"],
+        apart=given["apart"],
+        reset=given["reset"],
+        dtype=("bf16" if on_gpu else "fp32") if given["dtype"] == "auto" else given["dtype"],
+        compile=on_gpu and recipe.compiled if given["compile"] is None else given["compile"],
+        parallel=given["parallel"],
+        seed=given["seed"],
+    )
+    return made
+
+
+def objective_of(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The recipe's objective by name, with all of its settings and what was asked for instead."""
+    objective = objective_from(recipe.objective, {**recipe.objective_settings, **(changes or {})})
+    return {"name": recipe.objective, **objective.to_json()}
