@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from polyseme.bundle import load_bundle
+from polyseme.config import EncoderConfig
 from polyseme.corpus.corpus import Corpus
 from polyseme.encoders.kinds import config_to_json
 from polyseme.objectives.named import objective_from
@@ -39,9 +41,8 @@ class Wishes:
     def plan(self, n_pieces: int, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
         """Everything that a vocabulary of so many pieces decides."""
         family, config, tied = self.recipe.family, None, self.recipe.tied
-        if self.start is not None:
-            bundle = load_bundle(self.start)
-            family, config, tied = bundle.family.name, bundle.config, bundle.tied
+        if self._begun_with is not None:
+            family, config, tied = self._begun_with
         if config is None:
             config = self.recipe.config(n_pieces, self._longer(self.shape))
         return Job(
@@ -59,6 +60,14 @@ class Wishes:
             **self.every,  # type: ignore[arg-type]
             **self.kept,
         )
+
+    @cached_property
+    def _begun_with(self) -> tuple[str, EncoderConfig, bool] | None:
+        """Of a model that is trained on: its family, its shape, and whether its output is tied."""
+        if self.start is None:
+            return None
+        bundle = load_bundle(self.start)
+        return bundle.family.name, bundle.config, bundle.tied
 
     def _objective_only(self) -> dict[str, Any]:
         return {name: value for name, value in self.objective.items() if name != "name"}

@@ -71,14 +71,14 @@ class Job(Config):
         return objective_from(settings.pop("name"), settings)
 
     def evaluates_every(self, n_steps: int) -> int:
-        return self.evaluate_every or max(n_steps // 10, 1)
+        return self.evaluate_every or -(-n_steps // 10)
 
     def n_evaluations(self, n_steps: int) -> int:
         """How often a run of so many steps is evaluated: every so many, and at the end."""
         return -(-n_steps // self.evaluates_every(n_steps))
 
     def keeps_every(self, n_steps: int) -> int:
-        return self.checkpoint_every or min(max(n_steps // 10, 1), 1000)
+        return self.checkpoint_every or min(-(-n_steps // 10), 1000)
 
 
 def check_plan(job: Job, devices: Devices) -> None:
