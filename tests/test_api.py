@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -173,7 +174,10 @@ def test_nothing_in_nothing_out(model: Model) -> None:
         ([["Dawn"], ["broke", 7]], "Text 1: Word 1 of the list (counted from 0) must be a string. Got 7, a int."),
         ([["Dawn", ""]], "Text 0: Word 1 of the list (counted from 0) is empty"),
         ([["Dawn"], [" \t"]], "Text 1: Word 0 of the list (counted from 0) is blank"),
-        ([b"Dawn"], "Text 0: Word 0 of the list (counted from 0) must be a string."),
+        ([b"Dawn"], "Text 0 must be a string or a list of words. Got bytes instead: decode them first."),
+        (b"Dawn", "Got a bytes instead. Decode them first."),
+        ({"a": "Dawn"}, "Got a dict instead. Give its values."),
+        (pd.DataFrame({"t": ["Dawn"]}), "Got a DataFrame instead. Choose one column, as in frame['text']."),
     ],
     ids=repr,
 )
@@ -345,6 +349,20 @@ def test_a_model_without_a_masked_output_says_so() -> None:
         minilm.fill("Dawn [MASK].")
     with pytest.raises(ModelError, match="it has no 'next' output"):
         minilm.next("Dawn broke.", "We broke even.")
+
+
+def test_what_fills_masks_may_stand_beside(tmp_path: Path) -> None:
+    """A run of replaced pieces keeps its generator, which has the output that the model lacks."""
+    for name, kept in (("model", "replaced"), ("generator", "masked")):
+        saved = tiny_model("electra")
+        for output in set(saved.bundle.outputs) - {kept}:
+            del saved.bundle.outputs[output]
+        saved.save(tmp_path / "run" / name)
+    for path in (tmp_path / "run", tmp_path / "run" / "model"):
+        with pytest.raises(ModelError, match=r"no 'masked' output .* Take .*generator, beside it, which has one\."):
+            polyseme.load(path, device="cpu").fill("Dawn [MASK].")
+    with pytest.raises(ModelError, match="Take a checkpoint"):
+        polyseme.load(tmp_path / "run", device="cpu").next("Dawn broke.", "We broke even.")
 
 
 # --- next -------------------------------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ def test_an_empty_batch_has_the_columns_of_any_other(tiny: Path) -> None:
 
 
 def test_what_cannot_be(tiny: Path) -> None:
+    with pytest.raises(InputError, match=r"Got a dict instead.*batch_format='pyarrow'"):
+        EmbedBatches(model=tiny, device="cpu")({"text": np.array(["Dawn"])})  # type: ignore[arg-type]
     embed = EmbedBatches(model=tiny, device="cpu")
     with pytest.raises(InputError, match=r"no column 'text'. Did you mean 'texts'"):
         embed(pa.table({"texts": TEXTS}))

@@ -424,7 +424,9 @@ def test_in_a_pipeline_and_a_search(folder: str, tmp_path: Path) -> None:
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(*TRAIN)
     assert search.best_params_["contextualclassifier__rate"] == 0.02
     assert search.score(*TEST) > 0.8
-    assert len(list((tmp_path / "vectors").iterdir())) == 2 * 2 * 2 + 2  # layers, folds, train and dev; the whole
+    assert (
+        len(list((tmp_path / "vectors").iterdir())) == 2 * 2 * 3 + 2 + 1
+    )  # layers, folds, their train, dev, rest; the whole; TEST
     read = pickle.loads(pickle.dumps(search))
     assert read.predict(TEST[0]).tolist() == search.predict(TEST[0]).tolist()
 

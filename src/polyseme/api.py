@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polyseme.bundle import Bundle, load_bundle, save_bundle
+from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
+from polyseme.convert.detect import read_json
 from polyseme.convert.hub import find_model
 from polyseme.encoders.frozen import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
@@ -415,10 +417,16 @@ class Model:
         if name not in self.bundle.outputs:
             has = ", ".join(self.bundle.outputs) or "none"
             raise ModelError(
-                f"The model cannot {purpose}: it has no {name!r} output (it has: {has}). "
-                "Take a checkpoint that was saved with it."
+                f"The model cannot {purpose}: it has no {name!r} output (it has: {has}). {self._where_else(name)}"
             )
         return self.bundle.outputs[name]
+
+    def _where_else(self, name: str) -> str:
+        """Where an output is that the model lacks: a run may keep the generator that it learnt with beside it."""
+        beside = model_folder(Path(self.path)).parent / "generator" if self.path else Path()
+        if (beside / CARD).is_file() and name in read_json(beside / CARD).get("outputs", ()):
+            return f"Take {beside}, beside it, which has one."
+        return "Take a checkpoint that was saved with it."
 
     def _check_length(self, framed: Framed) -> None:
         window = self.bundle.config.window

@@ -57,6 +57,11 @@ class EmbedBatches:
 
     def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
         """One batch; pieces of different batches never run together."""
+        if not isinstance(batch, pa.RecordBatch | pa.Table):
+            raise InputError(
+                f"A batch must be Arrow's, a table or a record batch. Got a {type(batch).__name__} instead. (With Ray: "
+                "map_batches(…, batch_format='pyarrow').)"
+            )
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         if self.field not in table.column_names:
             raise InputError(f"There is no column {self.field!r}. {nearest(self.field, table.column_names)}")

@@ -150,7 +150,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
         bundle = new_bundle(family, config, found.outputs, tied=tied)
     put_weights(bundle, found.tensors, folder, dtype, device)
     ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
-    bundle.foreign = {**_of_writing(folder), **{name: value for name, value in theirs.items() if name not in ours}}
+    bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}, **_of_writing(folder)}
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
     return bundle.eval()
@@ -173,7 +173,7 @@ def save_bundle(
             "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
         }
         ids = {} if bundle.tokenizer is None else _token_ids(bundle.tokenizer)
-        config = {f"{name}_token_id": id for name, id in ids.items()} | config
+        config = {f"{name}_token_id": id for name, id in ids.items()} | _begins_and_ends(bundle) | config
     card: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
     if bundle.tokenizer is not None:
         card["tokenizer"] = bundle.tokenizer.fingerprint
@@ -200,8 +200,23 @@ def _expected(bundle: Bundle) -> dict[str, Tensor]:
     return {**dict(bundle.named_parameters()), **dict(bundle.named_buffers())}
 
 
+def _begins_and_ends(bundle: Bundle) -> dict[str, Any]:
+    """What a decoder's texts begin with, and for a model of our own that none is made to end.
+
+    Other libraries would take their defaults, which are ids of the published vocabularies.
+    """
+    role, specials = bundle.family.first, {} if bundle.tokenizer is None else bundle.tokenizer.specials
+    if bundle.decoder is None or role is None or role not in specials:
+        return {}
+    begins = {"decoder_start_token_id": specials[role]}
+    return begins if bundle.foreign else {**begins, "forced_eos_token_id": None}
+
+
 def _of_writing(folder: Path) -> dict[str, Any]:
-    """What decides how a decoder begins and ends, from the file in which today's folders keep it."""
+    """What decides how a decoder begins and ends, from the file in which today's folders keep it.
+
+    That file's word goes before config.json's, as it does for others.
+    """
     path = folder / "generation_config.json"
     theirs = read_json(path) if path.is_file() else {}
     return {name: theirs[name] for name in OF_WRITING if theirs.get(name) is not None}

@@ -87,6 +87,8 @@ def evaluate(
     text: str | int | None = None,
     second: str | int | None = None,
     label: str | int | None = None,
+    choices: Sequence[str | int] | str | int | None = None,
+    marks: str | int | None = None,
     output: AnyPath | None = None,
     hide: Hide = "word",
     order: str | Sequence[int] | None = None,
@@ -107,9 +109,11 @@ def evaluate(
         source: for bleu, the file with the texts that are evaluated, one a line.
         reference: for bleu, the file with the reference of each, or several such files.
         text: for a model that `finetune` made, whose `name` is a file with labels or a benchmark: the column with the
-            text, by name or counted from 1. None: as in training; likewise `second` and `label`.
+            text, by name or counted from 1. None: as in training; likewise the other columns.
         second: the column with the second text, or the question.
         label: the column with the gold.
+        choices: the columns with the choices, or the one with a list of them.
+        marks: the column with a number a word, as 1 at the predicate whose roles are asked for.
         output: where the report goes: .json, .tsv, .html, .png or .svg; .jsonl has a line an item.
         hide: as for `Model.score`.
         order: as for `Model.score`.
@@ -135,7 +139,7 @@ def evaluate(
         check_report_output(output, force=force)
     folder = None if name in EVALUATIONS or model is None else find_model(str(model))
     if folder is not None and has_head(folder):
-        columns = {"text": text, "second": second, "label": label}
+        columns = {"text": text, "second": second, "label": label, "choices": choices, "marks": marks}
         report = evaluate_labelled(
             name, folder, data=data, columns=columns, device=find_device(device), progress=progress
         )

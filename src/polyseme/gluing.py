@@ -148,7 +148,7 @@ def _folder(
         return
     folder = Path(output)
     if force and folder.exists():
-        check_output(folder, force=True, kind="folder", inputs=inputs)
+        check_output(folder, force=True, kind="folder", inputs=inputs, marks=["settings.json", "glue.json"])
         shutil.rmtree(folder)
     new = not folder.exists()
     with parents_of(folder):

@@ -152,6 +152,11 @@ def pretrain(
         raise OptionError("There is no place for the run. Name its folder with -o (output=…).")
     if rows is not None and rows < 1:
         raise OptionError(f"A step needs at least 1 row. Got {rows} instead.")
+    for name in ("log_every", "evaluate_every", "checkpoint_every", "keep", "shard_size"):
+        if given[name] is not None and given[name] < 1:
+            raise OptionError(f"The option {name!r} must be at least 1. Got {given[name]} instead.")
+    if workers < 0:
+        raise OptionError(f"The number of workers must be 0 or more. Got {workers} instead.")
     parse_budget(budget)
     _refuse_useless(given, texts.corpus)
     if tensorboard:
@@ -225,7 +230,7 @@ def _begun(
         check_plan(wishes.plan(building["vocab"]), devices)
         inputs = [*texts.files, wishes.start, building["tokenizer"]]
         if force or not ((output / RUN).is_file() or is_beginning(output)):
-            check_output(output, force=force, kind="folder", inputs=inputs)
+            check_output(output, force=force, kind="folder", inputs=inputs, marks=[RUN, "corpus*"])
         path = OWN_CORPUS if given is None else str(given.resolve())
         with _room_for(output, force=force):
             corpus = _corpus_of_run(texts, output, building)

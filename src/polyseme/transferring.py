@@ -173,7 +173,9 @@ def finetune(
     }
     if output is not None:
         given = model.path if isinstance(model, Model) else model
-        check_output(output, force=force, kind="folder", inputs=[given, data, train, dev, test])
+        check_output(
+            output, force=force, kind="folder", inputs=[given, data, train, dev, test], marks=["polyseme.json"]
+        )
     columns: dict[str, Any] = {
         "text": text,
         "second": second,

@@ -19,7 +19,7 @@ from polyseme.cost import Cost
 from polyseme.errors import OptionError
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.assembly import check_shards
-from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.atomic import Kind, check_output, whole_file
 from polyseme.files.found import Sources
 from polyseme.files.sink import Per, Store
 from polyseme.files.spool import clear_up
@@ -163,7 +163,8 @@ def _check_embed_output(
     check_per(per)
     check_shards(shard_rows, shard_format, store)
     clear_up(output)
-    check_output(output, force=force, kind="file" if shard_rows is None else "folder", inputs=[*sources, model])
+    kind: Kind = "file" if shard_rows is None else "folder"
+    check_output(output, force=force, kind=kind, inputs=[*sources, model], marks=["part-*"])
     if shard_rows is None:
         format_of(output, store)
 
@@ -212,5 +213,5 @@ def convert_model(
     *, output: AnyPath, model: AnyPath | None = None, force: bool = False, shard_size: int | None = None
 ) -> None:
     """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
-    check_output(output, force=force, kind="folder", inputs=[model])
+    check_output(output, force=force, kind="folder", inputs=[model], marks=["*config.json", "*options.json"])
     load(model, device="cpu").save(output, force=force, shard_size=shard_size)

@@ -18,6 +18,9 @@ from convert.comparing import PAIR, TEXT, assert_same_states, our_outputs, their
 from convert.spoiling import change_config
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
+from polyseme.decode.generate import write_on
+from polyseme.decode.language_model import language_model
+from polyseme.decode.settings import Decoding
 from polyseme.errors import OutputError
 from polyseme.text.words import document
 from references import assert_close, make_reference
@@ -121,6 +124,44 @@ def test_converting_a_folder_of_transformers_changes_no_weight(family: str, tmp_
         assert torch.equal(tensor, before[name])
     left_out = {name for name in set(before) - set(after) if not name.endswith(("decoder.bias", "decoder.weight"))}
     assert not left_out
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_transformers_writes_what_we_write(family: str, tmp_path: Path) -> None:
+    """Greedily, with nothing said but how long: what it begins and ends with is in the folder."""
+    model = model_of(family)
+    model.save(tmp_path / "saved")
+    theirs = load_theirs("AutoModelForSeq2SeqLM", tmp_path / "saved")
+    for loaded in (model, polyseme.load(tmp_path / "saved", device="cpu")):
+        tokenizer = loaded.bundle.tokenizer
+        assert tokenizer is not None
+        for text in (TEXT, *PAIR):
+            source = tokenizer.frame(tokenizer.encode(document(text)).ids).ids.tolist()
+            language = language_model(loaded.bundle)
+            [[ours]] = write_on(language, [[]], Decoding(max_new=6), sources=[source])
+            [written] = theirs.generate(torch.tensor([source]), max_new_tokens=6).tolist()
+            assert written[0] == loaded.bundle.first_written
+            end = tokenizer.specials["end"]
+            assert list(ours.pieces) == (written[1:-1] if written[-1] == end else written[1:])
+            assert ours.pieces
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+def test_what_a_decoder_begins_with_is_kept(file: str, tmp_path: Path) -> None:
+    model_of("t5").save(tmp_path / "saved")
+    path = tmp_path / "saved" / file
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps({**content, "decoder_start_token_id": 7}), encoding="utf-8")
+    loaded = polyseme.load(tmp_path / "saved", device="cpu")
+    assert loaded.bundle.first_written == 7
+    loaded.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text(encoding="utf-8"))["decoder_start_token_id"] == 7
+
+
+@pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
+def test_all_files_are_for_the_same_readers(shard_size: int | None, tmp_path: Path) -> None:
+    model_of("bert").save(tmp_path / "saved", shard_size=shard_size)
+    assert len({path.stat().st_mode for path in (tmp_path / "saved").iterdir()}) == 1
 
 
 def test_what_a_config_says_besides_is_kept(tmp_path: Path) -> None:

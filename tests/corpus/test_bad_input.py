@@ -58,6 +58,13 @@ def test_a_tokenizer_cannot_be_trained_on_nothing(refused):
     assert "only once" in refused(tokenizer="wordpiece", sources="-")
 
 
+@pytest.mark.parametrize("weight", ["-1", "0", "nan", "inf", "x", ""])
+def test_weights_that_cannot_be(refused, tmp_path: Path, weight: str):
+    (tmp_path / "a.txt").write_text("Ren lo mi.", encoding="utf-8")
+    said = refused(sources=f"a={weight}:{tmp_path}/a.txt")
+    assert f"must be a number above 0. Got {weight!r} instead" in said
+
+
 def test_options_that_cannot_be(refused):
     text = b"Ren lo mi."
     assert "There is no kind of tokenizer 'wordpeice', and no such folder. Did you mean 'wordpiece'?" in refused(

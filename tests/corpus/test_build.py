@@ -17,6 +17,8 @@ from corpus.texts import made_up
 from polyseme.corpus import build, documents
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.documents import Stretched
+from polyseme.corpus.sampling import sample_of
 from polyseme.corpus.shards import SPLITS, dtype_for
 from polyseme.errors import PolysemeWarning
 
@@ -241,6 +243,14 @@ def test_weights_by_name(tmp_path: Path, corpus: Corpus):
     assert heavier.fingerprint != made.fingerprint
 
 
+def test_the_field_of_records_beside_plain_text(tmp_path: Path, corpus: Corpus):
+    (tmp_path / "a.txt").write_text("Ren lo mi.", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"body": "Tas po.", "other": "Du."}\n', encoding="utf-8")
+    given = [tmp_path / "a.txt", tmp_path / "b.jsonl"]
+    made = build_corpus(given, output=tmp_path / "c", tokenizer=corpus.folder / "tokenizer", field="body", held_out=0)
+    assert made.bytes == len("Ren lo mi.Tas po.")
+
+
 def test_a_limit_of_text(text: Path, tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(documents, "STRETCH", 3000)
     made = build_corpus(text, output=tmp_path / "c", tokenizer=corpus.folder / "tokenizer", limit=10_000)
@@ -261,6 +271,29 @@ def test_long_documents_are_cut_at_a_lines_end(tmp_path: Path, corpus: Corpus, m
 
 
 # --- the tokenizer's sample ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:The text gives a vocabulary")
+def test_a_small_file_of_parquet_is_in_the_tokenizers_sample(text: Path, tmp_path: Path):
+    pq.write_table(pa.table({"text": ["Zyx wvu.", "Wvu zyx zyx."]}), tmp_path / "small.parquet")
+    for given in ([tmp_path / "small.parquet"], [text, f"small=1:{tmp_path}/small.parquet"]):
+        made = build_corpus(given, output=tmp_path / f"c{len(given)}", vocab=300, held_out=0)
+        [tokenizer] = made.folder.glob("tokenizer/tokenizer.json")
+        assert "x" in json.loads(tokenizer.read_text(encoding="utf-8"))["model"]["vocab"]
+
+
+def test_all_of_a_source_is_due_at_its_end():
+    """However far its reader says to have come."""
+
+    class Slow:
+        total = 1000
+
+        def stretches(self):
+            yield Stretched([b"a" * 400, b"b" * 400], 0)
+            yield Stretched([b"c" * 100, b"d" * 100], 0)
+
+    sample = sample_of([Slow(), Slow()], 2000)  # type: ignore[list-item]
+    assert sample.texts == ["c" * 100, "d" * 100, "a" * 400, "b" * 400, "c" * 100, "d" * 100]
 
 
 def test_the_tokenizer_is_trained_on_a_sample_and_that_is_said(

@@ -6,13 +6,20 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from polyseme.api import Model
+from polyseme.decode.score_bundle import scorer_of
+from polyseme.decode.score_items import score_last_words
 from polyseme.decode.score_texts import Scored, Totals, pieces_of_word, totals
 from polyseme.decode.score_windows import strides
 from polyseme.errors import ModelError, OptionError
+from polyseme.tasks.lambada import LastWord
+from polyseme.text.characters import CharacterTokenizer
+from polyseme.text.words import document
 from polyseme.types import Pieces, Word
 from text.samples import texts
 from tiny_models import tiny_model
@@ -139,3 +146,31 @@ def test_a_model_without_a_fitting_output_is_refused() -> None:
     del model.bundle.outputs["masked"]
     with pytest.raises(ModelError, match=r"neither a 'causal' output .* nor a 'masked' output .*replaced"):
         model.score("Dawn broke.")
+
+
+@pytest.mark.parametrize("family", ["lstm", "elmo"])
+def test_the_unknown_piece_is_no_right_last_word(family: str) -> None:
+    """Not even where the model finds it the likeliest; a word that is known may be right."""
+    model = tiny_model(family, **({} if family == "lstm" else {"n_outputs": 5}))
+    if family == "elmo":
+        model.bundle.tokenizer = CharacterTokenizer(50, ("</S>", "<S>", "<UNK>", "crane", "Dawn"))
+    tokenizer = model.bundle.tokenizer
+    assert tokenizer is not None
+    items = [LastWord(document(f"Dawn Dawn {word}")) for word in ("crane", "zyx")]
+    for number, word in enumerate(("crane", "zyx")):
+        piece = {"crane": 3, "zyx": 2}[word] if family == "elmo" else int(tokenizer.encode(document(word)).ids[0])
+        make_likeliest(model, piece)
+        log_probs, right = score_last_words(scorer_of(model.bundle), items)
+        assert log_probs[number] > -0.1
+        assert right.tolist() == [word == "crane", False]
+
+
+def make_likeliest(model: Model, piece: int) -> None:
+    """After "Dawn Dawn": by the output's bias, or where it has none by a row along the state."""
+    state = torch.from_numpy(model.pieces("Dawn Dawn").states[-1, -1])
+    for name, tensor in model.bundle.outputs.named_parameters():
+        nn.init.zeros_(tensor)
+        if name.endswith("bias"):
+            tensor.data[piece] = 1000.0
+        elif name == "causal.table":
+            tensor.data[piece] = 1000.0 * state

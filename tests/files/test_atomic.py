@@ -188,6 +188,17 @@ def test_missing_folders_are_made_for_what_becomes_whole_alone(tmp_path: Path) -
             check_output(tmp_path / "file" / below)
 
 
+def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    place.mkdir()
+    check_output(place, force=True, kind="folder", marks=["part-*"])
+    (place / "thesis.txt").write_text("precious")
+    with pytest.raises(OutputError, match=r"mine is a folder of other things \(thesis.txt\), and is not replaced"):
+        check_output(place, force=True, kind="folder", marks=["part-*"])
+    (place / "part-00000.parquet").touch()
+    check_output(place, force=True, kind="folder", marks=["part-*"])
+
+
 def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from polyseme import files
@@ -55,3 +57,13 @@ def test_reading_text_loads_neither_numpy_nor_arrow() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'read_everything'"):
         files.read_everything  # noqa: B018
+
+
+def test_of_parquet_the_rows_at_hand_count_as_read(tmp_path: Path) -> None:
+    file = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"text": [f"row {number}" for number in range(600)]}), file)
+    with read_rows(file) as rows:
+        done = [rows.done for _ in rows]
+        total = file.stat().st_size
+        assert rows.done == total
+    assert done == [total * 256 // 600] * 256 + [total * 512 // 600] * 256 + [total] * 88

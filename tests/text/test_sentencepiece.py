@@ -82,6 +82,10 @@ def test_any_text(albert: Both, text: str) -> None:
     assert albert.agree([tamed(text)])
 
 
+def test_what_nfkc_changes_and_the_table_keeps(train: Train) -> None:
+    assert Both(train("tilde.model", required_chars="～~")).agree(["10～12", "a ～ b", "～", "㋿"])
+
+
 def test_specials_written_out_are_text(tokenizer_of: TokenizerOf, albert: Both) -> None:
     tokenizer = tokenizer_of("albert")
     for text in ("a [cls] b", "a <unk> b<pad>", "[mask]", "x[sep]y [pad]"):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import polyseme
-from polyseme.errors import ModelError, OutputError
+from polyseme.errors import ModelError, OutputError, PolysemeWarning
 from polyseme.tasks.items import Answer, Item
 from polyseme.transfer.features import different_documents, word_store
 from polyseme.transfer.finetuning import Finetuned, finetune_task
@@ -101,6 +101,34 @@ def test_frozen_vectors_are_those_of_embed_and_kept_by_what_decides_them(tmp_pat
     for number, (bundle, texts, how) in enumerate(others, start=2):
         word_store(bundle, texts, cache=tmp_path, **how)
         assert len(list(tmp_path.iterdir())) == number
+
+
+@pytest.mark.parametrize("file", ["vectors.npy", "ends.npy"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "garbage"])
+def test_damaged_vectors_are_said_and_computed_again(tmp_path: Path, file: str, damage: str) -> None:
+    model = tiny_model("bert")
+    documents = different_documents([Item(text="the crane broke"), Item(text="a fish")])
+    how: dict[str, Any] = {"layer": "-1", "pool": "mean", "cache": tmp_path}
+    first = word_store(model.bundle, documents, **how)
+    assert first.computed
+    assert not word_store(model.bundle, documents, **how).computed
+    expected = first.vectors.clone()
+    [place] = tmp_path.glob(f"*/{file}")
+    content = place.read_bytes()
+    place.unlink()
+    if damage != "gone":
+        place.write_bytes({"cut": content[:-8], "empty": b"", "garbage": b"x" * len(content)}[damage])
+    with pytest.warns(PolysemeWarning, match="are damaged .* and are computed again"):
+        again = word_store(model.bundle, documents, **how)
+    assert again.computed
+    torch.testing.assert_close(again.vectors, expected, rtol=0, atol=0)
+
+
+def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    documents = different_documents([Item(text="a fish")])
+    with pytest.raises(OutputError, match="file"):
+        word_store(tiny_model("bert").bundle, documents, layer="-1", pool="mean", cache=tmp_path / "file")
 
 
 def test_a_disk_that_is_too_small_for_the_vectors_is_said_and_nothing_is_left(tmp_path: Path) -> None:

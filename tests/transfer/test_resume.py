@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import polyseme
-from polyseme.errors import OutputError
+from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.transfer.learning import Told
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
@@ -73,7 +74,8 @@ def test_killed_and_gone_on_with(how: str, tmp_path: Path) -> None:
     reports = [json.loads((folder / "report.json").read_text()) for folder in (whole, killed)]
     for mine, theirs in zip(*(report["seeds"] for report in reports), strict=True):
         assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
-    assert reports[1]["ledger"]["steps"] < reports[0]["ledger"]["steps"]
+    for name in ("steps", "pieces", "flops"):
+        assert reports[1]["ledger"][name] == reports[0]["ledger"][name] > 0
 
 
 def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> None:
@@ -91,7 +93,16 @@ def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> No
     assert not output.exists()
     with pytest.raises(OutputError, match=r"rate was 0\.003 and is 1\.0"):
         polyseme.finetune(data, model=tiny_model("bert"), output=output, **{**SETTINGS, "rate": 1.0})
-    report = polyseme.finetune(data, model=tiny_model("bert"), output=output, **SETTINGS)
-    assert report.ledger.steps == 9
+    trained: set[int] = set()
+    going_on: dict[str, Any] = {"output": output, "on_report": lambda told: trained.add(told.seed), **SETTINGS}
+    shutil.copytree(tmp_path / "model.unfinished", tmp_path / "spoilt.unfinished")
+    (tmp_path / "spoilt.unfinished" / "seed-0" / "result.json").write_text("{")
+    with pytest.warns(PolysemeWarning, match="seed 0 .* is damaged .* it is trained again"):
+        polyseme.finetune(data, model=tiny_model("bert"), **{**going_on, "output": tmp_path / "spoilt"})
+    assert trained == {0, 1}
+    trained.clear()
+    report = polyseme.finetune(data, model=tiny_model("bert"), **going_on)
+    assert trained == {1}
+    assert report.ledger.steps == 18
     with pytest.raises(OutputError, match="already there"):
         polyseme.finetune(data, model=tiny_model("bert"), output=output, **SETTINGS)

@@ -28,6 +28,8 @@ DEEPEST = 2
 @tuning.text
 @tuning.second
 @tuning.label
+@tuning.choices
+@tuning.marks
 @options.output("Keep the report as .json, .tsv, .html, .png or .svg; .jsonl has a line an item.", required=False)
 @scoring.hide
 @scoring.order

@@ -56,15 +56,20 @@ second = click.option(
 )
 label = click.option("--label", callback=_column, metavar="COLUMN", help="The column with the label.")
 
+choices = click.option(
+    "--choices", callback=_columns, metavar="COLUMNS", help="The choices, with commas, or a column of lists."
+)
+marks = click.option(
+    "--marks", callback=_column, metavar="COLUMN", help="A number a word: 1 at the predicate of roles."
+)
+
 _COLUMNS = (
     text,
     second,
     label,
-    click.option(
-        "--choices", callback=_columns, metavar="COLUMNS", help="The choices, with commas, or a column of lists."
-    ),
+    choices,
     click.option("--start", callback=_column, metavar="COLUMN", help="The character at which an answer starts."),
-    click.option("--marks", callback=_column, metavar="COLUMN", help="A number a word: 1 at the predicate of roles."),
+    marks,
     click.option("--regression/--labels", "regression", default=None, help="Whether labels are numbers on a scale."),
     click.option("--separator", metavar="TEXT", help="What stands between several labels of one row."),
     click.option("--scheme", metavar="SCHEME", help="What tags of spans are turned into: BIO, BIOES, IOB1."),

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import stat
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -115,8 +116,12 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: in
 
 
 def _write_file(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Who may read the file is left to the user's umask; `safetensors` would let nobody else."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
     try:
         save_file(tensors, path, metadata={"format": "pt"})
+        path.chmod(mode)
     except SafetensorError as error:
         found = re.search(r"\(os error (\d+)\)", str(error))
         if found is None:

@@ -124,6 +124,7 @@ def build_corpus(
         force=force,
         kind="folder",
         inputs=[*(name for source in texts for name in source.found.names), tokenizer],
+        marks=["corpus.json"],
     )
     _refuse_reading_twice(texts, choice)
     with begun(output, settings, force=force) as unfinished, told_in_words(output):

@@ -35,7 +35,7 @@ _BLANK_LINES = re.compile(rb"\n(?:[ \t\r\v\f]*\n)+")
 _EMPTY = re.compile(rb"\s*\Z")
 _TEXT = "text"
 """The name of what was given none."""
-_WEIGHTED = re.compile(r"(?P<name>\w[\w.-]*)=(?P<weight>\d+(?:\.\d+)?|\.\d+):(?P<path>.+)", re.DOTALL)
+_WEIGHTED = re.compile(r"(?P<name>\w[\w.-]*)=(?P<weight>[^:/\\*?\[]*):(?P<path>.+)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -155,7 +155,7 @@ def text_sources(
             raise OptionError(f"The weight of the source {name!r} must be a number above 0. Got {weight!r} instead.")
         found = find_files(its, endings=ENDINGS if chosen is None else None)
         for file in found.names:
-            _check_options(file, chosen, documents, field)
+            _check_documents(file, chosen, documents)
         made.append(
             TextSource(
                 name=name,
@@ -168,6 +168,10 @@ def text_sources(
         )
     if not made:
         raise InputError("There is nothing to read: no file, folder or pattern was named.")
+    files = [file for source in made for file in source.found.names]
+    if field is not None and all(_kind(file, chosen) == "text" for file in files):
+        what = f"{files[0]} is" if len(files) == 1 else f"all {len(files):,} files are"
+        raise OptionError(f"The option 'field' is for records, and {what} read as plain text. Leave it out.")
     return made
 
 
@@ -178,12 +182,25 @@ def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
         name, weight, path = _TEXT, 1.0, one
         match = _WEIGHTED.fullmatch(os.fspath(one))
         if match is not None and not Path(one).exists():
-            name, weight, path = match["name"], float(match["weight"]), match["path"]
+            name, weight, path = match["name"], _weight(match["weight"], one), match["path"]
         paths, before = named.setdefault(name, ([], weight))
         if before != weight:
             raise OptionError(f"The source {name!r} was given two weights, {before:g} and {weight:g}. Give it one.")
         paths.append(path)
     return {name: (paths, weight) for name, (paths, weight) in named.items()}
+
+
+def _weight(said: str, given: AnyPath) -> float:
+    try:
+        weight = float(said)
+    except ValueError:
+        weight = 0.0
+    if not 0 < weight < float("inf"):
+        raise OptionError(
+            f"The weight in {os.fspath(given)} must be a number above 0. Got {said!r} instead. (There is no file of "
+            "that name, so it was read as NAME=WEIGHT:PATH.)"
+        )
+    return weight
 
 
 def _format_named(format: str | None) -> str | None:
@@ -196,11 +213,13 @@ def _format_named(format: str | None) -> str | None:
     return name
 
 
-def _check_options(file: str, format: str | None, documents: str | None, field: str | None) -> None:
-    kind = format or ("text" if file == STANDARD_INPUT else ENDINGS.get(suffixes(file)[0], "text"))
+def _kind(file: str, format: str | None) -> str:
+    return format or ("text" if file == STANDARD_INPUT else ENDINGS.get(suffixes(file)[0], "text"))
+
+
+def _check_documents(file: str, format: str | None, documents: str | None) -> None:
+    kind = _kind(file, format)
     if kind == "text":
-        if field is not None:
-            raise OptionError(f"The option 'field' is for records, and {file} is read as plain text. Leave it out.")
         if documents == "record":
             raise OptionError(
                 f"{file} is read as plain text, which has no records. Tell documents by blank lines, files or lines."

@@ -14,8 +14,9 @@ from polyseme.decode.score_texts import Floats, pieces_of_word
 from polyseme.errors import InputError
 from polyseme.tasks.lambada import LastWord
 from polyseme.tasks.pairs import MinimalPair, PairSet
+from polyseme.text.unknown import count_unknown
 from polyseme.text.words import document
-from polyseme.types import Document
+from polyseme.types import Document, Pieces
 
 PairScores = list[tuple[float, ...]]
 """For each pair the good side's log-probability, then those of the bad ones."""
@@ -71,12 +72,25 @@ def _document(text: object, pair: MinimalPair) -> Document:
 def score_last_words(
     scorer: Scorer, items: Sequence[LastWord], on_batch: OnBatch | None = None
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """The log-probability of each passage's last word, and whether each of its pieces was the likeliest."""
+    """The log-probability of each passage's last word, and whether each of its pieces was the likeliest.
+
+    A word that is read or guessed as the unknown one is never right: what was likeliest is then not that word.
+    """
     encoded = scorer.tokenizer.encode_many([item.document for item in items])
     runs = [pieces_of_word(each, -1) for each in encoded]
     scorer.tally.words += sum(len(item.document.words) for item in items)
     scorer.tally.vanished += sum(each.n_unknown for each in encoded)
     found = scorer.pieces(encoded, only=runs, best=True, on_batch=on_batch)
     log_probs = np.array([_sum(scores, run) for scores, run in zip(found, runs, strict=True)])
-    right = np.array([bool(scores.best[start:end].all()) for scores, (start, end) in zip(found, runs, strict=True)])
-    return log_probs, right
+    right = [
+        bool(scores.best[run[0] : run[1]].all()) and not _unknown(scorer, each, run)
+        for scores, each, run in zip(found, encoded, runs, strict=True)
+    ]
+    return log_probs, np.array(right, dtype=np.bool_)
+
+
+def _unknown(scorer: Scorer, pieces: Pieces, run: tuple[int, int]) -> bool:
+    """Whether there is the unknown piece in a run of pieces, or one that is guessed as the unknown word."""
+    start, end = run
+    alone = Pieces(pieces.ids[start:end], pieces.spans[start:end], np.array([[0, end - start - 1]]))
+    return count_unknown([alone], scorer.tokenizer) > 0 or scorer.way.unknown(alone) > 0

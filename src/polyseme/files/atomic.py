@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -32,11 +33,17 @@ _NO_ROOM = {
 
 
 def check_output(
-    path: AnyPath, *, force: bool = False, kind: Kind = "file", inputs: Iterable[AnyPath | None] = ()
+    path: AnyPath,
+    *,
+    force: bool = False,
+    kind: Kind = "file",
+    inputs: Iterable[AnyPath | None] = (),
+    marks: Sequence[str] = (),
 ) -> None:
     """Refuse an output that could not be written, or would replace something; to be called before any work.
 
-    With `force` it may replace what is there, but for what is to be read: the `inputs`, by their names or patterns.
+    With `force` it may replace what is there, but for what is to be read: the `inputs`, by their names or patterns. A
+    folder with something in it, but nothing that is called as one of the `marks`, is no such output, and is kept.
     """
     target = _target(path)
     try:
@@ -56,6 +63,8 @@ def check_output(
     for each in inputs:
         if each is not None:
             _check_input(path, target, each)
+    if marks and target.is_dir():
+        _check_ours(path, target, marks)
 
 
 @contextlib.contextmanager
@@ -171,6 +180,16 @@ def _check_input(path: AnyPath, target: Path, given: AnyPath) -> None:
         raise OutputError(f"{path} is the input itself, and is not replaced. {advice}")
     if place.is_relative_to(target):
         raise OutputError(f"{given} is to be read, and would go with {path}, which is to be replaced. {advice}")
+
+
+def _check_ours(path: AnyPath, target: Path, marks: Sequence[str]) -> None:
+    names = sorted(each.name for each in target.iterdir())
+    if names and not any(fnmatch.fnmatch(name, mark) for name in names for mark in marks):
+        there = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+        raise OutputError(
+            f"{path} is a folder of other things ({there}), and is not replaced: --force is for what the same command "
+            "has written. Choose another name for the output."
+        )
 
 
 def _check_replaced_file(path: AnyPath, found: os.stat_result) -> None:

@@ -41,8 +41,16 @@ CHUNK_TEXTS = 1024
 class FittedTask:
     """A task model that was learnt; once unpickled, its encoder is loaded when it is first used."""
 
-    def __init__(self, model: TaskModel, report: FinetuneReport, source: AnyPath | None, device: str) -> None:
+    def __init__(
+        self,
+        model: TaskModel,
+        report: FinetuneReport,
+        source: AnyPath | None,
+        device: str,
+        cache: Path | None = None,
+    ) -> None:
         self.report = report
+        self._cache = cache
         self._source = source
         self._device = device
         self._model: TaskModel | None = model
@@ -61,7 +69,8 @@ class FittedTask:
         before = _tally(model)
         found: list[Judged] = []
         for start in range(0, len(items), CHUNK_TEXTS):
-            found += judge(model, prepare(model, items[start : start + CHUNK_TEXTS], learning=False))
+            some = prepare(model, items[start : start + CHUNK_TEXTS], learning=False, cache=self._cache)
+            found += judge(model, some)
         cut = {name: count - before[name] for name, count in _tally(model).items()}
         cut["empty"] = sum(not item.text.strip() for item in items)
         for note in Cut(**cut).notes(model.config.most_pieces):
@@ -101,7 +110,7 @@ def fit_task(
     done = finetune_task(whole, bundle, wanted, model_name=name, device=on, cache=place)
     for note in done.cut:
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
-    return FittedTask(done.model, done.report, None if isinstance(model, Model) else model, device)
+    return FittedTask(done.model, done.report, None if isinstance(model, Model) else model, device, place)
 
 
 def _with_dev(data: TaskData, share: float) -> TaskData:

@@ -105,12 +105,23 @@ def read_own(
             splits[split] = list(squad_items(Path(file), said, repair=repair))
         else:
             splits[split] = own_items(file, kind, found, columns, wanted, said)
-    read = Read(splits, notes=list(said.notes()))
+    read = Read(splits, notes=[*said.notes(), *_numbered(paths, kind, format, (text, second, label))])
     if kind == "tag":
         read = in_scheme(splits, scheme=target, repair=repair, line_a_word=a_line)
     task = name or Path(next(iter(paths.values()))).name
     data = _checked(_task(task, cast(Kind, kind), read, regression), unseen)
     return _with_dev(data, dev_share, seed) if "train" in data.splits and "dev" not in data.splits else data
+
+
+def _numbered(files: Mapping[str, str], kind: str, format: str | None, columns: Sequence[Column | None]) -> list[str]:
+    """A word on the first line of a table, where columns are known by their numbers alone."""
+    named = [column for column in columns if column is not None]
+    tables = [file for file in files.values() if format_of(file, kind, format) in ("csv", "tsv")]
+    if not tables or not named or not all(str(column).isdecimal() for column in named):
+        return []
+    return [
+        f"The first line of {tables[0]} was read as the names of its columns. Put such a line there if it is a row."
+    ]
 
 
 def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:

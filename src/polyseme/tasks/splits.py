@@ -76,11 +76,18 @@ def _label(item: Item) -> str | None:
 
 
 def _shares(counts: Counter[str | None], wanted: int) -> Counter[str | None]:
-    """How many of `wanted` items each label has: its share, rounded so that the sum is right; never all of them."""
+    """How many of `wanted` items each label has: its share, rounded so that the sum is right; never all of them.
+
+    Where that goes, every label has one at least.
+    """
     exact = {label: wanted * count / counts.total() for label, count in counts.items()}
-    shares = Counter({label: int(each) for label, each in exact.items()})
-    for label in sorted(exact, key=lambda label: (shares[label] - exact[label], str(label)))[: wanted - shares.total()]:
+    least = int(sum(count > 1 for count in counts.values()) <= wanted)
+    shares = Counter({label: max(int(each), least * (counts[label] > 1)) for label, each in exact.items()})
+    by_need = sorted(exact, key=lambda label: (shares[label] - exact[label], str(label)))
+    for label in by_need[: max(wanted - shares.total(), 0)]:
         shares[label] += 1
+    while shares.total() > wanted:  # of what the rare ones were given, those have less that have most too much
+        shares[max(shares, key=lambda label: (shares[label] > least, shares[label] - exact[label], str(label)))] -= 1
     return Counter({label: min(each, counts[label] - 1) for label, each in shares.items()})
 
 

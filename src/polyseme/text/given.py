@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from polyseme.errors import InputError
@@ -13,8 +14,14 @@ def given_documents(texts: Any) -> list[Document]:
     """The documents in what a user gave as texts; one string is one text."""
     if isinstance(texts, (str, Document)):
         texts = [texts]
+    if isinstance(texts, Mapping | bytes) or hasattr(texts, "columns"):
+        advice = {"dict": "Give its values", "bytes": "Decode them first"}.get(type(texts).__name__)
+        raise InputError(
+            f"What is embedded must be texts. Got a {type(texts).__name__} instead. "
+            f"{advice or 'Choose one column, as in frame[' + repr('text') + ']'}."
+        )
     try:
-        each = list(texts)
+        each = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
     except TypeError:
         raise InputError(f"What is embedded must be texts. Got a {type(texts).__name__} instead.") from None
     return [given_document(text, position) for position, text in enumerate(each)]
@@ -26,6 +33,8 @@ def given_document(text: Any, position: int) -> Document:
         return _in_order(text, position)
     if isinstance(text, str):
         return document(text, id=str(position))
+    if isinstance(text, bytes):
+        raise InputError(f"Text {position} must be a string or a list of words. Got bytes instead: decode them first.")
     try:
         words = list(text)
     except TypeError:

@@ -20,6 +20,8 @@ from polyseme.errors import ModelError
 from polyseme.text.cutting import EXTRA_BLANKS, OUTER_BLANKS
 
 BLANK = "▁"
+NOT_CHARACTERS = 0xFDD0
+"""The first of 32 codes that Unicode has set aside for use within programs."""
 """What a blank is written as in pieces."""
 
 
@@ -92,7 +94,10 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
     if model.charsmap:
         steps += _invisible(normalizers.Precompiled(model.charsmap))
     if "nfkc" in model.normalization:
+        kept = _kept(normalizers.Precompiled(model.charsmap)) if model.charsmap else {}
+        steps += [normalizers.Replace(char, stand_in) for char, stand_in in kept.items()]
         steps.append(normalizers.NFKC())
+        steps += [normalizers.Replace(stand_in, char) for char, stand_in in kept.items()]
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))
     if model.add_dummy_prefix and not model.remove_extra_whitespaces:
@@ -100,6 +105,13 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
     if model.remove_extra_whitespaces and not _words_are_apart(model):
         steps += [normalizers.Replace(Regex(OUTER_BLANKS), ""), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
     return steps
+
+
+def _kept(table: Any) -> dict[str, str]:
+    """Characters that a table leaves alone and NFKC does not (the wide ～), with codes that stand for no character."""
+    changed = [char for char in map(chr, range(0x80, 0x10000)) if unicodedata.normalize("NFKC", char) != char]
+    kept = [char for char in changed if unicodedata.category(char) != "Cs" and table.normalize_str(char) == char]
+    return {char: chr(NOT_CHARACTERS + number) for number, char in enumerate(kept[:32])}
 
 
 def _invisible(table: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -47,12 +47,16 @@ class Devices:
         return run
 
     def share_of(self, n_rows: int) -> slice:
-        """Which of a step's rows are this process's; all but the last have equally many."""
-        each = -(-n_rows // self.world)
+        """Which of a step's rows are this process's; equally many each, but fewer or none in the last ones."""
+        each = self.largest_share(n_rows)
         return slice(min(self.rank * each, n_rows), min((self.rank + 1) * each, n_rows))
 
+    def largest_share(self, n_rows: int) -> int:
+        """How many of a step's rows a process has at most."""
+        return -(-n_rows // self.world)
+
     def sum_counts(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """Counts, added up over all processes."""
+        """Counts, added up over all processes, which have the same names."""
         if self.world == 1:
             return dict(counts)
         names = sorted(counts)
@@ -61,13 +65,23 @@ class Devices:
         return dict(zip(names, sums.tolist(), strict=True))
 
     def sum_losses(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Sums of losses, added up over all processes."""
+        """Sums of losses, added up over all processes, which have the same names."""
         if self.world == 1:
             return dict(losses)
         names = sorted(losses)
+        if not names:
+            return {}
         sums = torch.stack([losses[name].detach().double() for name in names])
         dist.all_reduce(sums)
         return dict(zip(names, sums.unbind(), strict=True))
+
+    def names_of_all(self, names: Iterable[str]) -> list[str]:
+        """The names that any process has, in an order that is the same for all; all must ask."""
+        if self.world == 1:
+            return list(names)
+        said: list[list[str]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(said, sorted(names))
+        return sorted({name for each in said for name in each})
 
     def gather_rows(self, tensor: Tensor) -> Tensor:
         """A tensor with the rows of all processes, which have equally many; all must ask."""
@@ -98,6 +112,20 @@ def no_sync(nets: nn.Module, last_pass: bool) -> AbstractContextManager[Any]:
     if isinstance(nets, FSDPModule):
         nets.set_requires_gradient_sync(last_pass)
     return contextlib.nullcontext()
+
+
+def is_sharded(nets: nn.Module) -> bool:
+    """Whether FSDP has spread the parameters, so that no process can run the networks without the others."""
+    return isinstance(nets, FSDPModule)
+
+
+def reshard(nets: nn.Module) -> None:
+    """Spread the root's parameters again, which FSDP leaves whole after a forward pass that no backward one follows.
+
+    As long as they are whole they are other objects than those that the optimiser knows.
+    """
+    if isinstance(nets, FSDPModule):
+        nets.reshard()
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -57,7 +57,9 @@ class DryRun:
 def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, workers: int) -> DryRun:
     """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers)
-    timing = pretraining.trial(seconds=0.0)
+    keep = Keep(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
+    # Before the networks are put back, so that the optimiser's state and what streams carry are in it.
+    timing = pretraining.trial(seconds=0.0, then=lambda: keep.now(pretraining.trainer, 2, 0.0))
     trainer, training = pretraining.trainer, job.training
     budget = parse_budget(job.budget)
     flops = training.mean_over_phases(pretraining.flops_a_step())
@@ -68,8 +70,6 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
         if budget.unit == "seconds"
         else budget.n_steps(seconds=a_step, flops=flops, pieces=pieces)
     )
-    keep = Keep(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
-    keep.now(trainer, 2, 0.0)
     results = pretraining.results()
     if devices.leads:
         read_latest(folder / CHECKPOINTS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
@@ -17,7 +18,7 @@ from polyseme.corpus.layouts import Layout, Streams
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
-from polyseme.training.devices import Devices
+from polyseme.training.devices import Devices, is_sharded
 from polyseme.training.effects.base import Effect
 from polyseme.training.effects.evaluate import Evaluate
 from polyseme.training.effects.keep import CHECKPOINTS, Keep
@@ -80,7 +81,9 @@ class Pretraining:
         return Loader(self.layouts, self.objective, plan, self.devices, self.pass_rows)
 
     def held_rows(self) -> Iterator[StepRows]:
-        """This process's share of the held-out rows that an evaluation reads."""
+        """This process's share of the held-out rows that an evaluation reads; with FSDP filled up with idle passes, so
+        that all processes run equally many.
+        """
         if self.held is None:
             return
         held_pieces = HELD_PIECES["cuda" if self.devices.device.type == "cuda" else "cpu"]
@@ -88,15 +91,22 @@ class Pretraining:
         if isinstance(self.held, Streams):
             most = min(HELD_STREAM_STEPS, max(held_pieces // (self.held.n * self.held.length), 1))
             n_steps = min(self.held.n_rows // self.held.n, most)
-            mine = np.arange(self.held.n)[self.devices.share_of(self.held.n)]
-            for step in range(n_steps if len(mine) else 0):
-                yield loader.on_device(loader.rows(step, 0, step * self.held.n + mine))
+            for step in range(n_steps):
+                yield from self._my_share(loader, step, step * self.held.n + np.arange(self.held.n))
             return
         most = min(HELD_STEPS * self.job.training.phases[0].rows, max(held_pieces // self.held.length, 1))
         n_rows = min(self.held.n_rows, most)
-        mine = np.arange(n_rows)[self.devices.share_of(n_rows)]
+        yield from self._my_share(loader, 0, np.arange(n_rows))
+
+    def _my_share(self, loader: Loader, step: int, indices: NDArray[np.int64]) -> Iterator[StepRows]:
+        """This process's part of some held-out rows, and idle passes over one of them where others have more."""
+        mine = indices[self.devices.share_of(len(indices))]
         if len(mine):
-            yield loader.on_device(loader.rows(0, 0, mine))
+            yield loader.on_device(loader.rows(step, 0, mine))
+        if is_sharded(self.trainer.inner):
+            most, rows = self.devices.largest_share(len(indices)), loader.pass_rows[0]
+            for _ in range(math.ceil(most / rows) - math.ceil(len(mine) / rows)):
+                yield loader.on_device(replace(loader.rows(step, 0, indices[:1]), counts={}))
 
     # --- how many steps -----------------------------------------------------------------------------------------------
 
@@ -134,14 +144,18 @@ class Pretraining:
             return max(1, int((seconds - 11 * timing.evaluation) / a_step))
         return max(1, int((seconds - timing.evaluation) / (a_step + timing.evaluation / every)))
 
-    def trial(self, *, seconds: float = TRIAL_SECONDS, least: int = 2) -> Timing:
-        """Time steps of each phase, and an evaluation; the networks are then put back as they were."""
+    def trial(
+        self, *, seconds: float = TRIAL_SECONDS, least: int = 2, then: Callable[[], None] | None = None
+    ) -> Timing:
+        """Time steps of each phase, and an evaluation; after `then` the networks are put back as they were."""
         before = {name: each.detach().cpu().clone() for name, each in self.trainer.tensors().items()}
         plan = Plan(self.job.training, 1000)
         try:
             timing = self._timed(plan, seconds, least)
         except torch.OutOfMemoryError:
             raise self.too_large(plan) from None
+        if then is not None:
+            then()
         self.trainer.put(before)
         return timing
 

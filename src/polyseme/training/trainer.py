@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from polyseme.parts.memory import Memory
 from polyseme.training.checkpoint import optimiser_tensors, put_optimiser_tensors
-from polyseme.training.devices import Devices, no_sync, put_whole, whole
+from polyseme.training.devices import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows
 from polyseme.training.optimisers import build_optimiser, set_rate
 from polyseme.training.settings import Plan, TrainingSettings
@@ -78,26 +78,35 @@ class Trainer:
     def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
         """The mean of each part of the loss over rows that are not trained on; runs as written, not compiled.
 
-        Where streams carry a memory, it begins anew, and goes on from each of `steps` to the next.
+        Where streams carry a memory, it begins anew, and goes on from each of `steps` to the next. A process may have
+        no rows; but with FSDP, which streams are not trained by, all must run equally many passes, and one that has too
+        few fills up with idle ones: rows without `counts`, which count nothing.
         """
         sums: dict[str, Tensor] = {}
         counts: dict[str, float] = {}
         self.inner.eval()
         memory: Memory | None = None
         for rows in steps:
+            idle = not rows.counts
             carried = Carried(memory, self._new_memory if self.carries else None)
             for name, count in rows.counts.items():
                 counts[name] = counts.get(name, 0.0) + count
             for size, batch in zip(rows.sizes, rows.passes, strict=True):
                 with self.autocast():
                     loss = self.objective.loss(self.inner, batch, carried.before(size))
+                if idle:
+                    continue
                 carried.after(loss.memory)
                 for name, part in loss.parts.items():
                     sums[name] = sums[name] + part.double() if name in sums else part.double()
             memory = carried.joined()
+        reshard(self.inner)
         self.inner.train()
-        counts = self.devices.sum_counts(counts)
-        return {name: float(each) / max(counts[name], 1.0) for name, each in self.devices.sum_losses(sums).items()}
+        names = self.devices.names_of_all(sums)
+        nothing = torch.zeros((), dtype=torch.float64, device=self.devices.device)
+        counts = self.devices.sum_counts({name: counts.get(name, 0.0) for name in names})
+        sums = self.devices.sum_losses({name: sums.get(name, nothing) for name in names})
+        return {name: float(each) / max(counts[name], 1.0) for name, each in sums.items()}
 
     def total(self, means: Mapping[str, float]) -> float:
         """What is minimised, from the means of the parts."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.encoders.frozen import FlatRows, freeze
-from polyseme.files.atomic import whole_folder
+from polyseme.errors import PolysemeWarning
+from polyseme.files.atomic import explained, whole_folder
 from polyseme.heads.features import Features
 from polyseme.heads.word_inputs import WordInputs
 from polyseme.tasks.items import Item
@@ -51,18 +53,28 @@ class Store:
     vectors: Tensor
     """[N, …]; memory-mapped where they come from the disk"""
     ends: NDArray[np.int64]
+    computed: bool = True
+    """Whether they were computed here; otherwise they were there already."""
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
-        """What a folder holds; pages are read as they are needed, and nothing here writes them."""
-        vectors = np.load(folder / "vectors.npy", mmap_mode="c")
-        return cls(torch.from_numpy(vectors), np.load(folder / "ends.npy"))
+    def open(cls, folder: Path, n_texts: int) -> Store:
+        """What a folder holds; pages are read as they are needed, and nothing here writes them.
+
+        A ValueError says that it is damaged.
+        """
+        try:
+            vectors, ends = np.load(folder / "vectors.npy", mmap_mode="c"), np.load(folder / "ends.npy")
+        except (OSError, EOFError) as error:
+            raise ValueError(str(error)) from error
+        if len(ends) != n_texts + 1 or ends[0] or (np.diff(ends) < 0).any() or ends[-1] != len(vectors):
+            raise ValueError("it holds the vectors of other texts, or not of all")
+        return cls(torch.from_numpy(vectors), ends, computed=False)
 
     def on(self, device: torch.device) -> Store:
         """The same on a GPU, where it has the room."""
         if device.type == "cpu" or self.vectors.numel() * self.vectors.element_size() > ON_DEVICE_BYTES:
             return self
-        return Store(self.vectors.to(device), self.ends)
+        return replace(self, vectors=self.vectors.to(device))
 
     def rows(self, texts: Sequence[int], device: torch.device, longest: int | None = None) -> tuple[Tensor, Tensor]:
         """The vectors of some texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
@@ -260,12 +272,21 @@ def _stored(
     about = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
     name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache / name
-    if not folder.is_dir():
+    if folder.is_dir():
+        try:
+            return Store.open(folder, len(keys))
+        except ValueError as error:
+            warnings.warn(
+                f"The vectors kept in {folder} are damaged ({error}) and are computed again.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+    with explained(cache):
         cache.mkdir(parents=True, exist_ok=True)
-        with whole_folder(folder, force=True) as made:
-            _write(made, make())
-            (made / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    return Store.open(folder)
+    with whole_folder(folder, force=True) as made:
+        _write(made, make())
+        (made / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    return replace(Store.open(folder, len(keys)), computed=True)
 
 
 def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:

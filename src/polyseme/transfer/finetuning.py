@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from torch import Tensor
 from polyseme import __version__
 from polyseme.bundle import Bundle
 from polyseme.convert.weights import read_weights, write_weights
+from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
 from polyseme.tasks.answers import answer_scores, best_threshold
@@ -102,7 +104,8 @@ class _Result:
     weights: Mapping[str, Tensor] | None
     head: Mapping[str, Any]
     """The head's config: the threshold of no answer is chosen on dev."""
-    steps_here: int = 0
+    seconds_before: float = 0.0
+    """What earlier sessions spent on it."""
 
 
 class _Work:
@@ -284,7 +287,7 @@ class _Work:
             mix=model.shares(),
         )
         weights = {name: each.detach() for name, each in model.learnt().items()}
-        return _Result(figures, dev[first], weights, model.head.config.to_json(), found.steps_here)
+        return _Result(figures, dev[first], weights, model.head.config.to_json(), found.seconds_before)
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -334,9 +337,18 @@ class _Work:
         place = None if self.folder is None else self.folder / f"seed-{seed}"
         if place is None or not (place / RESULT).is_file():
             return None
-        content = json.loads((place / RESULT).read_text(encoding="utf-8"))
-        weights = read_weights(place / "weights") if (place / "weights").is_dir() else None
-        return _Result(SeedFigures(**content["figures"]), content["score"], weights, content["head"])
+        try:
+            content = json.loads((place / RESULT).read_text(encoding="utf-8"))
+            weights = read_weights(place / "weights") if (place / "weights").is_dir() else None
+            figures = SeedFigures(**content["figures"])
+            return _Result(figures, content["score"], weights, content["head"], figures.seconds)
+        except (ValueError, KeyError, TypeError, ModelError) as error:
+            warnings.warn(
+                f"What is kept of seed {seed} in {place} is damaged ({error}); it is trained again.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+            return None
 
     def kept(self, best: _Result) -> TaskModel:
         """The model with the weights of the best seed."""
@@ -350,30 +362,41 @@ class _Work:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def ledger(self, results: Sequence[_Result], seconds: float, meter: Meter, rates: Rates | None) -> Ledger:
-        """What this session cost: training reads each row forwards and backwards, frozen vectors are computed once."""
+        """What it all cost, in earlier sessions, too; their energy is estimated by this one's.
+
+        Training reads each row forwards and backwards. Frozen vectors are computed once, or were in the cache.
+        """
         train, settings = self.prepared["train"], self.settings
-        steps = sum(each.steps_here for each in results)
+        steps = sum(each.figures.n_taken for each in results)
+        before = sum(each.seconds_before for each in results)
+        joules = meter.stop()
         an_epoch = max(1, -(-len(train.source.units) // int(settings.batch or 32)))
         pieces = flops = 0.0
         if self.bundle is not None:
-            once = sum(map(_pieces, self.prepared.values()))
             forward = self.first.forward_flops(train.row_lengths, learning=True)
             if settings.frozen:
-                pieces = once
-                flops = sum(self.first.forward_flops(each.row_lengths) for each in self.prepared.values())
+                made = [each for each in self.prepared.values() if self._computed(each)]
+                pieces = sum(map(_pieces, made))
+                flops = sum(self.first.forward_flops(each.row_lengths) for each in made)
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch
         return Ledger.of(
             pieces=int(pieces),
             flops=flops,
-            seconds=seconds,
+            seconds=seconds + before,
             steps=steps,
             device=torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else str(self.device),
-            joules=meter.stop(),
-            measured=meter.measured,
+            joules=joules * (1 + before / max(seconds, 1e-9)),
+            measured=meter.measured and not before,
             rates=rates,
         )
+
+    def _computed(self, prepared: Prepared) -> bool:
+        """Whether the vectors are this run's work: not if a cache of the user's had them."""
+        store = getattr(prepared.source, "store", None)
+        own = self.folder is not None and self.cache == self.folder / FEATURES
+        return own or store is None or store.computed
 
     def report(
         self,

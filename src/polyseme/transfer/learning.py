@@ -62,8 +62,8 @@ class Learnt:
     """Of each evaluation: step, epoch, mean loss since the one before, figures on dev."""
     seconds: float = 0.0
     n_steps: int = 0
-    steps_here: int = 0
-    """Taken in this session, not before it was gone on with."""
+    seconds_before: float = 0.0
+    """How many of them were before it was gone on with."""
     diverged: bool = False
 
 
@@ -99,7 +99,8 @@ def learn(
     best: dict[str, Tensor] = {}
     done = _go_on(checkpoints, model, optimiser, found, best)
     due = {round((number + 1) * an_epoch / settings.evaluations) for number in range(settings.evaluations)}
-    before, started, kept = found.seconds, time.perf_counter(), time.perf_counter()
+    before = found.seconds_before = found.seconds
+    started = kept = time.perf_counter()
     model.train()
     for epoch in range(done // an_epoch, epochs):
         let_loose(model, settings, epoch, epochs)
@@ -109,7 +110,6 @@ def learn(
                 continue
             torch.manual_seed(step_seed(seed, step))
             steps(train.source, numbers.tolist(), settings.schedule.factor(step, n_steps))
-            found.steps_here += 1
             yield
             if told is not None and (step + 1) % 10 == 0:
                 told(Told(seed, step + 1, n_steps))

@@ -171,7 +171,7 @@ class _Conll:
         kept = {"id": prediction.id, **prediction.fields} if self.fields else {}
         comments = [f"# {_plain(name)} = {_cell(value)}".rstrip() for name, value in kept.items()]
         rows = zip(prediction.words, prediction.label, strict=True)
-        return [*comments, *(f"{word}\t{tag}" for word, tag in rows), ""]
+        return [*comments, *(f"{_plain(word)}\t{_plain(tag)}" for word, tag in rows), ""]
 
     def notes(self, name: str) -> list[str]:
         if not self.n_empty:

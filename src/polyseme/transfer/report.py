@@ -35,6 +35,11 @@ class SeedFigures:
     seconds: float = 0.0
     mix: Mapping[str, Any] | None = None
 
+    @property
+    def n_taken(self) -> int:
+        """Steps that were taken: fewer than planned where the loss was no number."""
+        return int(self.curve[-1]["step"]) if self.diverged and self.curve else self.n_steps
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:

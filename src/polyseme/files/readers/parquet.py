@@ -122,11 +122,11 @@ def _records(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterat
     with file:
         for batch in _batches(file, columns, source):
             values = {name: _values(batch.column(name), name, row, source.name) for name in batch.schema.names}
+            source.jump((source.total or 0) * (row + batch.num_rows) // n_rows)
             for number in range(batch.num_rows):
                 record = {name: column[number] for name, column in values.items()}
                 yield Record(record, Place(source.name, row + number + 1, "row"))
             row += batch.num_rows
-            source.jump((source.total or 0) * row // n_rows)
     if row != n_rows:
         raise InputError(f"{source.name} is damaged: it says that it has {n_rows:,} rows, and has {row:,}.")
 
