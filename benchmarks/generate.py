@@ -19,7 +19,7 @@ import time
 import torch
 from measure import alternate, machine, table
 
-from polyseme.api import DTYPES, find_device
+from polyseme.api import DTYPES
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.sizes import SIZES
@@ -27,6 +27,7 @@ from polyseme.convert.table import write
 from polyseme.decode.generate import write_on
 from polyseme.decode.next_piece import LanguageModel, StepByStep
 from polyseme.decode.settings import Decoding
+from polyseme.parts.device import find_device
 
 FLOORS = {
     ("gpt2", "cpu", 1): 1.1,

@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from measure import machine, table
 
-from polyseme.api import DTYPES, Model, find_device, load
+from polyseme.api import DTYPES, Model, load
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.sizes import size_named
 from polyseme.decode.score import Scorer
 from polyseme.decode.score_bundle import scorer_of
 from polyseme.decode.score_items import PairScores, score_pairs
+from polyseme.parts.device import find_device
 from polyseme.tasks import blimp
 from polyseme.tasks.accuracy import pair_figures
 from polyseme.tasks.found import find_data

@@ -20,6 +20,7 @@ from polyseme.convert.hub import find_model
 from polyseme.encoders.frozen import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
+from polyseme.parts.device import find_device
 from polyseme.text.given import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed
 from polyseme.vectors.both_sides import Stack, check_stack, decoder_of
@@ -467,24 +468,6 @@ def _precision(dtype: str, device: str) -> Precision:
     if dtype not in ("bf16", "int8") or not on_cpu:
         return "own"
     return "bf16" if dtype == "bf16" else "int8"
-
-
-def find_device(name: str) -> str:
-    """The device of this name, if it is there and works; auto is a GPU where there is one."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        there = ["auto", "cpu", *(["cuda", "cuda:0"] if torch.cuda.is_available() else [])]
-        raise OptionError(f"There is no device {name!r}. {nearest(name, there)}") from None
-    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise OptionError(f"The device {name!r} is not there: torch sees {torch.cuda.device_count()} GPUs. Use cpu.")
-    try:
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
-    return name
 
 
 def _written(framed: Framed, n_pieces: int, first: int) -> Framed:

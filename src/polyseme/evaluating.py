@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyseme.api import AnyPath, Dtype, find_device, load
+from polyseme.api import AnyPath, Dtype, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.decode.score import Scorer
@@ -25,6 +25,7 @@ from polyseme.decode.score_rows import OnBatch
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.read import ENDINGS
 from polyseme.files.source import suffixes
+from polyseme.parts.device import find_device
 from polyseme.tasks import accuracy, agreement, bleu, blimp, lambada
 from polyseme.tasks.found import find_data
 from polyseme.tasks.pairs import PairSet, read_pairs

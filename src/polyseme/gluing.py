@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Model, find_device
+from polyseme.api import AnyPath, Model
 from polyseme.convert.hub import find_model
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import check_output, explained, parents_of, whole_file
 from polyseme.files.unfinished import begun, remove, settle
+from polyseme.parts.device import find_device
 from polyseme.tasks.benchmark import Benchmark
 from polyseme.tasks.named import BENCHMARKS, benchmark_folder, named_benchmark
 from polyseme.training.ledger import Rates

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -10,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import AnyPath, find_device
+from polyseme.api import AnyPath
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.errors import OptionError, PolysemeWarning, nearest
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.atomic import check_output
-from polyseme.files.found import Sources
+from polyseme.files.found import Sources, listed
 from polyseme.files.spool import clear_up
+from polyseme.parts.device import find_device
 from polyseme.transfer.columns import Columns, as_trained
 from polyseme.transfer.folder import load_task_model, task_card, weights_digest
 from polyseme.transfer.predicting import Predictor, predict_files
@@ -88,10 +88,10 @@ def predict(
         raise OptionError(f"There is no dtype {dtype!r} here. {nearest(dtype, ('fp32', 'bf16'))}")
     folder = model_folder(find_model(str(model)))
     chosen = find_device(device)
-    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    names = listed(sources)
     if output is not None:
         clear_up(output)
-        check_output(output, force=force, inputs=listed)
+        check_output(output, force=force, inputs=names)
     loaded = load_task_model(folder, device=chosen)
     if output is not None:
         check_predictions_output(output, loaded.head.config)
@@ -113,19 +113,19 @@ def predict(
         ),
         loaded.head.config,
         (task_card(folder) or {}).get("columns", {}),
-        listed,
+        names,
         format=format,
         delimiter=delimiter,
     )
     found, earlier = predict_files(
         predictor,
-        listed,
+        names,
         output,
         reading=reading,
         columns=columns,
         settings=lambda: {
             "model": weights_digest(loaded),
-            "input": listed,
+            "input": names,
             **reading,
             "field": columns.field,
             "second": columns.second,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from polyseme.api import AnyPath, find_device
+from polyseme.api import AnyPath
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.corpus.build import build_corpus
@@ -22,6 +22,7 @@ from polyseme.errors import InputError, OptionError, OutputError, PolysemeError
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.found import Sources
+from polyseme.parts.device import find_device
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.table import RECIPES, recipe_named
 from polyseme.recipes.texts import Texts, check_sides

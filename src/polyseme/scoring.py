@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 from polyseme.api import AnyPath, Dtype, load
@@ -23,7 +22,7 @@ from polyseme.decode.score_texts import Scored, Totals, totals
 from polyseme.errors import InputError, OptionError
 from polyseme.files import read_rows
 from polyseme.files.asked import Quotes, Split, Words
-from polyseme.files.found import Sources
+from polyseme.files.found import Sources, listed
 from polyseme.files.rows import Row
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
@@ -115,9 +114,9 @@ def score(
         parse_order(order)
     if source is None and source_field is not None:
         raise OptionError(f"The option 'source_field' ({source_field!r}) is about a source, and there is none.")
-    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
+    names = listed(sources)
     if output is not None:
-        check_scores_output(output, force=force, inputs=[*listed, source])
+        check_scores_output(output, force=force, inputs=[*names, source])
     loaded = load(model, device=device, dtype=dtype)
     scorer = scorer_of(
         loaded.bundle,
@@ -145,7 +144,7 @@ def score(
     found: list[Scored] = []
     summed = Totals()
     with (
-        read_rows(listed, **reading) as rows,
+        read_rows(names, **reading) as rows,
         nullcontext() if source is None else read_rows([os.fspath(source)], **of_source) as source_rows,
     ):
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import AnyPath, Model, find_device
+from polyseme.api import AnyPath, Model
 from polyseme.bundle import Bundle, load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError, nearest
 from polyseme.files.asked import Quotes
 from polyseme.files.atomic import check_output
 from polyseme.files.unfinished import begun, locked, remove, settle, short, unfinished_folder
+from polyseme.parts.device import find_device
 from polyseme.tasks.checks import Unseen, check_data
 from polyseme.tasks.items import KINDS, TaskData
 from polyseme.tasks.named import BENCHMARKS, read_benchmark

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from polyseme.errors import OptionError
 from polyseme.files.asked import Quotes, Split, Words
 from polyseme.files.assembly import check_shards
 from polyseme.files.atomic import Kind, check_output, whole_file
-from polyseme.files.found import Sources
+from polyseme.files.found import Sources, listed
 from polyseme.files.sink import Per, Store
 from polyseme.files.spool import clear_up
 from polyseme.files.write import format_of
@@ -93,8 +91,8 @@ def embed(
         progress: told how many bytes of the input are done, and of how many.
     """
     started = time.perf_counter()
-    listed = [os.fspath(one) for one in ([sources] if isinstance(sources, (str, PathLike)) else sources)]
-    _check_embed_output(listed, model, output, per, store, shard_rows, shard_format, force)
+    names = listed(sources)
+    _check_embed_output(names, model, output, per, store, shard_rows, shard_format, force)
     reading = {
         "field": field,
         "id_field": id_field,
@@ -125,7 +123,7 @@ def embed(
         return {
             **about,
             **{f"the model's {part}": hash for part, hash in parts.items()},
-            "input": listed,
+            "input": names,
             **reading,
             "shard_rows": shard_rows,
             "shard_format": shard_format,
@@ -145,7 +143,7 @@ def embed(
         about=about,
     )
     return job.embed_files(
-        embedder, listed, target, reading=reading, settings=settings, progress=progress, started=started
+        embedder, names, target, reading=reading, settings=settings, progress=progress, started=started
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.binary import binary_look
-from polyseme.files.found import AnyPath, Found, Sources, find_files
+from polyseme.files.found import AnyPath, Found, Sources, find_files, listed
 from polyseme.files.read import ENDINGS, READERS, read_rows
 from polyseme.files.source import READ_ERRORS, STANDARD_INPUT, Source, open_source, suffixes
 
@@ -178,9 +177,9 @@ def text_sources(
 def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
     """What was named with a weight apart, as NAME=WEIGHT:PATH, and the rest together, as `text`."""
     named: dict[str, tuple[list[AnyPath], float]] = {}
-    for one in [sources] if isinstance(sources, str | os.PathLike) else list(sources):
+    for one in listed(sources):
         name, weight, path = _TEXT, 1.0, one
-        match = _WEIGHTED.fullmatch(os.fspath(one))
+        match = _WEIGHTED.fullmatch(one)
         if match is not None and not Path(one).exists():
             name, weight, path = match["name"], _weight(match["weight"], one), match["path"]
         paths, before = named.setdefault(name, ([], weight))
@@ -190,14 +189,14 @@ def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
     return {name: (paths, weight) for name, (paths, weight) in named.items()}
 
 
-def _weight(said: str, given: AnyPath) -> float:
+def _weight(said: str, given: str) -> float:
     try:
         weight = float(said)
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
         raise OptionError(
-            f"The weight in {os.fspath(given)} must be a number above 0. Got {said!r} instead. (There is no file of "
+            f"The weight in {given} must be a number above 0. Got {said!r} instead. (There is no file of "
             "that name, so it was read as NAME=WEIGHT:PATH.)"
         )
     return weight

@@ -52,9 +52,14 @@ class Found(NamedTuple):
         return self.names[0] if len(self.names) == 1 else f"{len(self.names)} files"
 
 
+def listed(sources: Sources) -> list[str]:
+    """The names of one source or of several."""
+    return [os.fspath(one) for one in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+
+
 def find_files(sources: Sources, *, endings: Collection[str] | None) -> Found:
     """The files that `sources` stand for; of those in folders the ones with these `endings`, or all if None."""
-    given = [os.fspath(one) for one in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    given = listed(sources)
     if not given:
         raise InputError("There is nothing to read: no file, folder or pattern was named.")
     search = _Search(endings)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 from polyseme.corpus.corpus import ABOUT
 from polyseme.corpus.documents import by_name
 from polyseme.errors import OptionError
-from polyseme.files.found import AnyPath, Sources
+from polyseme.files.found import Sources, listed
 from polyseme.objectives.named import objective_from
 from polyseme.recipes.recipe import Recipe
 
@@ -36,16 +34,16 @@ class Texts:
         """The corpus that is named, if one is."""
         if self.sources is None or len(self.named) > 1:
             return None
-        listed = _listed(self.sources)
-        if len(listed) == 1 and (Path(listed[0]) / ABOUT).is_file():
-            return Path(listed[0])
+        names = listed(self.sources)
+        if len(names) == 1 and (Path(names[0]) / ABOUT).is_file():
+            return Path(names[0])
         return None
 
     @property
-    def files(self) -> list[AnyPath]:
+    def files(self) -> list[str]:
         """Everything that is read, as it is named."""
         by_sides = [by_name(getattr(self, name)) for name in self.named]
-        return [one for side in by_sides for paths, _ in side.values() for one in _listed(paths)]
+        return [one for side in by_sides for paths, _ in side.values() for one in listed(paths)]
 
 
 def check_sides(texts: Texts, recipe: Recipe) -> None:
@@ -67,11 +65,7 @@ def check_sides(texts: Texts, recipe: Recipe) -> None:
         )
 
 
-def _listed(sources: Sources) -> list[AnyPath]:
-    return [sources] if isinstance(sources, (str, PathLike)) else list(sources)
-
-
 def _told(sources: Sources) -> str:
     """What the user named, in short."""
-    listed = [os.fspath(one) for one in _listed(sources)]
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:3])}{' …' if len(listed) > 3 else ''}"
+    names = listed(sources)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"

@@ -14,10 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Model, find_device
+from polyseme.api import AnyPath, Model
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.heads.config import HeadConfig
 from polyseme.heads.named import build_head
+from polyseme.parts.device import find_device
 from polyseme.sklearn.models import model_of, shared_model
 from polyseme.sklearn.texts import GivenError
 from polyseme.tasks.checks import check_data

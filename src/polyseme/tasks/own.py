@@ -119,9 +119,7 @@ def _numbered(files: Mapping[str, str], kind: str, format: str | None, columns: 
     tables = [file for file in files.values() if format_of(file, kind, format) in ("csv", "tsv")]
     if not tables or not named or not all(str(column).isdecimal() for column in named):
         return []
-    return [
-        f"The first line of {tables[0]} was read as the names of its columns. Put such a line there if it is a row."
-    ]
+    return [f"The first line of {tables[0]} was read as the names of its columns. If it is a row, put names above it."]
 
 
 def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:

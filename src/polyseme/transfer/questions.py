@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyseme.errors import OptionError
 from polyseme.files.asked import ALL, told
-from polyseme.files.found import Found, Sources, find_files
+from polyseme.files.found import Found, Sources, find_files, listed
 from polyseme.files.records import no_field
 from polyseme.files.rows import Place, Row
 from polyseme.files.source import Reading, suffixes
@@ -26,8 +25,7 @@ def is_squad(kind: str, sources: Sources, format: str | None) -> bool:
         return False
     if format is not None:
         return format.lower().removeprefix(".") == "json"
-    named = [sources] if isinstance(sources, str | os.PathLike) else sources
-    return any(suffixes(os.fspath(name))[0] == ".json" for name in named)
+    return any(suffixes(name)[0] == ".json" for name in listed(sources))
 
 
 def refuse_useless(options: Mapping[str, Any]) -> None:
