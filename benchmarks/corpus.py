@@ -90,8 +90,8 @@ def main() -> None:
     data = Path(os.environ["POLYSEME_DATA"])
     files = asked.files or sorted((data / "corpus").glob("*.txt.xz"))
 
-    from polyseme.corpus.documents import text_sources
-    from polyseme.text.load import load_tokenizer
+    from polyseme.corpus.document_reader import text_sources
+    from polyseme.text.tokenizer_files import load_tokenizer
 
     [source] = text_sources(files, documents=None, field=None, format=None)
     texts = [text.decode() for stretch in source.stretches() for text in stretch.texts]

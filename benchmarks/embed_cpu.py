@@ -25,8 +25,8 @@ from measure import alternate, machine, table
 import polyseme
 from polyseme.convert.hub import find_model
 from polyseme.cost import forward_flops
-from polyseme.parts import small_products
-from polyseme.parts.product import Product
+from polyseme.parts import quantized_linear as small_products
+from polyseme.parts.inference_linear import Product
 
 PIPELINE_BATCHES = (1, 8, 32)
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from measure import alternate, machine, table
 
-from polyseme.convert.sizes import size_named
-from polyseme.encoders.frozen import FlatRows, freeze
-from polyseme.encoders.kinds import build_encoder
+from polyseme.convert.model_sizes import size_named
+from polyseme.encoders.encoder_kinds import build_encoder
+from polyseme.encoders.inference import FlatRows, freeze
 
 
 def lengths_of(kind: str, count: int) -> list[int]:

@@ -22,16 +22,16 @@ from measure import machine, table
 
 from polyseme.bundle import load_bundle
 from polyseme.convert.hub import find_model
+from polyseme.datasets.named_benchmarks import read_benchmark
+from polyseme.metrics.task_metrics import measure
 from polyseme.tasks.items import TaskData
-from polyseme.tasks.metrics import measure
-from polyseme.tasks.named import read_benchmark
-from polyseme.transfer.building import build_task_model
-from polyseme.transfer.finetuning import labels_in
-from polyseme.transfer.learning import learn
-from polyseme.transfer.preparing import judge, prepare
-from polyseme.transfer.settings import FinetuneSettings, chosen
-from polyseme.transfer.steps import autocast
-from polyseme.transfer.turns import take_turns
+from polyseme.transfer.build_task_model import build_task_model
+from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
+from polyseme.transfer.finetune_task import labels_in
+from polyseme.transfer.interleaved_seeds import take_turns
+from polyseme.transfer.prepare_items import judge, prepare
+from polyseme.transfer.train_seed import learn
+from polyseme.transfer.train_step import autocast
 
 
 def ours(data: TaskData, model: Path, n_examples: int, batch: int, device: str, seed: int) -> tuple[float, float]:

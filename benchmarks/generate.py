@@ -21,12 +21,12 @@ from measure import alternate, machine, table
 
 from polyseme.api import DTYPES
 from polyseme.bundle import Bundle, named_tensors, new_bundle
+from polyseme.convert.conversion_table import write
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.sizes import SIZES
-from polyseme.convert.table import write
-from polyseme.decode.generate import write_on
-from polyseme.decode.next_piece import LanguageModel, StepByStep
-from polyseme.decode.settings import Decoding
+from polyseme.convert.model_sizes import SIZES
+from polyseme.generating.decoding_loop import write_on
+from polyseme.generating.decoding_options import Decoding
+from polyseme.generating.next_piece import LanguageModel, StepByStep
 from polyseme.parts.device import find_device
 
 FLOORS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from measure import table
 
 from polyseme.bundle import count_parameters
-from polyseme.convert.sizes import SIZES
+from polyseme.convert.model_sizes import SIZES
 
 
 def main() -> None:

@@ -19,15 +19,15 @@ from measure import machine, table
 
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.corpus.chance import row_keys, uniform
+from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.objectives.masked import Masked
-from polyseme.training.devices import Devices
+from polyseme.training.device_group import Devices
 from polyseme.training.loader import Loader
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, Plan, TrainingSettings
 from polyseme.training.trainer import Trainer
+from polyseme.training.training_settings import Phase, Plan, TrainingSettings
 from polyseme.types import Rows
 
 N_PIECES = 30528

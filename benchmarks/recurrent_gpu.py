@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from polyseme.api import DTYPES
 from polyseme.convert.elmo import SIZES
-from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.encoder_kinds import build_encoder
 
 FLOOR = 0.75
 """Of plain cuDNN's speed, without clips."""

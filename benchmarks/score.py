@@ -21,16 +21,16 @@ from measure import machine, table
 from polyseme.api import DTYPES, Model, load
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.sizes import size_named
-from polyseme.decode.score import Scorer
-from polyseme.decode.score_bundle import scorer_of
-from polyseme.decode.score_items import PairScores, score_pairs
+from polyseme.convert.model_sizes import size_named
+from polyseme.datasets import minimal_pairs as blimp
+from polyseme.datasets.benchmark import find_data
+from polyseme.datasets.minimal_pairs import PairSet
+from polyseme.metrics.pair_accuracy import pair_figures
 from polyseme.parts.device import find_device
-from polyseme.tasks import blimp
-from polyseme.tasks.accuracy import pair_figures
-from polyseme.tasks.found import find_data
-from polyseme.tasks.pairs import PairSet
-from polyseme.text.load import load_tokenizer
+from polyseme.scoring.benchmark_items import PairScores, score_pairs
+from polyseme.scoring.choose_scorer import scorer_of
+from polyseme.scoring.scorer import Scorer
+from polyseme.text.tokenizer_files import load_tokenizer
 
 RANDOM = {"causal": ("gpt2", "gpt2", "gpt2"), "masked": ("bert", "bert-base", "bert-base-uncased")}
 """Family, size and vocabulary of the models that stand in where none is named."""

@@ -17,9 +17,9 @@ import numpy as np
 from rich.console import Console
 
 import polyseme
-from polyseme.plots.similarity import figure_bytes, similarity_figure
-from polyseme.plots.terminal import similarity_tables
-from polyseme.plots.uses import Use, WordUses
+from polyseme.plots.similarity_figure import figure_bytes, similarity_figure
+from polyseme.plots.similarity_terminal import similarity_tables
+from polyseme.plots.word_uses import Use, WordUses
 
 SENTENCES = {
     "broke": [

@@ -12,7 +12,7 @@ import argparse
 
 import ray
 
-from polyseme.batches import EmbedBatches
+from polyseme.arrow_batches import EmbedBatches
 
 
 def main() -> None:

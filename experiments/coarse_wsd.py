@@ -24,9 +24,9 @@ from sklearn.metrics import v_measure_score
 from tables import data_folder, lines_of, machine, table
 
 import polyseme
-from polyseme.vectors.counting import FEWEST, LEAST, SAME, count_senses, distinct_rows, number_by
-from polyseme.vectors.nearest import unit
-from polyseme.vectors.senses import group
+from polyseme.senses.clustering import FEWEST, LEAST, SAME, count_senses, distinct_rows, number_by
+from polyseme.senses.nearest_neighbors import unit
+from polyseme.senses.word_senses import group
 
 CHUNK = 256
 SEED = 0

@@ -21,8 +21,8 @@ from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.elmo import SIZES
 from polyseme.convert.families import FAMILIES
-from polyseme.text.characters import CharacterTokenizer
-from polyseme.text.given import given_text
+from polyseme.text.character_tokenizer import CharacterTokenizer
+from polyseme.text.input_texts import given_text
 from polyseme.text.sentences import split_sentences
 
 GIBIBYTE = 2**30

@@ -27,8 +27,8 @@ from tables import machine
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.decode.neural_cache import Caches, NeuralCache
-from polyseme.text.given import given_text
+from polyseme.scoring.neural_cache import Caches, NeuralCache
+from polyseme.text.input_texts import given_text
 from polyseme.types import Batch
 
 SHARES = (0.1, 0.2, 0.3)

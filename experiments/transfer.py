@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import polyseme
-from polyseme.transfer.glue import SHORT, SHOWN_MODELS, counted
-from polyseme.transfer.report import FinetuneReport
+from polyseme.transfer.finetune_report import FinetuneReport
+from polyseme.transfer.glue_table import SHORT, SHOWN_MODELS, counted
 
 SPECIAL: dict[str, dict[str, Any]] = {
     "squad": {"epochs": 2},

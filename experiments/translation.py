@@ -25,7 +25,7 @@ from tables import data_folder, lines_of, machine, table
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.text.given import given_text
+from polyseme.text.input_texts import given_text
 from polyseme.types import Batch
 
 TEST = "test_2016_flickr"

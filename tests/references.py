@@ -15,8 +15,8 @@ from transformers import XLNetModel
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from polyseme.bundle import Bundle, new_bundle, put_weights
+from polyseme.convert.conversion_table import Found, read
 from polyseme.convert.family import Family
-from polyseme.convert.table import Found, read
 from polyseme.types import Batch, States
 
 SPREAD = 0.3

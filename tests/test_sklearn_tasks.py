@@ -23,9 +23,9 @@ from sklearn.utils.validation import validate_data
 import polyseme
 from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
+from polyseme.metrics.span_f1 import count_spans
 from polyseme.sklearn import ContextualClassifier, ContextualTagger
 from polyseme.tasks.items import TaskData
-from polyseme.tasks.span_f1 import count_spans
 from polyseme.tasks.splits import with_dev
 from tiny_models import tiny_model
 from transfer import small_tasks

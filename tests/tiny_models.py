@@ -22,8 +22,8 @@ from torch import nn
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.text.characters import CharacterTokenizer
-from polyseme.text.load import load_tokenizer
+from polyseme.text.character_tokenizer import CharacterTokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from references import SPREAD
 
 TEXT = """

@@ -18,19 +18,26 @@ if TYPE_CHECKING:
     from polyseme.api import Model, load
     from polyseme.corpus.build import build_corpus
     from polyseme.errors import PolysemeError, PolysemeWarning
-    from polyseme.evaluating import evaluate
     from polyseme.files import read_vectors
-    from polyseme.generating import generate
-    from polyseme.gluing import glue
-    from polyseme.predicting import predict
-    from polyseme.runs import list_recipes, pretrain
-    from polyseme.scoring import score
-    from polyseme.transfer.folder import load_task_model
-    from polyseme.transferring import finetune
+    from polyseme.senses.similarity_view import view
+    from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
-    from polyseme.uses import senses, similar
-    from polyseme.vectors.view import view
-    from polyseme.verbs import convert_model, embed, fill, next, pieces, show
+    from polyseme.verbs.convert import convert_model
+    from polyseme.verbs.embed import embed
+    from polyseme.verbs.evaluate import evaluate
+    from polyseme.verbs.fill import fill
+    from polyseme.verbs.finetune import finetune
+    from polyseme.verbs.generate import generate
+    from polyseme.verbs.glue import glue
+    from polyseme.verbs.next import next
+    from polyseme.verbs.pieces import pieces
+    from polyseme.verbs.predict import predict
+    from polyseme.verbs.pretrain import pretrain
+    from polyseme.verbs.recipes import list_recipes
+    from polyseme.verbs.score import score
+    from polyseme.verbs.senses import senses
+    from polyseme.verbs.show import show
+    from polyseme.verbs.similar import similar
     from polyseme.word_encoder import WordEncoder
 
 __version__ = "0.1.0"
@@ -38,24 +45,24 @@ __version__ = "0.1.0"
 _HOMES = {
     "Model": "api",
     "build_corpus": "corpus.build",
-    "convert_model": "verbs",
-    "embed": "verbs",
-    "evaluate": "evaluating",
-    "fill": "verbs",
-    "finetune": "transferring",
-    "generate": "generating",
-    "glue": "gluing",
-    "list_recipes": "runs",
+    "convert_model": "verbs.convert",
+    "embed": "verbs.embed",
+    "evaluate": "verbs.evaluate",
+    "fill": "verbs.fill",
+    "finetune": "verbs.finetune",
+    "generate": "verbs.generate",
+    "glue": "verbs.glue",
+    "list_recipes": "verbs.recipes",
     "load": "api",
-    "load_task_model": "transfer.folder",
-    "next": "verbs",
-    "pieces": "verbs",
-    "predict": "predicting",
-    "pretrain": "runs",
-    "score": "scoring",
-    "senses": "uses",
-    "show": "verbs",
-    "similar": "uses",
+    "load_task_model": "transfer.task_folder",
+    "next": "verbs.next",
+    "pieces": "verbs.pieces",
+    "predict": "verbs.predict",
+    "pretrain": "verbs.pretrain",
+    "score": "verbs.score",
+    "senses": "verbs.senses",
+    "show": "verbs.show",
+    "similar": "verbs.similar",
     "PolysemeError": "errors",
     "PolysemeWarning": "errors",
     "read_vectors": "files",
@@ -63,7 +70,7 @@ _HOMES = {
     "Embedded": "types",
     "Word": "types",
     "WordEncoder": "word_encoder",
-    "view": "vectors.view",
+    "view": "senses.similarity_view",
 }
 
 __all__ = [

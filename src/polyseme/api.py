@@ -15,25 +15,25 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
-from polyseme.convert.detect import read_json
 from polyseme.convert.hub import find_model
-from polyseme.encoders.frozen import Frozen, Precision, freeze
+from polyseme.convert.model_folder import read_json
+from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
+from polyseme.embedding.flow import Carried, Embedder, warn_unread
+from polyseme.embedding.pooling import check_per, per_text, warn_wordless
+from polyseme.encoders.inference import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.parts.device import find_device
-from polyseme.text.given import given_document, given_documents, given_text
+from polyseme.text.input_texts import given_document, given_documents, given_text
 from polyseme.types import Batch, Document, Embedded, Framed
-from polyseme.vectors.both_sides import Stack, check_stack, decoder_of
-from polyseme.vectors.flow import Carried, Embedder, warn_unread
-from polyseme.vectors.texts import check_per, per_text, warn_wordless
 
 if TYPE_CHECKING:
-    from polyseme.decode.next_piece import LanguageModel
-    from polyseme.decode.score_masked import Hide
-    from polyseme.decode.score_texts import Scored
-    from polyseme.decode.settings import Decoding, EarlyStopping
-    from polyseme.decode.texts import OnText, TextGenerator
-    from polyseme.files.sink import Per
+    from polyseme.files.vector_format import Per
+    from polyseme.generating.decoding_options import Decoding, EarlyStopping
+    from polyseme.generating.next_piece import LanguageModel
+    from polyseme.generating.text_generator import OnText, TextGenerator
+    from polyseme.scoring.pseudo_likelihood import Hide
+    from polyseme.scoring.text_scores import Scored
 
 AnyPath = str | PathLike[str]
 Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
@@ -285,8 +285,8 @@ class Model:
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        cache = later("polyseme.decode.neural_cache").asked_for(neural_cache, cache_size, cache_share, cache_sharpness)
-        scorer = later("polyseme.decode.score_bundle").scorer_of(
+        cache = later("polyseme.scoring.neural_cache").asked_for(neural_cache, cache_size, cache_share, cache_sharpness)
+        scorer = later("polyseme.scoring.choose_scorer").scorer_of(
             self.bundle,
             hide=hide,
             order=order,
@@ -331,12 +331,12 @@ class Model:
         A temperature of 0 takes the likeliest piece each time, and is the default unless `top_k`, `top_p` or `n` ask
         for drawing. `max_new` is how many pieces are written at most; None: 20, and from a source 200. A text's draws
         depend on `seed` and on the prompt's place alone: prompts come out the same together and one at a time. What
-        the settings mean stands in `polyseme.decode.settings.Decoding`; `batch_rows` is how many texts are written
-        side by side, and `on_text` is told of new text as it comes.
+        the settings mean stands in `polyseme.generating.decoding_options.Decoding`; `batch_rows` is how many texts are
+        written side by side, and `on_text` is told of new text as it comes.
 
             >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
         """
-        decoding = later("polyseme.decode.settings").Decoding(
+        decoding = later("polyseme.generating.decoding_options").Decoding(
             max_new=self.usual_length if max_new is None else max_new,
             min_new=min_new,
             temperature=temperature,
@@ -362,7 +362,7 @@ class Model:
         """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""
         if self.precision != "own":
             raise OptionError(f"On a CPU, {self.precision} is for embed. To generate, load the model in fp32.")
-        texts = later("polyseme.decode.texts")
+        texts = later("polyseme.generating.text_generator")
         made: TextGenerator = texts.TextGenerator(self.bundle, self._language_model, decoding, batch_rows=batch_rows)
         return made
 
@@ -373,7 +373,7 @@ class Model:
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        made: LanguageModel = later("polyseme.decode.language_model").language_model(self.bundle)
+        made: LanguageModel = later("polyseme.generating.language_model").language_model(self.bundle)
         return made
 
     # --- the model itself ---------------------------------------------------------------------------------------------
@@ -391,8 +391,10 @@ class Model:
         can = ["embed", "similar", "senses", "pieces", "convert", "finetune"]
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
-        can += ["generate"] if later("polyseme.decode.language_model").way_to_write(self.bundle) in WRITES_WELL else []
-        can += ["score", "evaluate"] if later("polyseme.decode.score_bundle").can_score(self.bundle) else []
+        can += (
+            ["generate"] if later("polyseme.generating.language_model").way_to_write(self.bundle) in WRITES_WELL else []
+        )
+        can += ["score", "evaluate"] if later("polyseme.scoring.choose_scorer").can_score(self.bundle) else []
         return Card(
             path=self.path,
             family=self.bundle.family.name,

@@ -12,22 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.detect import read_json
+from polyseme.convert.conversion_table import read, write
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
-from polyseme.convert.folder import write_json
-from polyseme.convert.table import read, write
-from polyseme.encoders.base import Encoder
-from polyseme.encoders.kinds import build_encoder
+from polyseme.convert.model_folder import read_json, write_json
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
-from polyseme.outputs.base import Output
-from polyseme.parts.cores import one_core
-from polyseme.parts.unfilled import unfilled
+from polyseme.outputs.output import Output
+from polyseme.parts.device import one_core
+from polyseme.parts.empty_modules import unfilled
 from polyseme.types import Tokenizer
 
 if TYPE_CHECKING:
-    from polyseme.heads.base import Head
+    from polyseme.heads.head import Head
 
 CARD = "polyseme.json"
 MOST_SPARE_ROWS = 256

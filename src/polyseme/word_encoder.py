@@ -21,15 +21,15 @@ from torch import Tensor, nn
 
 from polyseme.api import AnyPath, Model, load
 from polyseme.bundle import Bundle
+from polyseme.embedding.flow import Tally, warn_unread
+from polyseme.embedding.layer_selection import parse_layers
+from polyseme.embedding.pooling import parse_pooling
+from polyseme.embedding.word_rows import PaddedRows, WordRows, laid_out, real_pieces
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.parts.scalar_mix import ScalarMix
-from polyseme.text.given import given_document
-from polyseme.text.unknown import count_unknown
+from polyseme.text.input_texts import given_document
+from polyseme.text.unknown_words import count_unknown
 from polyseme.types import Document, States
-from polyseme.vectors.flow import Tally, warn_unread
-from polyseme.vectors.layers import parse_layers
-from polyseme.vectors.pooling import parse_pooling
-from polyseme.vectors.word_rows import PaddedRows, WordRows, laid_out, real_pieces
 
 Trainable = bool | Literal["mix"]
 

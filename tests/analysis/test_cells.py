@@ -16,14 +16,14 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from golden_elmo import golden_bundle
 from polyseme.analysis import Cell, cells, correlated_cells
 from polyseme.analysis.cell_page import MOST_PIECES
-from polyseme.analysis.cell_values import read_cells
+from polyseme.analysis.cells import read_cells
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeError
 from polyseme.parts.recurrence import State
-from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
 from tiny_models import tiny_model
 

@@ -15,9 +15,10 @@ import pytest
 from cli.commands import Refuse, Run
 from golden_elmo import GOLDEN, WITHIN, content, golden_bundle
 from polyseme.api import Model
+from polyseme.embedding import embed_files as job
+from polyseme.embedding import flow
 from polyseme.errors import PolysemeWarning
 from polyseme.files import read_about, read_vectors
-from polyseme.vectors import flow, job
 from tiny_models import tiny_model
 
 ELMO = GOLDEN / "allennlp"

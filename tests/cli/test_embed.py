@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 import polyseme
 from cli.commands import Run
+from polyseme.embedding import embed_files as job
 from polyseme.files import read_about
-from polyseme.vectors import job
 
 TEXTS = [
     "Dawn broke.",

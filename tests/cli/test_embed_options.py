@@ -11,8 +11,8 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
+from polyseme.embedding import embed_files as job
 from polyseme.files import read_about
-from polyseme.vectors import job
 
 TREEBANK = """# sent_id = one
 # text = I don't.

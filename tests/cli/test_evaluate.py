@@ -14,7 +14,7 @@ import torch
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.api import Model
-from polyseme.evaluating import EVALUATIONS, evaluate
+from polyseme.verbs.evaluate import EVALUATIONS, evaluate
 from tiny_models import tiny_model
 
 PAIRS = [
@@ -108,7 +108,7 @@ def test_a_model_that_finds_all_alike_is_never_right(pairs: Path, tmp_path: Path
     assert not any(item["right"] for item in same_length)
 
 
-def evaluate_in(model: Model, folder: Path, pairs: Path) -> polyseme.scoring.Report:  # type: ignore[name-defined]
+def evaluate_in(model: Model, folder: Path, pairs: Path) -> polyseme.verbs.score.Report:  # type: ignore[name-defined]
     model.save(folder / "model", force=True)
     return evaluate(str(pairs), model=folder / "model")
 

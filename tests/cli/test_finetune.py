@@ -16,8 +16,8 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.errors import PolysemeWarning
-from polyseme.transfer import predicting
-from polyseme.transfer.settings import FinetuneSettings
+from polyseme.transfer import predict_files as predicting
+from polyseme.transfer.finetune_settings import FinetuneSettings
 from transfer.small_tasks import MAKERS
 
 DATA = os.environ.get("POLYSEME_DATA", "")

@@ -15,9 +15,9 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from cli.test_terminal import Terminal, plain
-from polyseme.decode import generate_files
-from polyseme.decode.texts import TextGenerator
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.generating import generate_files
+from polyseme.generating.text_generator import TextGenerator
 from tiny_models import tiny_model
 
 PROMPT = "The vase broke"
@@ -27,8 +27,8 @@ N_PROMPTS = 41
 SLOWLY = f"""
 import time
 from polyseme.cli import main
-from polyseme.decode import generate_files
-from polyseme.decode.texts import TextGenerator
+from polyseme.generating import generate_files
+from polyseme.generating.text_generator import TextGenerator
 
 write = TextGenerator.__call__
 

@@ -8,9 +8,9 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.decode import generate_files
-from polyseme.decode.texts import TextGenerator
 from polyseme.errors import PolysemeWarning
+from polyseme.generating import generate_files
+from polyseme.generating.text_generator import TextGenerator
 from tiny_models import tiny_model
 
 SOURCES = ["The vase broke.", "", "Sandy broke the law; they throw a party!", "Dawn", "A crane caught a fish."] * 3

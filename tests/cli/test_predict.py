@@ -14,8 +14,8 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.read import read_rows
-from polyseme.transfer import predicting
+from polyseme.files.read_rows import read_rows
+from polyseme.transfer import predict_files as predicting
 from transfer.small_tasks import BAD, GOOD, OTHERS, pair, span, tag
 
 CPU: dict[str, Any] = {"device": "cpu"}

@@ -17,10 +17,10 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
+from polyseme.embedding import embed_files as job
+from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
 from polyseme.files import read_about, read_vectors
-from polyseme.vectors import job
-from polyseme.vectors.flow import Embedder
 
 CHUNK = 2000
 """Characters of a chunk, instead of the many it has by default."""
@@ -29,8 +29,8 @@ N_CHUNKS = 14
 SLOWLY = f"""
 import time
 from polyseme.cli import main
-from polyseme.files.spool import Spool
-from polyseme.vectors import job
+from polyseme.files.chunk_spool import Spool
+from polyseme.embedding import embed_files as job
 
 def slowly(function):
     def slow(*given, **named):

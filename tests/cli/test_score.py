@@ -16,7 +16,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.decode.score_texts import Scored
+from polyseme.scoring.text_scores import Scored
 from tiny_models import tiny_model
 
 HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \"'><b>broke</b>"
@@ -167,7 +167,7 @@ def test_the_page_is_whole_and_hostile_text_is_only_text(
 
 
 def test_shades_grow_with_surprisal() -> None:
-    from polyseme.plots.shaded import Mark, ShadedText, shaded_page
+    from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
 
     marks = [Mark(0, 1, 0.0, "a"), Mark(1, 2, 10.0, "b"), Mark(2, 3, 99.0, "c"), Mark(3, 4, math.nan, "d")]
     page = _Elements(shaded_page("t", [ShadedText("1", "abcd", marks)], unit="bits", most=20.0))

@@ -21,7 +21,7 @@ import pytest
 
 from polyseme.cli import progress
 from polyseme.cli.progress import Bar
-from polyseme.vectors.job import CHUNK_CHARACTERS
+from polyseme.embedding.embed_files import CHUNK_CHARACTERS
 
 ALWAYS, NEVER = 0.0, 3600.0
 """Seconds before a bar is drawn."""

@@ -13,8 +13,8 @@ from encoders.small_modules import TwoWay, TwoWayConfig
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from polyseme.encoders.base import Encoder
-from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.encoders.transformer_config import TransformerConfig
 from references import SPREAD

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from conformance.cases import ENCODERS, REFERENCED, TRANSFORMERS, family_name, redrawn
 from perturbation import drawing, who_sees_whom
 from polyseme.bundle import Bundle, named_tensors, new_bundle
+from polyseme.convert.conversion_table import read
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from polyseme.convert.table import read
-from polyseme.encoders.base import Encoder, wanted_layers
-from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.encoder import Encoder, wanted_layers
+from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.types import Batch

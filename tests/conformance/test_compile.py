@@ -11,7 +11,7 @@ import torch
 from conformance.cases import TRANSFORMERS, family_name, redrawn
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from polyseme.encoders.kinds import build_encoder
+from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer import Transformer
 from polyseme.parts.masks import Order
 from polyseme.types import Batch

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 
 from conformance.cases import REFERENCED
-from polyseme.convert import table
+from polyseme.convert import conversion_table as table
 from polyseme.convert.family import Family
-from polyseme.encoders.frozen import FlatRows, freeze
+from polyseme.encoders.inference import FlatRows, freeze
 from references import Pair, ask, assert_close, by_stack, make_pair, our_stacks, ragged_batch, real
 
 PRECISIONS = {torch.float64: 1e-10, torch.float32: 1e-5}

@@ -18,8 +18,8 @@ from polyseme import convert, encoders
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
-from polyseme.encoders.base import Encoder
-from polyseme.encoders.kinds import KINDS, build_encoder, config_from_json, config_to_json
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.encoder_kinds import KINDS, build_encoder, config_from_json, config_to_json
 from polyseme.errors import ModelError
 from references import reference_class
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from conformance.cases import REFERENCED, family_name
 from polyseme.bundle import Bundle, load_bundle, named_tensors, new_bundle, save_bundle
+from polyseme.convert.conversion_table import never_missing, read, write
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from polyseme.convert.table import never_missing, read, write
 from references import ask, assert_close, by_stack, make_reference, our_stacks, ragged_batch, real, reference_class
 from tiny_models import tiny_config, tiny_tokenizer
 

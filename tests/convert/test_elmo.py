@@ -18,7 +18,7 @@ from golden_elmo import GOLDEN, content
 from polyseme.bundle import count_parameters, load_bundle, save_bundle
 from polyseme.convert.elmo import FAMILY, SIZES, read_config, write_config
 from polyseme.errors import ModelError, OptionError
-from polyseme.text.characters import CharacterTokenizer
+from polyseme.text.character_tokenizer import CharacterTokenizer
 
 FOLDERS = ["allennlp", "bilm-tf", "random"]
 

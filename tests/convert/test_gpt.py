@@ -17,11 +17,11 @@ from convert.comparing import TEXT, assert_same_states
 from convert.test_options import assert_equals_the_reference
 from polyseme.api import Model
 from polyseme.bundle import new_bundle, save_bundle
+from polyseme.convert.conversion_table import read
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.sizes import SIZES
-from polyseme.convert.table import read
+from polyseme.convert.model_sizes import SIZES
 from polyseme.errors import ModelError
-from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
 from references import assert_close, make_reference, ragged_batch, real, reference_inputs
 from tiny_models import tiny_config, tiny_model, write_tokenizer

@@ -11,9 +11,9 @@ import torch
 from conformance.cases import REFERENCED, family_name
 from polyseme.bundle import Bundle, new_bundle, put_weights
 from polyseme.convert import albert
+from polyseme.convert.conversion_table import read
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from polyseme.convert.table import read
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from references import ask, assert_close, by_stack, make_reference, our_stacks, ragged_batch, real

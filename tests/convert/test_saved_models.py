@@ -18,10 +18,10 @@ from convert.comparing import PAIR, TEXT, assert_same_states, our_outputs, their
 from convert.spoiling import change_config
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
-from polyseme.decode.generate import write_on
-from polyseme.decode.language_model import language_model
-from polyseme.decode.settings import Decoding
 from polyseme.errors import OutputError
+from polyseme.generating.decoding_loop import write_on
+from polyseme.generating.decoding_options import Decoding
+from polyseme.generating.language_model import language_model
 from polyseme.text.words import document
 from references import assert_close, make_reference
 from text.samples import NASTY

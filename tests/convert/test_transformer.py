@@ -17,7 +17,7 @@ from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.positions import sinusoids
-from polyseme.recipes.table import RECIPES
+from polyseme.recipes.recipe_table import RECIPES
 from polyseme.types import Batch
 from references import SPREAD, assert_close, real
 from tiny_models import tiny_config, tiny_tokenizer

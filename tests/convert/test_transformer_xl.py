@@ -15,10 +15,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
 from polyseme.bundle import Bundle, count_parameters, load_bundle, named_tensors, new_bundle, put_weights, save_bundle
-from polyseme.convert.table import read, write
+from polyseme.convert.conversion_table import read, write
 from polyseme.convert.transformer_xl import FAMILY, SIZES, read_config, table, write_config
 from polyseme.errors import ModelError
-from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
 from references import assert_close
 from tiny_models import tiny_model

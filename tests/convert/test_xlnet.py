@@ -18,11 +18,11 @@ from transformers import XLNetTokenizer
 
 from convert.two_stacks import PRECISIONS, assert_same_gradients
 from polyseme.bundle import count_parameters
-from polyseme.convert.sizes import SIZES
+from polyseme.convert.model_sizes import SIZES
 from polyseme.convert.xlnet import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
 from polyseme.parts.masks import Order
-from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.text.words import document
 from polyseme.types import Batch
 from references import Pair, assert_close, make_pair, ragged_batch, real

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from polyseme.bundle import Bundle
-from polyseme.convert import table
+from polyseme.convert import conversion_table as table
 from polyseme.types import Batch, States
 from references import Pair, assert_close, ragged_batch, real
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyseme.corpus import documents
+from polyseme.corpus import document_reader as documents
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning

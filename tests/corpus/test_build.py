@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.texts import made_up
-from polyseme.corpus import build, documents
+from polyseme.corpus import build
+from polyseme.corpus import document_reader as documents
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.documents import Stretched
-from polyseme.corpus.sampling import sample_of
+from polyseme.corpus.document_reader import Stretched
 from polyseme.corpus.shards import SPLITS, dtype_for
+from polyseme.corpus.text_sample import sample_of
 from polyseme.errors import PolysemeWarning
 
 

@@ -17,7 +17,8 @@ import pytest
 
 from corpus.test_build import contents
 from corpus.texts import made_up
-from polyseme.corpus import build, documents
+from polyseme.corpus import build
+from polyseme.corpus import document_reader as documents
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OutputError, PolysemeWarning
@@ -25,7 +26,8 @@ from polyseme.errors import InputError, OutputError, PolysemeWarning
 SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "vocab": 300, "held_out": 0.1}
 PROGRAM = """
 import sys, time
-from polyseme.corpus import build, documents
+from polyseme.corpus import document_reader as documents
+from polyseme.corpus import build
 documents.STRETCH = 2000
 wait = float(sys.argv[4])
 build.build_corpus(
@@ -214,6 +216,6 @@ def test_a_stop_before_anything_is_whole_leaves_nothing(tmp_path: Path):
 
 
 def test_a_worker_that_fails_is_told_of(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("polyseme.corpus.workers._START", "import sys; sys.exit(7)")
+    monkeypatch.setattr("polyseme.corpus.worker_processes._START", "import sys; sys.exit(7)")
     with warnings.catch_warnings(), pytest.raises(Exception, match="exit code 7"):
         build_corpus(text, output=tmp_path / "c", **SETTINGS, workers=2)

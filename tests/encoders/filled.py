@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from polyseme.convert.table import Table, read
+from polyseme.convert.conversion_table import Table, read
 from references import SPREAD
 
 SomeModule = TypeVar("SomeModule", bound=nn.Module)

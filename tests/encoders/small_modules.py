@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import Direction, EncoderConfig
-from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
 from polyseme.errors import ModelError
 from polyseme.parts.memory import Memory
 from polyseme.types import Batch, States

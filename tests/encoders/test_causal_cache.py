@@ -11,8 +11,8 @@ from transformers import GPT2Config, GPT2Model
 
 from encoders.filled import filled, redrawn
 from perturbation import drawing, who_sees_whom
-from polyseme.convert.changes import Transpose
-from polyseme.convert.table import Rule, Table, module
+from polyseme.convert.conversion_table import Rule, Table, module
+from polyseme.convert.tensor_transforms import Transpose
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError

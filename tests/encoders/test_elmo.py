@@ -14,10 +14,10 @@ from conformance.cases import redrawn
 from golden_elmo import GOLDEN, WITHIN, arrays, content, golden_bundle
 from polyseme.api import Model
 from polyseme.convert.elmo import FAMILY, SIZES
-from polyseme.encoders.frozen import FlatRows, freeze
-from polyseme.encoders.kinds import build_encoder
-from polyseme.encoders.stretched import PIECES_AT_ONCE, Stretched
-from polyseme.encoders.two_way import TwoWay, TwoWayState
+from polyseme.encoders.encoder_kinds import build_encoder
+from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE, Stretched
+from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import ModelError, OptionError
 from polyseme.parts.memory import Memory
 from polyseme.text.words import document

@@ -11,10 +11,10 @@ from torch import nn
 from conformance.cases import BOTH_WAYS, CLIPPED, TANH, redrawn
 from polyseme.bundle import new_bundle
 from polyseme.convert.lstm import FAMILY
-from polyseme.encoders.frozen import FlatRows, freeze
+from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE
 from polyseme.encoders.recurrent import Recurrent
 from polyseme.encoders.recurrent_config import RecurrentConfig, TwoWayConfig
-from polyseme.encoders.stretched import PIECES_AT_ONCE
 from polyseme.errors import ModelError
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real

@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from encoders.small_modules import Recurrent, RecurrentConfig, RecurrentState, TwoWay, TwoWayConfig
 from perturbation import drawing, who_sees_whom
-from polyseme.encoders.base import Encoder
-from polyseme.encoders.frozen import FlatRows, freeze
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.inference import FlatRows, freeze
 from polyseme.errors import ModelError
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real

@@ -13,7 +13,7 @@ from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from encoders.filled import filled, redrawn
 from perturbation import drawing, who_sees_whom
-from polyseme.convert.table import Alias, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError

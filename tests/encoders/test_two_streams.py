@@ -12,8 +12,8 @@ from transformers import XLNetConfig, XLNetModel
 
 from encoders.filled import filled, redrawn
 from perturbation import drawing, who_sees_whom
-from polyseme.convert.changes import Chain, Reshape, Stack, Transpose
-from polyseme.convert.table import Rule, Table, module
+from polyseme.convert.conversion_table import Rule, Table, module
+from polyseme.convert.tensor_transforms import Chain, Reshape, Stack, Transpose
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError

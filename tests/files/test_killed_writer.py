@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyseme.files.write import FORMATS
+from polyseme.files.write_vectors import FORMATS
 
 WRITE_FOREVER = """
 import sys

@@ -17,9 +17,10 @@ import safetensors.torch
 import torch
 
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
-from polyseme.files import hdf5, open_writer, read_vectors
-from polyseme.files.sink import Per, Store
-from polyseme.files.write import FORMATS
+from polyseme.files import open_writer, read_vectors
+from polyseme.files import vectors_hdf5 as hdf5
+from polyseme.files.vector_format import Per, Store
+from polyseme.files.write_vectors import FORMATS
 from polyseme.types import Embedded, Word
 
 ABOUT = {"model": "a model", "layer": "-1"}

@@ -17,10 +17,10 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from polyseme.heads.base import Head
 from polyseme.heads.bodies import BiLSTM
 from polyseme.heads.features import Features
-from polyseme.heads.named import HeadConfig, build_head
+from polyseme.heads.head import Head
+from polyseme.heads.head_table import HeadConfig, build_head
 
 SIZES = {
     "vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8,

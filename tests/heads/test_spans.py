@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from polyseme.heads.features import Features
-from polyseme.heads.named import HeadConfig, build_head
+from polyseme.heads.head_table import HeadConfig, build_head
 from polyseme.heads.span import Span, Spans, join_windows
 
 

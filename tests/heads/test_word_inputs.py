@@ -7,7 +7,7 @@ import json
 import torch
 
 from polyseme.heads.features import Features
-from polyseme.heads.named import HeadConfig, build_head
+from polyseme.heads.head_table import HeadConfig, build_head
 from polyseme.heads.word_inputs import UNKNOWN, WordInputs, WordInputsConfig, learn_word_inputs
 
 ROWS = [["The", "cat", "saw", "the", "dog"], ["A", "dog", "saw", "Berlin", "in", "1999"], ["ß"]]

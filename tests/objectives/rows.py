@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.corpus.chance import row_keys
-from polyseme.objectives.base import BaseObjective
+from polyseme.corpus.random_keys import row_keys
+from polyseme.objectives.objective import BaseObjective
 from polyseme.types import Example, Rows
 from references import SPREAD
 from tiny_models import tiny_config, tiny_tokenizer

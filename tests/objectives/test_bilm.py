@@ -18,13 +18,13 @@ from golden_elmo import GOLDEN
 from objectives.rows import redrawn, tensors
 from polyseme.bundle import Bundle, load_bundle, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.corpus.chance import row_keys
-from polyseme.corpus.vocabulary import train_tokenizer
+from polyseme.corpus.random_keys import row_keys
+from polyseme.corpus.tokenizer_training import train_tokenizer
 from polyseme.cost import forward_flops
 from polyseme.errors import ModelError, OptionError
 from polyseme.objectives.bilm import BiLM
-from polyseme.objectives.named import check_needs, objective_from
-from polyseme.text.characters import SENTENCE_BEGIN, SENTENCE_END, CharacterTokenizer
+from polyseme.objectives.objective_table import check_needs, objective_from
+from polyseme.text.character_tokenizer import SENTENCE_BEGIN, SENTENCE_END, CharacterTokenizer
 from polyseme.types import Example, Rows
 from references import assert_close
 from tiny_models import tiny_config, tiny_tokenizer

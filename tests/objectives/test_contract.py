@@ -17,11 +17,11 @@ from polyseme.convert.families import FAMILIES
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
 from polyseme.objectives import bilm, causal, masked, replaced, streams
-from polyseme.objectives.base import BaseObjective
 from polyseme.objectives.causal import Causal
 from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.masked import Masked
-from polyseme.objectives.named import OBJECTIVES, check_needs, objective_from
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.objective_table import OBJECTIVES, check_needs, objective_from
 from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.replaced import Replaced
 from polyseme.objectives.spans import Spans

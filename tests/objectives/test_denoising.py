@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from objectives.rows import some_of, some_rows, told
-from polyseme.corpus.chance import row_keys
+from polyseme.corpus.random_keys import row_keys
 from polyseme.errors import OptionError
 from polyseme.objectives.denoising import (
     Denoising,

@@ -12,7 +12,7 @@ from objectives.rows import bundle_for, some_of, some_rows, tensors, told
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError, OptionError
 from polyseme.objectives.masked import Masked
-from polyseme.objectives.named import objective_from
+from polyseme.objectives.objective_table import objective_from
 from polyseme.types import Example
 from references import assert_close, make_pair
 from tiny_models import tiny_config, tiny_tokenizer

@@ -14,7 +14,7 @@ from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, to
 from perturbation import drawing, who_sees_whom
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.corpus.chance import row_keys
+from polyseme.corpus.random_keys import row_keys
 from polyseme.errors import ModelError, OptionError
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.permuted import Permuted, choose_in_windows, turns

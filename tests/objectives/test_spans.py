@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from objectives.rows import some_of, some_rows, told
-from polyseme.corpus.chance import row_keys
-from polyseme.corpus.vocabulary import train_tokenizer
+from polyseme.corpus.random_keys import row_keys
+from polyseme.corpus.tokenizer_training import train_tokenizer
 from polyseme.errors import OptionError
 from polyseme.objectives.spans import Noise, Spans, noise_mask
 

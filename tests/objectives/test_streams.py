@@ -15,10 +15,10 @@ import polyseme
 from objectives.rows import redrawn, tensors
 from polyseme.bundle import Bundle, load_bundle, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.corpus.chance import row_keys
+from polyseme.corpus.random_keys import row_keys
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.named import OBJECTIVES, check_needs, objective_from
+from polyseme.objectives.objective_table import OBJECTIVES, check_needs, objective_from
 from polyseme.objectives.streams import Streamed
 from polyseme.parts.recurrence import State
 from polyseme.types import Rows

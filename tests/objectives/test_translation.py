@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
 from polyseme.errors import OptionError
+from polyseme.objectives.seq2seq import training_flops
 from polyseme.objectives.translation import Translation
-from polyseme.objectives.two_stacks import training_flops
 from polyseme.types import Batch
 
 FAMILY = "transformer"

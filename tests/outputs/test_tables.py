@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from polyseme.outputs.clusters import ClusteredOutput
-from polyseme.outputs.table import TableOutput
+from polyseme.outputs.adaptive_clusters import ClusteredOutput
+from polyseme.outputs.pieces import TableOutput
 from polyseme.parts.embeddings import Clusters
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyseme.parts.attention import Attention, attend_eagerly, attend_fast
 from polyseme.parts.masks import Band, Causal, Everything, Given, Order, Places, SameDocument, Seen, seen
-from polyseme.parts.relative import Distances, RelativeTerms
+from polyseme.parts.relative_positions import Distances, RelativeTerms
 from polyseme.types import Mask
 from references import assert_close
 

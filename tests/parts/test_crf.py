@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.errors import ModelError
-from polyseme.parts.crf import FORBIDDEN, NO_TAG, LinearChain
-from polyseme.parts.tag_schemes import allowed_transitions
+from polyseme.parts.crf import FORBIDDEN, NO_TAG, LinearChain, allowed_transitions
 
 TAGS = {
     None: ("NOUN", "VERB", "DET"),

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 
 from polyseme.errors import OptionError
 from polyseme.plots import figure_bytes
-from polyseme.plots import sense_map as sense_map_module
-from polyseme.plots.page import data, escaped, page
-from polyseme.plots.palette import group_colour
-from polyseme.plots.sense_figure import senses_figure
-from polyseme.plots.sense_map import SenseMap
-from polyseme.plots.sense_page import senses_page
-from polyseme.plots.similar_page import UseList, similar_page
-from polyseme.plots.uses import Use
+from polyseme.plots import sense_figure as sense_map_module
+from polyseme.plots.colors import group_colour
+from polyseme.plots.html_page import data, escaped, page
+from polyseme.plots.sense_figure import SenseMap, senses_figure
+from polyseme.plots.sense_pages import UseList, senses_page, similar_page
+from polyseme.plots.word_uses import Use
 from text.samples import texts
 
 HOSTILE = (

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from polyseme.errors import OptionError
 from polyseme.plots import SimilarityTable, Use, WordUses, figure_bytes, similarity_figure, similarity_tables
-from polyseme.plots.ramp import ramp, to_hex
-from polyseme.plots.uses import lowest, spelled
+from polyseme.plots.colors import ramp, to_hex
+from polyseme.plots.word_uses import lowest, spelled
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.sizes import SIZES
+from polyseme.convert.model_sizes import SIZES
 from polyseme.errors import OptionError
 from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.denoising import Denoising
-from polyseme.objectives.named import objective_from
+from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.spans import Spans
-from polyseme.recipes.table import RECIPES
-from polyseme.runs import list_recipes
+from polyseme.recipes.recipe_table import RECIPES
+from polyseme.verbs.recipes import list_recipes
 
 RECURRENT = [name for name, recipe in RECIPES.items() if recipe.family in ("lstm", "elmo")]
 

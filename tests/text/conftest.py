@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from text.samples import KINDS
 
 

@@ -12,9 +12,9 @@ import sentencepiece
 from hypothesis import given
 
 from polyseme.errors import ModelError
-from polyseme.text.load import load_tokenizer
 from polyseme.text.sentencepiece import Kind, backend, read_model
 from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.text.words import document
 from text.samples import texts
 

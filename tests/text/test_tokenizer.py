@@ -14,8 +14,8 @@ from tokenizers.models import WordLevel
 
 from polyseme.errors import InputError, ModelError
 from polyseme.text.framing import FRAMES, Frame
-from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.text.words import document
 from polyseme.types import Document, Pieces
 from text.samples import KINDS, texts, words
@@ -223,8 +223,8 @@ def test_fingerprints_tell_tokenizers_apart(tokenizer_of: TokenizerOf, data: Pat
 def test_what_is_remembered_is_bounded_and_changes_nothing(
     tokenizer_of: TokenizerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyseme.text.reading.REMEMBERED", 8)
-    monkeypatch.setattr("polyseme.text.reading.AT_ONCE", 5)
+    monkeypatch.setattr("polyseme.text.cached_encoding.REMEMBERED", 8)
+    monkeypatch.setattr("polyseme.text.cached_encoding.AT_ONCE", 5)
     tokenizer = tokenizer_of("bert-base-cased")
     fresh = PieceTokenizer(Tokenizer.from_str(tokenizer.backend.to_str()), tokenizer.framing)
     drawn = random.Random(0).choices(

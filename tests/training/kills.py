@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 import polyseme
-from polyseme.training.effects.log import read_log
+from polyseme.training.effects import read_log
 from polyseme.training.trainer import Trainer
 
 N_STEPS = 12

@@ -12,14 +12,14 @@ import torch
 
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.corpus.chance import row_keys, uniform
-from polyseme.objectives.named import objective_from
-from polyseme.training.devices import Devices, devices_for
+from polyseme.corpus.random_keys import row_keys, uniform
+from polyseme.objectives.objective_table import objective_from
+from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.loader import Loader
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, Plan, TrainingSettings
 from polyseme.training.trainer import Trainer
+from polyseme.training.training_settings import Phase, Plan, TrainingSettings
 from polyseme.types import Rows
 from tiny_models import tiny_config, tiny_tokenizer
 

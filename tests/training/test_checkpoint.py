@@ -28,8 +28,8 @@ from polyseme.training.checkpoint import (
     read_latest,
     write_checkpoint,
 )
-from polyseme.training.devices import put_whole, whole
-from polyseme.training.optimisers import Optimiser, OptimiserKind, OptimiserSettings, build_optimiser
+from polyseme.training.device_group import put_whole, whole
+from polyseme.training.optimizers import Optimiser, OptimiserKind, OptimiserSettings, build_optimiser
 
 KINDS: list[OptimiserKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd"]
 if hasattr(torch.optim, "Muon"):

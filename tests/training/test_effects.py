@@ -11,13 +11,23 @@ import pytest
 import torch
 
 from polyseme.training.checkpoint import read_latest
-from polyseme.training.effects.base import Moment, due
-from polyseme.training.effects.keep import CHECKPOINTS, Keep
-from polyseme.training.effects.log import LOG, Log, forget_after, read_log
-from polyseme.training.effects.tell import Report, Tell
-from polyseme.training.effects.watch import HIGH, TrainingStoppedError, Watch
+from polyseme.training.effects import (
+    CHECKPOINTS,
+    HIGH,
+    LOG,
+    Keep,
+    Log,
+    Moment,
+    Report,
+    Tell,
+    TrainingStoppedError,
+    Watch,
+    due,
+    forget_after,
+    read_log,
+)
 from polyseme.training.loop import train
-from polyseme.training.settings import Plan
+from polyseme.training.training_settings import Plan
 from training import small
 
 

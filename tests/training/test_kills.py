@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from polyseme.objectives.named import OBJECTIVES
-from polyseme.recipes.table import recipe_named
+from polyseme.objectives.objective_table import OBJECTIVES
+from polyseme.recipes.recipe_table import recipe_named
 from training.kills import N_STEPS, RUNS
 
 TESTS = Path(__file__).parents[1]

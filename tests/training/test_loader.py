@@ -12,16 +12,16 @@ import torch
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layouts import Layout, Packed, Streams
-from polyseme.corpus.pairs import Pairs
+from polyseme.corpus.pair_layout import Pairs
+from polyseme.corpus.row_layouts import Layout, Packed, Streams
 from polyseme.errors import PolysemeWarning
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.named import OBJECTIVES, objective_from
-from polyseme.training.devices import Devices
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.objective_table import OBJECTIVES, objective_from
+from polyseme.training.device_group import Devices
 from polyseme.training.loader import Loader, StepRows
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, Plan, TrainingSettings
+from polyseme.training.training_settings import Phase, Plan, TrainingSettings
 
 N_STEPS, N_ROWS, LENGTH = 9, 8, 24
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

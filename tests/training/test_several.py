@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyseme.training.settings import Plan
+from polyseme.training.training_settings import Plan
 from training import small
 
 TESTS = Path(__file__).parents[1]

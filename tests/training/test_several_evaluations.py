@@ -15,13 +15,13 @@ import torch
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layouts import Streams
+from polyseme.corpus.row_layouts import Streams
 from polyseme.errors import PolysemeWarning
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.dry_run import DryRun
-from polyseme.training.effects.log import read_log
-from polyseme.training.job import Job, held_layout
-from polyseme.training.run import Run
+from polyseme.training.effects import read_log
+from polyseme.training.pretraining_job import Job, held_layout
+from polyseme.training.run_folder import Run
 from training.kills import write_text
 
 ROWS: dict[str, Any] = {

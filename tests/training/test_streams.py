@@ -19,18 +19,18 @@ import polyseme
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layouts import Streams
+from polyseme.corpus.row_layouts import Streams
 from polyseme.errors import OptionError, PolysemeWarning
-from polyseme.objectives.named import objective_from
-from polyseme.training.devices import Devices
-from polyseme.training.effects.log import read_log
-from polyseme.training.job import Job
+from polyseme.objectives.objective_table import objective_from
+from polyseme.training.device_group import Devices
+from polyseme.training.effects import read_log
 from polyseme.training.loader import Loader
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.pretraining import Pretraining
+from polyseme.training.pretraining_job import Job
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, Plan, TrainingSettings
 from polyseme.training.trainer import MEMORY, Trainer
+from polyseme.training.training_settings import Phase, Plan, TrainingSettings
 
 N_STEPS, N_ROWS, LENGTH = 6, 4, 8
 SHAPES: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyseme.training.settings import Plan
+from polyseme.training.training_settings import Plan
 from training import small
 
 NAMES = ("masked", "causal", "replaced")

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.text.load import load_tokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from tiny_models import ANGLES, XLNET, tiny_config
 
 SPECIALS = {"t5": ["<pad>", "</s>", "<unk>"], "bart": ANGLES, "xlnet": XLNET}

@@ -10,12 +10,12 @@ import pytest
 
 import polyseme
 from polyseme.bundle import load_bundle, save_bundle
+from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.tasks.items import Item, TaskData
-from polyseme.tasks.named import read_benchmark
-from polyseme.transfer.finetuning import finetune_task
-from polyseme.transfer.folder import load_task_model, save_task_model
-from polyseme.transfer.preparing import judge, prepare
-from polyseme.transfer.settings import FinetuneSettings
+from polyseme.transfer.finetune_settings import FinetuneSettings
+from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.prepare_items import judge, prepare
+from polyseme.transfer.task_folder import load_task_model, save_task_model
 from transfer.small_stacks import small_model
 from transfer.small_tasks import small_task
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from polyseme.transfer.finetuning import finetune_task
-from polyseme.transfer.preparing import prepare
-from polyseme.transfer.settings import FinetuneSettings
-from polyseme.transfer.steps import tensors_of
+from polyseme.transfer.finetune_settings import FinetuneSettings
+from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.train_step import tensors_of
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 

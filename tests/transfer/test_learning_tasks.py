@@ -10,9 +10,9 @@ import torch
 
 from polyseme.bundle import Bundle
 from polyseme.tasks.items import Item
-from polyseme.transfer.finetuning import Finetuned, finetune_task
-from polyseme.transfer.preparing import judge, prepare
-from polyseme.transfer.settings import FinetuneSettings
+from polyseme.transfer.finetune_settings import FinetuneSettings
+from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.prepare_items import judge, prepare
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 import polyseme
 from polyseme.errors import OutputError, PolysemeWarning
-from polyseme.transfer.learning import Told
+from polyseme.transfer.train_seed import Told
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
 
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"seeds": 2, "epochs": 3, "batch": 16, "rate": 3e-3, 
 PARENT = """
 import json, os, signal, sys
 from polyseme import finetune
-from polyseme.transfer import learning
+from polyseme.transfer import train_seed as learning
 from transfer.small_tasks import small_task
 
 def run(output, kill_at, settings):

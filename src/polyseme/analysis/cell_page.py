@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.analysis.cell_values import (
+from polyseme.analysis.cells import (
     Cell,
     CorrelatedCell,
     Half,
+    Property,
     Readings,
     Value,
     correlated_cells,
     find_layer,
+    find_property,
     read_cells,
 )
-from polyseme.analysis.properties import Property, find_property
 from polyseme.errors import OptionError
 from polyseme.files.atomic import whole_file
-from polyseme.plots.page import escaped, page
-from polyseme.plots.ramp import Lab, ink, to_hex
-from polyseme.text.given import given_document
+from polyseme.plots.colors import Lab, ink, to_hex
+from polyseme.plots.html_page import escaped, page
+from polyseme.text.input_texts import given_document
 
 if TYPE_CHECKING:
     from polyseme.api import Model

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from polyseme import __version__
-from polyseme.cli import ending
+from polyseme.cli import exit_codes as ending
 from polyseme.errors import nearest
 from polyseme.extras import later
 

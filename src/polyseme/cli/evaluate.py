@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options, scoring, tuning
+from polyseme.cli import finetune_options as tuning
+from polyseme.cli import options, scoring
+from polyseme.cli.plain_text import print_table
 from polyseme.cli.progress import Bar
-from polyseme.cli.table import print_table
 
 DEEPEST = 2
 """How far down groups are printed: all, wide ones, and those within them."""
@@ -65,7 +66,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
         del content["items"]
         click.echo(json.dumps(content))
         return
-    from polyseme.tasks.report_files import notes_of, spelled
+    from polyseme.metrics.evaluation_report import notes_of, spelled
 
     print_table(
         [

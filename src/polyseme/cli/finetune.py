@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options, tuning
+from polyseme.cli import finetune_options as tuning
+from polyseme.cli import options
 
 
 @click.command()

@@ -180,7 +180,7 @@ class _Shown:
 
 
 def _records(found: Any) -> list[dict[str, Any]]:
-    from polyseme.decode.generate_files import records
+    from polyseme.generating.generate_files import records
 
     each = enumerate(zip(found.prompts, found.continuations, strict=True), start=1)
     return [record for number, (prompt, texts) in each for record in records(str(number), prompt, {}, texts)]

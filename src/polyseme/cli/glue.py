@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options, tuning
-from polyseme.cli.table import print_table
+from polyseme.cli import finetune_options as tuning
+from polyseme.cli import options
+from polyseme.cli.plain_text import print_table
 
 
 @click.command()

@@ -9,8 +9,8 @@ import click
 
 import polyseme
 from polyseme.cli import options
+from polyseme.cli.plain_text import print_table
 from polyseme.cli.progress import Bar
-from polyseme.cli.table import print_table
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 
 import polyseme
 from polyseme.cli import options
-from polyseme.cli.training import TrainingLine
+from polyseme.cli.progress import TrainingLine
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 
 import polyseme
 from polyseme.cli import options
-from polyseme.cli.table import print_table
+from polyseme.cli.plain_text import print_table
 
 
 @click.command()

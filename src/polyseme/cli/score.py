@@ -12,8 +12,8 @@ import click
 
 import polyseme
 from polyseme.cli import options, scoring
+from polyseme.cli.plain_text import print_table
 from polyseme.cli.progress import Bar
-from polyseme.cli.table import print_table
 
 
 @click.command()
@@ -79,7 +79,7 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
         click.echo("Type texts, one a line; Ctrl-D ends them.", err=True)
     with nullcontext() if typed else Bar("loading the model", then="scoring") as bar:
         found = polyseme.score(sources, **settings, progress=bar)
-    from polyseme.decode import score_files
+    from polyseme.scoring import score_files
 
     output, by = settings["output"], settings["by"]
     if as_json:
@@ -99,8 +99,8 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
 
 
 def _rows(scored: Any, by: Any) -> list[tuple[str, str, str, str]]:
-    from polyseme.decode.score_files import unit_log_probs, units
-    from polyseme.decode.score_texts import surprisal
+    from polyseme.scoring.score_files import unit_log_probs, units
+    from polyseme.scoring.text_scores import surprisal
 
     what, _ = units(scored, by)
     return [

@@ -10,7 +10,7 @@ import click
 
 import polyseme
 from polyseme.cli import options
-from polyseme.cli.concordance import print_uses
+from polyseme.cli.plain_text import print_uses
 from polyseme.cli.progress import Bar
 
 

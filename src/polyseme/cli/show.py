@@ -9,8 +9,8 @@ import click
 
 import polyseme
 from polyseme.cli import options
+from polyseme.cli.plain_text import print_table
 from polyseme.cli.progress import Bar
-from polyseme.cli.table import print_table
 
 DEFAULT_MODEL = (
     "Without -m this is all-MiniLM-L6-v2: a real BERT, trained further as a sentence model; it has no masked output."

@@ -18,18 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.changes import Same, Transpose
-from polyseme.convert.detect import read_json
+from polyseme.convert.config_mapping import whole
+from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
-from polyseme.convert.folder import Folder
-from polyseme.convert.settings import whole
-from polyseme.convert.table import Rule, Table
+from polyseme.convert.model_folder import Folder, read_json
+from polyseme.convert.tensor_transforms import Same, Transpose
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
 from polyseme.extras import optional
 from polyseme.outputs.softmaxes import AdaptiveOutput, SoftmaxOutput, TwoWayOutput
-from polyseme.parts.unfilled import unfilled
-from polyseme.text.characters import N_IDS, VOCABULARY, CharacterTokenizer, read_vocabulary
+from polyseme.parts.empty_modules import unfilled
+from polyseme.text.character_tokenizer import N_IDS, VOCABULARY, CharacterTokenizer, read_vocabulary
 from polyseme.types import Tokenizer
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"

@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.folder import HUGGING_FACE, Folder
-from polyseme.convert.table import Table
+from polyseme.convert.conversion_table import Table
+from polyseme.convert.model_folder import HUGGING_FACE, Folder
 
 
 def tied_as_said(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:

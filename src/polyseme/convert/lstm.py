@@ -11,15 +11,15 @@ from typing import Any
 
 from torch import nn
 
-from polyseme.convert.detect import by_model_type
+from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
-from polyseme.convert.table import Rule, Table
-from polyseme.encoders.kinds import build_encoder
+from polyseme.convert.model_folder import by_model_type
+from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import AdaptiveOutput
-from polyseme.parts.unfilled import unfilled
+from polyseme.parts.empty_modules import unfilled
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:

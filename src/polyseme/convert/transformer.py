@@ -10,14 +10,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.detect import by_model_type
+from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
-from polyseme.convert.table import Rule, Table
-from polyseme.encoders.kinds import build_encoder
+from polyseme.convert.model_folder import by_model_type
+from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
-from polyseme.parts.unfilled import unfilled
+from polyseme.parts.empty_modules import unfilled
 
 SHARED = "embeddings.pieces.weight"
 """The table of pieces, which the decoder has from the encoder."""

@@ -15,23 +15,21 @@ from typing import Any
 import numpy as np
 
 from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint_of
-from polyseme.corpus.documents import Stretched, described, text_sources
-from polyseme.corpus.moving import Extremes, move_documents
-from polyseme.corpus.sampling import sample_of
+from polyseme.corpus.document_reader import Stretched, described, text_sources
+from polyseme.corpus.held_out_split import Extremes, move_documents
+from polyseme.corpus.parallel_text import pair_sources
+from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, begun, clear_up, told_in_words
 from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
-from polyseme.corpus.sides import pair_sources
-from polyseme.corpus.unfinished import NOTES, Unfinished, begun, clear_up, told_in_words
-from polyseme.corpus.vocabulary import KINDS, frame_for, kind_named, train_tokenizer
-from polyseme.corpus.work import Load, Work
-from polyseme.corpus.workers import in_order, usable_cores
-from polyseme.corpus.writers import AnySource, Writers
+from polyseme.corpus.text_sample import sample_of
+from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, train_tokenizer
+from polyseme.corpus.worker_processes import Load, Work, in_order, usable_cores
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file, whole_folder
-from polyseme.files.found import Sources
 from polyseme.files.source import STANDARD_INPUT
+from polyseme.files.source_paths import Sources
 from polyseme.text.framing import Frame
-from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Progress
 
 VOCABULARY = 30_522

@@ -23,8 +23,8 @@ import numpy as np
 from polyseme.corpus.shards import SHARDS, SIDE, SPLITS, Counts, Shard, dtype_for
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.text.framing import Frame
-from polyseme.text.load import load_tokenizer
 from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.text.tokenizer_files import load_tokenizer
 
 ABOUT = "corpus.json"
 TOKENIZER = "tokenizer"

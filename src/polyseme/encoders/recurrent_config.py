@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from polyseme.config import Direction, EncoderConfig, MemoryKind
 from polyseme.errors import ModelError, nearest
-from polyseme.parts.activations import ACTIVATIONS
+from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.recurrence import N_GATES, CellKind
 
 Reads = Literal["forwards", "backwards", "both"]

@@ -15,10 +15,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from polyseme.encoders.base import Encoder, Layers, wanted_layers
+from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
 from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.encoders.transformer_layer import Reading, TransformerLayer
-from polyseme.encoders.views import View
+from polyseme.encoders.transformer_layer import Reading, TransformerLayer, View
 from polyseme.errors import ModelError
 from polyseme.parts.attention import Attention
 from polyseme.parts.embeddings import Clusters, Embeddings
@@ -26,7 +25,7 @@ from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
 from polyseme.parts.memory import Cache, Memory, Segments, remember
 from polyseme.parts.norms import norm
 from polyseme.parts.positions import BucketBias, LearnedPositions, SinusoidalPositions, sinusoids
-from polyseme.parts.relative import Distances, RelativeBiases
+from polyseme.parts.relative_positions import Distances, RelativeBiases
 from polyseme.types import Batch, States, Stream
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from polyseme.config import Direction, EncoderConfig
 from polyseme.errors import ModelError, nearest
-from polyseme.parts.activations import ACTIVATIONS
+from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.masks import mask_named
 from polyseme.parts.norms import NormKind
 

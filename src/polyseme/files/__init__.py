@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyseme.files.atomic import check_output, whole_file, whole_folder
     from polyseme.files.lines import Line, read_lines
-    from polyseme.files.read import read_rows
+    from polyseme.files.read_rows import read_rows
     from polyseme.files.rows import Place, Row
     from polyseme.files.source import Reading
-    from polyseme.files.write import VectorWriter, open_writer, read_about, read_vectors
+    from polyseme.files.write_vectors import VectorWriter, open_writer, read_about, read_vectors
 
 _HOMES = {
     "check_output": "atomic",
@@ -23,13 +23,13 @@ _HOMES = {
     "Line": "lines",
     "Reading": "source",
     "read_lines": "lines",
-    "read_rows": "read",
+    "read_rows": "read_rows",
     "Place": "rows",
     "Row": "rows",
-    "VectorWriter": "write",
-    "open_writer": "write",
-    "read_about": "write",
-    "read_vectors": "write",
+    "VectorWriter": "write_vectors",
+    "open_writer": "write_vectors",
+    "read_about": "write_vectors",
+    "read_vectors": "write_vectors",
 }
 
 __all__ = [

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from polyseme.errors import InputError, nearest
+from polyseme.files.reading_options import Asked
 
 _SHOWN = 60
 """How many characters of what stands in a file are shown in a message."""
@@ -42,3 +46,133 @@ class Row:
     id: str
     place: Place
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+# MERGED: Records, which have fields by name, to rows: the one place where `field`, `id_field` and `fields` ar
+
+
+_MISSING = object()
+_NAMED = 30
+"""How many fields a message lists."""
+
+
+class Record(NamedTuple):
+    """Values by the names of their fields."""
+
+    values: Mapping[str, Any]
+    place: Place
+
+
+def rows_of(records: Iterable[Record], asked: Asked) -> Iterator[Row]:
+    """A row a record. Where no field was named, the first record must have exactly one it can be."""
+    field = asked.field
+    for number, record in enumerate(records, start=1):
+        if field is None:
+            field = only_field(_text_names(record.values, asked), record.values, record.place)
+        yield Row(
+            content=_content(_value(record, field), field, record.place),
+            id=asked.numbered(number) if asked.id_field is None else _id(_value(record, asked.id_field), record, asked),
+            place=record.place,
+            fields=_beside(record, field, asked, first=number == 1) if asked.fields else {},
+        )
+
+
+def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | str) -> str:
+    """The one field that can hold the texts, `id` aside; or a refusal that lists what there is."""
+    candidates = [name for name in candidates if name.lower() != "id"] or candidates
+    if len(candidates) == 1:
+        return candidates[0]
+    what = f"{len(candidates)} fields can be the text" if candidates else "no field holds a text or a list of words"
+    raise InputError(f"{place}: {what}. Name one with --field (field=…). There are: {_list(names)}.")
+
+
+def no_field(name: str, names: Iterable[str], place: Place | str) -> InputError:
+    """What to say of a field that is not there."""
+    there = [shown(one) for one in names if one]
+    close = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
+    few = list(dict.fromkeys([*there[:_NAMED], *close]))
+    more = f" And {len(there) - len(few)} more." if len(there) > len(few) else ""
+    return InputError(f"{place}: there is no field {name!r}. {nearest(name, few) if few else 'There are none.'}{more}")
+
+
+def _text_names(values: Mapping[str, Any], asked: Asked) -> list[str]:
+    """The fields that may hold texts, as far as one record can tell: nulls may, too."""
+    return [name for name, value in values.items() if name != asked.id_field and (value is None or is_text(value))]
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text or a list of words."""
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value))
+
+
+def _value(record: Record, name: str) -> Any:
+    value = _looked_up(record.values, name)
+    if value is _MISSING:
+        raise no_field(name, record.values, record.place)
+    return value
+
+
+def _looked_up(values: Any, name: str) -> Any:
+    if not isinstance(values, Mapping):
+        return _MISSING
+    if name in values:
+        return values[name]
+    outer, point, inner = name.partition(".")
+    return _looked_up(values.get(outer), inner) if point else _MISSING
+
+
+def _content(value: Any, field: str, place: Place) -> str | list[str]:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        for position, word in enumerate(value, start=1):
+            if not isinstance(word, str):
+                raise InputError(
+                    f"{place}: the field {field!r} is a list, and item {position} of it is {_kind(word)}. A list of "
+                    "words has strings in it and nothing else."
+                )
+        return value
+    advice = "The text of a row must be a string, or a list of words."
+    if isinstance(value, Mapping) and value:
+        advice = f"Name what is in it with a point, for instance {field}.{shown(next(iter(value)))}."
+    raise InputError(f"{place}: the field {field!r} is {_kind(value)}. {advice}")
+
+
+def _id(value: Any, record: Record, asked: Asked) -> str:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    raise InputError(
+        f"{record.place}: the field {asked.id_field!r} is {_kind(value)}. An id must be a string or a whole number."
+    )
+
+
+def _beside(record: Record, field: str, asked: Asked, *, first: bool) -> dict[str, Any]:
+    """The other fields that were asked for. The first record must have them; where a later one has not, it is None."""
+    if asked.keeps_all:
+        return {name: value for name, value in record.values.items() if name not in (field, asked.id_field)}
+    kept = {name: _looked_up(record.values, name) for name in asked.fields}
+    for name, value in kept.items():
+        if value is _MISSING and first:
+            raise no_field(name, record.values, record.place)
+    return {name: None if value is _MISSING else value for name, value in kept.items()}
+
+
+def _kind(value: Any) -> str:
+    """What a value is, in a reader's words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"a truth value ({str(value).lower()})"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, Mapping):
+        return f"an object with the fields {_list(value)}" if value else "an empty object"
+    return f"a {type(value).__name__}"
+
+
+def _list(names: Iterable[str]) -> str:
+    there = [shown(name) or "(one without a name)" for name in names]
+    more = [f"and {len(there) - _NAMED} more"] if len(there) > _NAMED else []
+    return ", ".join([*there[:_NAMED], *more]) or "none"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from polyseme.heads.config import HeadConfig
+from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.recurrence import Reader
 
 CELLS = 200

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from polyseme.errors import InputError
-from polyseme.heads.base import NO_GOLD, Head, as_array
-from polyseme.heads.config import HeadConfig
+from polyseme.heads.classify import WholeText
 from polyseme.heads.features import Features
-from polyseme.heads.whole_text import WholeText
+from polyseme.heads.head import NO_GOLD, Head, as_array
+from polyseme.heads.head_config import HeadConfig
 from polyseme.types import Predictions
 
 

@@ -17,11 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.heads.base import NO_GOLD, Head
 from polyseme.heads.bodies import Scores, TextBody
-from polyseme.heads.config import HeadConfig
-from polyseme.heads.features import Features
-from polyseme.heads.readout import N_VECTORS, read_out
+from polyseme.heads.features import N_VECTORS, Features, read_out
+from polyseme.heads.head import NO_GOLD, Head
+from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.crf import FORBIDDEN
 from polyseme.types import Predictions
 

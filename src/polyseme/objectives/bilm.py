@@ -37,15 +37,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.chance import uniform
+from polyseme.corpus.random_keys import uniform
 from polyseme.cost import forward_flops
-from polyseme.encoders.two_way import TwoWay, TwoWayState
+from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective, Vocabulary
+from polyseme.objectives.objective import BaseObjective, Vocabulary
 from polyseme.objectives.streams import Softmax, check_softmax, refuse_sampling, softmax_flops, with_samples
 from polyseme.outputs.softmaxes import SAMPLES, TwoWayOutput
 from polyseme.parts.memory import Memory
-from polyseme.text.characters import CharacterTokenizer
+from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.types import Example, Needs, Rows, Tokenizer
 
 ROUND_TO = 256

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.reading import batch_of, output_flops, shared_arrays, trained
-from polyseme.outputs.base import Output
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.step_tensors import batch_of, output_flops, shared_arrays, trained
+from polyseme.outputs.output import Output
 from polyseme.parts.memory import Memory
 from polyseme.types import Example, Needs, Rows
 

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.chance import Keys, uniform
+from polyseme.corpus.random_keys import Keys, uniform
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective, Vocabulary
-from polyseme.objectives.reading import trained
-from polyseme.objectives.two_stacks import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.objective import BaseObjective, Vocabulary
+from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.step_tensors import trained
 from polyseme.types import Example, Needs, Rows, Tokenizer
 
 Ints = NDArray[np.int64]

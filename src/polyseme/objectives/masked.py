@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.chance import row_keys, uniform
+from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.choosing import choose_pieces, choose_spans, choose_words, how_many, most
-from polyseme.objectives.reading import batch_of, output_flops, pick, shared_arrays, trained
-from polyseme.outputs.base import Output
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.step_tensors import batch_of, output_flops, pick, shared_arrays, trained
+from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, how_many, most
+from polyseme.outputs.output import Output
 from polyseme.parts.memory import Memory
 from polyseme.types import Example, Needs, Rows
 

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.chance import Keys, uniform
+from polyseme.corpus.random_keys import Keys, uniform
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective, Vocabulary
-from polyseme.objectives.choosing import choose_pieces, how_many, most
 from polyseme.objectives.masked import places_of, target_arrays
-from polyseme.objectives.reading import memory_flops, output_flops, trained
-from polyseme.outputs.base import Output
+from polyseme.objectives.objective import BaseObjective, Vocabulary
+from polyseme.objectives.step_tensors import memory_flops, output_flops, trained
+from polyseme.objectives.target_selection import choose_pieces, how_many, most
+from polyseme.outputs.output import Output
 from polyseme.parts.masks import Order
 from polyseme.parts.memory import Memory
 from polyseme.types import Batch, Example, Needs, Rows, Tokenizer

@@ -19,15 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.chance import uniform
+from polyseme.corpus.random_keys import uniform
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.choosing import choose_pieces, how_many, most
-from polyseme.objectives.generator import Sharing, generator_for, transformer_of
+from polyseme.objectives.generator import Sharing, generator_for, sample, transformer_of
 from polyseme.objectives.masked import check_rate, places_of, target_arrays
-from polyseme.objectives.reading import batch_of, in_full, output_flops, pick, shared_arrays, trained
-from polyseme.objectives.sampling import sample
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.step_tensors import batch_of, in_full, output_flops, pick, shared_arrays, trained
+from polyseme.objectives.target_selection import choose_pieces, how_many, most
 from polyseme.outputs.labels import ReplacedOutput
 from polyseme.outputs.pieces import MaskedOutput, piece_losses
 from polyseme.parts.memory import Memory

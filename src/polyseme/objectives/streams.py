@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.reading import memory_flops, output_flops, trained
-from polyseme.outputs.base import Output
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.step_tensors import memory_flops, output_flops, trained
+from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
 from polyseme.parts.memory import Memory

@@ -15,9 +15,9 @@ from torch import nn
 
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError
-from polyseme.objectives.base import BaseObjective
-from polyseme.objectives.reading import shared_arrays, trained
-from polyseme.objectives.two_stacks import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.step_tensors import shared_arrays, trained
 from polyseme.types import Example, Needs, Rows
 
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.outputs.base import Output
-from polyseme.parts.activations import ACTIVATIONS
+from polyseme.outputs.output import Output
+from polyseme.parts.feed_forward import ACTIVATIONS
 
 
 class PooledOutput(nn.Module):

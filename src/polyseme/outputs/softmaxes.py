@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.errors import ModelError, OptionError
-from polyseme.outputs.base import Output
+from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput, piece_losses
 
 SAMPLES = 8192

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.parts.masks import Seen
-from polyseme.parts.relative import Distances, RelativeTerms
+from polyseme.parts.relative_positions import Distances, RelativeTerms
 
 KeysAndValues = tuple[Tensor, Tensor]
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
 import torch
 
 from polyseme.errors import OptionError, nearest
@@ -23,3 +29,49 @@ def find_device(name: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
     return name
+
+
+# MERGED: How many cores a batch gets on a CPU: all of them, a few each for batches side by side, or one for v
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+MOST_AT_ONCE = 8
+"""Batches that run side by side; with more cores than that, each gets several."""
+
+
+def even_share(work: int, most: int) -> int:
+    """How much of the work goes into a batch, `most` at most, so that threads side by side end together.
+
+    >>> even_share(100, 1000) <= 100
+    True
+    """
+    n_threads = min(torch.get_num_threads(), MOST_AT_ONCE)
+    n_batches = n_threads * math.ceil(work / (most * n_threads))
+    return math.ceil(work / n_batches)
+
+
+@contextlib.contextmanager
+def side_by_side() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]]:
+    """A `map` that divides the cores torch would use among threads of its own."""
+    n_cores = torch.get_num_threads()
+    n_threads = min(n_cores, MOST_AT_ONCE)
+    each = max(n_cores // n_threads, 1)
+    try:
+        with ThreadPoolExecutor(n_threads, "polyseme", initializer=torch.set_num_threads, initargs=(each,)) as pool:
+            yield pool.map
+    finally:
+        torch.set_num_threads(n_cores)
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """Within this block torch uses one core: for very little work, waking the others takes longer than doing it."""
+    n_cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_cores)

@@ -6,8 +6,8 @@ beyond the core. Nothing here writes to disk: `figure_bytes` returns what a file
 
 from __future__ import annotations
 
-from polyseme.plots.similarity import figure_bytes, similarity_figure
-from polyseme.plots.terminal import SimilarityTable, similarity_tables
-from polyseme.plots.uses import Use, WordUses
+from polyseme.plots.similarity_figure import figure_bytes, similarity_figure
+from polyseme.plots.similarity_terminal import SimilarityTable, similarity_tables
+from polyseme.plots.word_uses import Use, WordUses
 
 __all__ = ["SimilarityTable", "Use", "WordUses", "figure_bytes", "similarity_figure", "similarity_tables"]

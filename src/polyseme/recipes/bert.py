@@ -7,9 +7,9 @@ documents.
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase, TrainingSettings
 
 ADAM = OptimiserSettings(kind="adamw-uncorrected", lr=1e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01)
 TRAINING = TrainingSettings(

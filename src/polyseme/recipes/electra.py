@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyseme.recipes.bert import ADAM, BASE
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase, TrainingSettings
 
 
 def _training(*, length: int, rows: int, lr: float) -> TrainingSettings:

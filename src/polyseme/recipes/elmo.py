@@ -14,9 +14,9 @@ from typing import Any
 from polyseme.config import EncoderConfig
 from polyseme.convert.elmo import SIZES
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase, TrainingSettings
 
 _UNROLLED = 20
 _EPOCHS, _WORDS, _ROWS = 10, 768_648_884, 3 * 128

@@ -7,9 +7,9 @@ at the same places in every epoch.
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase, TrainingSettings
 
 _ADAM = OptimiserSettings(kind="adamw", lr=2e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0)
 _OURS = "AdamW and a schedule of our own instead of SGD with a rate that is lowered by hand"

@@ -11,10 +11,10 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, nearest
-from polyseme.objectives.base import Vocabulary
-from polyseme.objectives.named import objective_from
-from polyseme.parts.unfilled import unfilled
-from polyseme.training.settings import TrainingSettings
+from polyseme.objectives.objective import Vocabulary
+from polyseme.objectives.objective_table import objective_from
+from polyseme.parts.empty_modules import unfilled
+from polyseme.training.training_settings import TrainingSettings
 
 SOME_SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}
 """Stand in for a tokenizer's where nothing but counts is asked for."""

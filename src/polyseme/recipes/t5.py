@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase, TrainingSettings
 
 _SHARED = "AdamW and a schedule of our own for Adafactor; packed rows with ends between documents"
 

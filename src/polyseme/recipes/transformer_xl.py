@@ -6,9 +6,9 @@ The standard size, on WikiText-103: 151M parameters, rows of 150 words with a me
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimisers import OptimiserSettings
+from polyseme.training.optimizers import OptimiserSettings
 from polyseme.training.schedules import Schedule
-from polyseme.training.settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase, TrainingSettings
 
 _STANDARD = Recipe(
     name="transformer-xl",

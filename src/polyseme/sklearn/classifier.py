@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Model
 from polyseme.extras import require
-from polyseme.sklearn.fitted import FittedTask, fit_task
-from polyseme.sklearn.models import refuse_to_pickle
-from polyseme.sklearn.texts import GivenError, Texts, documents
+from polyseme.sklearn.inputs import GivenError, Texts, documents, refuse_to_pickle
+from polyseme.sklearn.task_estimator import FittedTask, fit_task
 from polyseme.tasks.items import Item, TaskData
-from polyseme.transfer.report import FinetuneReport
+from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.types import Document
 
 _base: Any = require("sklearn.base", extra="sklearn")

@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Model
+from polyseme.datasets.sequence_labeling import in_scheme
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.extras import require
-from polyseme.parts.tag_schemes import SCHEMES
-from polyseme.sklearn.fitted import FittedTask, fit_task
-from polyseme.sklearn.models import refuse_to_pickle
-from polyseme.sklearn.texts import GivenError, documents
+from polyseme.metrics.task_metrics import measure
+from polyseme.parts.crf import SCHEMES
+from polyseme.sklearn.inputs import GivenError, documents, refuse_to_pickle
+from polyseme.sklearn.task_estimator import FittedTask, fit_task
 from polyseme.tasks.items import Item, TaskData
-from polyseme.tasks.metrics import measure
-from polyseme.tasks.schemes import detect_scheme
-from polyseme.tasks.tagging import in_scheme
-from polyseme.transfer.report import FinetuneReport
+from polyseme.tasks.tag_schemes import detect_scheme
+from polyseme.transfer.finetune_report import FinetuneReport
 
 _base: Any = require("sklearn.base", extra="sklearn")
 _validation: Any = require("sklearn.utils.validation", extra="sklearn")

@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Dtype, Model
+from polyseme.embedding.flow import warn_unread
+from polyseme.embedding.pooling import per_text, warn_wordless
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
-from polyseme.files.sink import Per
-from polyseme.sklearn.models import model_of, refuse_to_pickle
-from polyseme.sklearn.texts import Texts, documents
+from polyseme.files.vector_format import Per
+from polyseme.sklearn.inputs import Texts, documents, model_of, refuse_to_pickle
 from polyseme.types import Document
-from polyseme.vectors.flow import warn_unread
-from polyseme.vectors.texts import per_text, warn_wordless
 
 if TYPE_CHECKING:
-    from polyseme.vectors.flow import Embedder
+    from polyseme.embedding.flow import Embedder
 
 _base: Any = require("sklearn.base", extra="sklearn")
 

@@ -1,1 +1,1 @@
-"""Benchmarks: readers of their files, metrics, and reports."""
+"""Kinds of task over users' own data."""

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from polyseme.datasets.multiple_choice import answer_index
+from polyseme.datasets.sequence_labeling import last_column
+from polyseme.datasets.squad import found_answer
+from polyseme.datasets.tab_separated import Said
 from polyseme.errors import InputError
-from polyseme.files.asked import Quotes
-from polyseme.files.read import read_rows
+from polyseme.files.read_rows import read_rows
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
+from polyseme.files.reading_options import Quotes
 from polyseme.files.rows import Place, Row, shown
-from polyseme.tasks.choices import answer_index
+from polyseme.tasks.data_columns import OwnColumns, resolved
 from polyseme.tasks.items import Answer, Item
-from polyseme.tasks.own_columns import OwnColumns, resolved
-from polyseme.tasks.squad import found_answer
-from polyseme.tasks.tables import Said
-from polyseme.tasks.tagging import last_column
 
 _NO_MARK = ("0", "_", "-", "O", "")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from polyseme.errors import ModelError
-from polyseme.text.cutting import EXTRA_BLANKS, OUTER_BLANKS
+from polyseme.text.cut_points import EXTRA_BLANKS, OUTER_BLANKS
 
 BLANK = "▁"
 NOT_CHARACTERS = 0xFDD0

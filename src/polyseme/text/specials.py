@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from polyseme.text.cutting import steps
+from polyseme.text.cut_points import steps
 from polyseme.text.framing import FRAMES, ROLES, Frame
 
 THEIR_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -97,3 +98,25 @@ def _content(token: Any) -> str | None:
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
+
+
+# MERGED: What to do where a user's text spells out a special piece.
+
+
+def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:
+    """A tokenizer that gives the same pieces, but never a special one; the unknown piece only for what is unknown."""
+    settings = json.loads(backend.to_str())
+    model = settings["model"]
+    if model["type"] == "Unigram":
+        settings["added_tokens"] = []
+        for id in {*special_ids, model["unk_id"]}:
+            if id is not None and id < len(model["vocab"]):
+                model["vocab"][id][0] = f"special {id}"  # models are given text without blanks
+    twin = Tokenizer.from_str(json.dumps(settings))
+    twin.encode_special_tokens = True
+    return twin
+
+
+def is_unigram(backend: Tokenizer) -> bool:
+    """Whether the tokenizer's model is one that may come upon special pieces in text."""
+    return type(backend.model).__name__ == "Unigram"

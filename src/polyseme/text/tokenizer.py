@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from polyseme.errors import InputError, ModelError
-from polyseme.text import export
-from polyseme.text.align import align, put_in
-from polyseme.text.cutting import CHARACTER, steps
+from polyseme.text import tokenizer_export as export
+from polyseme.text.alignment import align, put_in
+from polyseme.text.cached_encoding import Reader
+from polyseme.text.cut_points import CHARACTER, steps
 from polyseme.text.framing import Frame
-from polyseme.text.reading import Reader
 from polyseme.types import Document, Framed, Pieces, Unit
 
 Ints = NDArray[np.int64]

@@ -25,11 +25,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from polyseme.convert.weights import read_weights, write_weights
+from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_folder
-from polyseme.training.devices import whole
-from polyseme.training.optimisers import Optimiser, Several
+from polyseme.training.device_group import whole
+from polyseme.training.optimizers import Optimiser, Several
 
 ABOUT = "about.json"
 _NAME = re.compile(r"step-(\d{8,})")

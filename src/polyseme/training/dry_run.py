@@ -12,10 +12,10 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.cost import peak_memory
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
-from polyseme.training.devices import Devices
-from polyseme.training.effects.keep import CHECKPOINTS, Keep
-from polyseme.training.job import Job
+from polyseme.training.device_group import Devices
+from polyseme.training.effects import CHECKPOINTS, Keep
 from polyseme.training.pretraining import Pretraining
+from polyseme.training.pretraining_job import Job
 
 
 @dataclass(frozen=True, kw_only=True)

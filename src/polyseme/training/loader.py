@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme.corpus.layouts import Layout
-from polyseme.training.devices import Devices
-from polyseme.training.settings import Plan
+from polyseme.corpus.row_layouts import Layout
+from polyseme.training.device_group import Devices
+from polyseme.training.training_settings import Plan
 from polyseme.types import Example, Objective
 
 AHEAD = 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from polyseme.training.effects.base import Effect, Moment
+from polyseme.training.effects import Effect, Moment
 from polyseme.training.loader import Loader
-from polyseme.training.settings import Plan
 from polyseme.training.trainer import Trainer
+from polyseme.training.training_settings import Plan
 
 
 def train(

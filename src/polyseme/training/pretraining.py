@@ -14,24 +14,31 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layouts import Layout, Streams
+from polyseme.corpus.row_layouts import Layout, Streams
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
-from polyseme.training.devices import Devices, is_sharded
-from polyseme.training.effects.base import Effect
-from polyseme.training.effects.evaluate import Evaluate
-from polyseme.training.effects.keep import CHECKPOINTS, Keep
-from polyseme.training.effects.log import Log, TensorBoard, forget_after
-from polyseme.training.effects.tell import OnReport, Tell
-from polyseme.training.effects.watch import TrainingStoppedError, Watch
-from polyseme.training.job import Job, check_job, held_layout, layouts_of, start_bundle
+from polyseme.training.device_group import Devices, is_sharded
+from polyseme.training.effects import (
+    CHECKPOINTS,
+    Effect,
+    Evaluate,
+    Keep,
+    Log,
+    OnReport,
+    Tell,
+    TensorBoard,
+    TrainingStoppedError,
+    Watch,
+    forget_after,
+)
 from polyseme.training.ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.loader import Loader, StepRows
 from polyseme.training.loop import train
-from polyseme.training.run import LEDGER, Run, write_json
-from polyseme.training.settings import Phase, Plan
+from polyseme.training.pretraining_job import Job, check_job, held_layout, layouts_of, start_bundle
+from polyseme.training.run_folder import LEDGER, Run, write_json
 from polyseme.training.trainer import WEIGHTS, Trainer
+from polyseme.training.training_settings import Phase, Plan
 from polyseme.types import Objective
 
 PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from polyseme.parts.memory import Memory
 from polyseme.training.checkpoint import optimiser_tensors, put_optimiser_tensors
-from polyseme.training.devices import Devices, no_sync, put_whole, reshard, whole
+from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows
-from polyseme.training.optimisers import build_optimiser, set_rate
-from polyseme.training.settings import Plan, TrainingSettings
+from polyseme.training.optimizers import build_optimiser, set_rate
+from polyseme.training.training_settings import Plan, TrainingSettings
 from polyseme.types import Objective
 
 WEIGHTS = "weights/"

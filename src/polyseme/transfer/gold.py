@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.heads.base import NO_GOLD
-from polyseme.heads.config import HeadConfig
+from polyseme.heads.head import NO_GOLD
+from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span import Spans, join_windows
 from polyseme.tasks.items import Answer, Item
 from polyseme.text.words import split_words
-from polyseme.transfer.rows import TaskRow
+from polyseme.transfer.encoder_rows import TaskRow
 
 NOWHERE = (-1, -1)
 

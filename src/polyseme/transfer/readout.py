@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from polyseme.bundle import Bundle, new_bundle
+from polyseme.config import EncoderConfig
+from polyseme.embedding.decoder_stack import decoder_of
+from polyseme.encoders.encoder import Encoder, Layers
 from polyseme.errors import OptionError
+from polyseme.types import Batch, States
 
 Pieces = tuple[Tensor, Tensor, Tensor | None]
 """States [R, T, D], the place of the piece that stands for its row [R], and lengths [R]; None: all rows are full."""
@@ -77,3 +82,46 @@ def check_readout(name: str, *, starts: bool, pooler: nn.Module | None) -> None:
 def _real(states: Tensor, lengths: Tensor) -> Tensor:
     here = torch.arange(states.shape[1], device=states.device)
     return (here[None] < lengths[:, None])[:, :, None]
+
+
+# MERGED: The stacks of a model that a task runs: the encoder alone, or the decoder, too, which reads what the
+
+
+def config_of(bundle: Bundle, stack: str) -> EncoderConfig:
+    """Of the stack whose layers are read."""
+    return decoder_of(bundle).config if stack == "decoder" else bundle.config
+
+
+def run_stack(bundle: Bundle, stack: str, batch: Batch, layers: Layers) -> States:
+    """The states of a stack; the decoder's with the text on both sides, shifted right where the decoder reads it.
+
+    So the state at a place is the one from which the original guesses what stands there.
+    """
+    if stack == "encoder":
+        found: States = bundle.encoder(batch, layers=layers)
+        return found
+    source = bundle.encoder(batch, layers=[-1])
+    again = Batch(after(bundle.first_written, batch.pieces), batch.lengths, source=source)
+    found = decoder_of(bundle)(again, layers=layers)
+    return found
+
+
+def after(first: int, pieces: Tensor) -> Tensor:
+    """[R, T] → [R, T]: shifted right, behind the piece that a decoder begins with; the last piece is not read."""
+    return torch.cat([torch.full_like(pieces[:, :1], first), pieces[:, :-1]], dim=1)
+
+
+def groups_of(bundle: Bundle, *, with_decoder: bool) -> list[list[nn.Parameter]]:
+    """The layer groups of the stacks that run, the encoder's first; what both share is in the encoder's."""
+    stacks: list[Encoder] = [bundle.encoder, *([decoder_of(bundle)] if with_decoder else [])]
+    seen: set[nn.Parameter] = set()
+    found = []
+    for group in (group for stack in stacks for group in stack.layer_groups()):
+        found.append([parameter for parameter in group if parameter not in seen])
+        seen.update(group)
+    return found
+
+
+def fresh_bundle(bundle: Bundle) -> Bundle:
+    """A model like this one, drawn anew from torch's present seed."""
+    return new_bundle(bundle.family, bundle.config, list(bundle.outputs), tied=bundle.tied)

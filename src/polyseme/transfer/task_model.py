@@ -19,22 +19,21 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle
 from polyseme.config import Config
 from polyseme.cost import decoder_flops, forward_flops
+from polyseme.embedding.decoder_stack import check_stack, decoder_of
+from polyseme.embedding.layer_selection import LayerChoice, parse_layers
+from polyseme.embedding.pooling import parse_pooling
+from polyseme.embedding.word_rows import laid_out
 from polyseme.errors import ModelError
-from polyseme.heads.base import Head
 from polyseme.heads.features import Features
-from polyseme.heads.text import TextHead
+from polyseme.heads.head import Head
+from polyseme.heads.text_head import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.parts.scalar_mix import ScalarMix
-from polyseme.transfer.batches import ReadRows, TaskBatch
-from polyseme.transfer.readout import READOUTS
-from polyseme.transfer.rows import RowMaker
-from polyseme.transfer.stacks import config_of, fresh_bundle, groups_of, run_stack
-from polyseme.transfer.writing import OUTPUT, writer_of
+from polyseme.transfer.encoder_rows import RowMaker
+from polyseme.transfer.readout import READOUTS, config_of, fresh_bundle, groups_of, run_stack
+from polyseme.transfer.text_labels import OUTPUT, writer_of
+from polyseme.transfer.unit_batches import ReadRows, TaskBatch
 from polyseme.types import Batch, Predictions
-from polyseme.vectors.both_sides import check_stack, decoder_of
-from polyseme.vectors.layers import LayerChoice, parse_layers
-from polyseme.vectors.pooling import parse_pooling
-from polyseme.vectors.word_rows import laid_out
 
 BY_PLACE = {"first": "begins", "last": "ends"}
 """Poolings that take one piece of a word: which."""

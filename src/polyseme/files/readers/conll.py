@@ -18,11 +18,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError
-from polyseme.files.asked import Asked
-from polyseme.files.lines import Line, lines_of
-from polyseme.files.readers.blocks import sentences
-from polyseme.files.records import no_field
-from polyseme.files.rows import Place, Row
+from polyseme.files.lines import Line, lines_of, sentences
+from polyseme.files.reading_options import Asked
+from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Source
 
 _DOCUMENT_MARK = re.compile(r"-DOCSTART-(?:[ \t]|$)")

@@ -20,11 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.asked import Asked
-from polyseme.files.lines import Line, lines_of
-from polyseme.files.readers.blocks import sentences
-from polyseme.files.records import no_field
-from polyseme.files.rows import Place, Row, shown
+from polyseme.files.lines import Line, lines_of, sentences
+from polyseme.files.reading_options import Asked
+from polyseme.files.rows import Place, Row, no_field, shown
 from polyseme.files.source import Source
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")

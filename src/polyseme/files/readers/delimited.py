@@ -18,10 +18,9 @@ from dataclasses import replace
 from functools import partial
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.asked import Asked
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.records import Record, no_field, only_field, rows_of
-from polyseme.files.rows import Place, Row
+from polyseme.files.reading_options import Asked
+from polyseme.files.rows import Place, Record, Row, no_field, only_field, rows_of
 from polyseme.files.source import Source
 
 MOST_QUOTED = 1 << 26

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from polyseme.errors import InputError
-from polyseme.files.asked import Asked
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.records import Record, is_text, rows_of
-from polyseme.files.rows import Place, Row, shown
+from polyseme.files.reading_options import Asked
+from polyseme.files.rows import Place, Record, Row, is_text, rows_of, shown
 from polyseme.files.source import Source
 
 _WHOLE = "the line itself"

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polyseme.errors import InputError
-from polyseme.files.asked import Asked
-from polyseme.files.records import Record, no_field, only_field, rows_of
-from polyseme.files.rows import Place, Row, shown
+from polyseme.files.reading_options import Asked
+from polyseme.files.rows import Place, Record, Row, no_field, only_field, rows_of, shown
 from polyseme.files.source import Source
 
 BATCH_ROWS = 256

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from polyseme.files.asked import Asked, Sentences
-from polyseme.files.lines import Line, lines_of
-from polyseme.files.readers.blocks import blocks
+from polyseme.files.lines import Line, blocks, lines_of
+from polyseme.files.reading_options import Asked, Sentences
 from polyseme.files.rows import Place, Row
 from polyseme.files.source import Source
 

@@ -1,0 +1,310 @@
+"""The cells of a recurrent encoder, time after time, and which of them go with a property of the text.
+
+A layer's reader is run again over what it read, one piece at a time, so that its cells can be seen at every piece; all
+that comes out of a whole run is the last of them.
+
+Shapes: n pieces of the text, H cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.bundle import Bundle
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.recurrent import Recurrent, TwoWay
+from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.parts.recurrence import Reader
+from polyseme.text.input_texts import given_document
+from polyseme.types import Batch
+
+if TYPE_CHECKING:
+    from polyseme.api import Model
+
+
+Half = Literal["forwards", "backwards"]
+"""Which way a layer reads."""
+Value = Literal["cell", "output"]
+"""What is looked at: tanh of the cell state, as Karpathy and others (2015) show it, or what the cell puts out."""
+
+
+class Cell(NamedTuple):
+    """Where a cell stands."""
+
+    layer: int
+    half: Half
+    number: int
+
+    def __str__(self) -> str:
+        return f"layer {self.layer}, {self.half}, cell {self.number:,}"
+
+
+class CorrelatedCell(NamedTuple):
+    """A cell, and how its value goes with a property over a text: from −1 to 1."""
+
+    cell: Cell
+    correlation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """A text in pieces, and the values of one layer's cells, read one way, at each of them."""
+
+    layer: int
+    half: Half
+    spans: NDArray[np.int64]
+    """[n, 2]: where the pieces stand in the text."""
+    values: NDArray[Any]
+    """[n, H]"""
+
+
+def correlated_cells(
+    model: Model, text: str | Sequence[str], property: str | Property, *, value: Value = "cell", top: int = 10
+) -> list[CorrelatedCell]:
+    """The cells that go most with a property of the text, by Pearson's correlation over its pieces, strongest first.
+
+    Args:
+        model: a recurrent language model, or ELMo.
+        text: a text (or its words).
+        property: inside quotes, inside brackets, position in line, position in word, or a function from a text to one
+            number for each of its characters. A piece takes the number of the character that was read last of it.
+        value: the `cell` state (its tanh), or the `output`.
+        top: how many cells are returned.
+    """
+    if top < 1:
+        raise OptionError(f"At least 1 cell must be asked for. Got {top} instead.")
+    given = given_document(text, 0)
+    name, function = find_property(property)
+    wanted = values_of(name, function, given.text)
+    found: list[CorrelatedCell] = []
+    for readings in read_cells(model.bundle, text, value=value):
+        cells = _correlations(readings, wanted, name)
+        best = np.argsort(-np.abs(np.nan_to_num(cells)), kind="stable")[:top]
+        found += [
+            CorrelatedCell(Cell(readings.layer, readings.half, int(number)), float(cells[number]))
+            for number in best
+            if np.isfinite(cells[number])
+        ]
+    return sorted(found, key=lambda each: -abs(each.correlation))[:top]
+
+
+def _correlations(readings: Readings, wanted: Floats, name: str) -> Floats:
+    """[H]: each cell's; not a number where it never moves."""
+    last = readings.spans[:, 1] - 1 if readings.half == "forwards" else readings.spans[:, 0]
+    here = wanted[np.clip(last, 0, len(wanted) - 1)]
+    here = here - here.mean()
+    if not here.any():
+        raise InputError(f"The property {name!r} is the same all over the text, so that no cell can go with it.")
+    cells = readings.values.astype(np.float64)
+    cells = cells - cells.mean(axis=0)
+    sizes = np.sqrt((cells**2).sum(axis=0) * (here**2).sum())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(sizes > 1e-9, here @ cells / sizes, np.nan)
+    return found
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_cells(
+    bundle: Bundle,
+    text: str | Sequence[str],
+    *,
+    value: Value = "cell",
+    layer: int | None = None,
+    half: Half | None = None,
+) -> Iterator[Readings]:
+    """The values of the cells of one layer and half, or of all of them, from the bottom to the top."""
+    if value not in get_args(Value):
+        raise OptionError(f"There is no value {value!r} of a cell. {nearest(str(value), get_args(Value))}")
+    readers = {at: reader for at, reader in _readers(bundle.encoder).items() if (layer or at[0], half or at[1]) == at}
+    if value == "cell" and any(reader.kind != "lstm" for reader in readers.values()):
+        raise OptionError("Cells of kind 'tanh' hold nothing besides what they put out. Look at the value 'output'.")
+    if bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so it cannot read text.")
+    encoded = bundle.tokenizer.encode(given_document(text, 0))
+    if not len(encoded):
+        raise InputError("The text has no pieces, so that there is nothing for a cell to follow.")
+    framed = bundle.tokenizer.frame(encoded.ids)
+    batch = Batch(torch.from_numpy(framed.ids)[None].to(bundle.device))
+    kept = slice(framed.offset, framed.offset + len(encoded))
+    for at, read in _what_was_read(bundle.encoder, batch, readers).items():
+        yield Readings(*at, encoded.spans, _one_by_one(readers[at], read, value)[kept])
+
+
+def find_layer(encoder: Encoder, layer: int, half: Half | None, value: Value) -> tuple[int, Half, int]:
+    """The layer and half that a user asks for, and how many values there are."""
+    readers = _readers(encoder)
+    depth = encoder.config.depth
+    if not -depth <= layer <= depth or layer == 0:
+        raise OptionError(
+            f"Cells are in layers 1 to {depth} (or {-depth} to -1); layer 0 is the token layer and has none. Got "
+            f"{layer} instead."
+        )
+    number = layer if layer > 0 else depth + 1 + layer
+    ways = [way for at, way in readers if at == number]
+    chosen = ways[0] if half is None else half
+    if chosen not in ways:
+        raise OptionError(f"The model reads {' and '.join(ways)}. Got {chosen!r} for 'half' instead.")
+    reader = readers[number, chosen]
+    return number, chosen, _n_values(reader, value)
+
+
+def _n_values(reader: Reader, value: Value) -> int:
+    """H: cells, or what a projection makes of them."""
+    return reader.n_cells if value == "cell" else reader.width
+
+
+def _readers(encoder: Encoder) -> Mapping[tuple[int, Half], Reader]:
+    """What reads one way in one layer each, by the layer's number."""
+    if not isinstance(encoder, (Recurrent, TwoWay)):
+        raise ModelError(
+            f"An encoder of kind {encoder.config.kind!r} has no cells to look at. That is for recurrent models: LSTM "
+            "language models, and ELMo."
+        )
+    found: dict[tuple[int, Half], Reader] = {}
+    for stack in encoder.halves():
+        if not isinstance(stack, Recurrent):
+            raise TypeError("Halves of a two-way encoder are recurrent.")
+        for number, layer in enumerate(stack.layers, start=1):
+            for reader in layer.children():
+                if isinstance(reader, Reader):
+                    found[number, "backwards" if reader.backwards else "forwards"] = reader
+    if not found:
+        raise ModelError("The model has a token layer and nothing above it, so that there are no cells.")
+    return dict(sorted(found.items(), key=lambda each: (each[0][0], each[0][1] == "backwards")))
+
+
+def _what_was_read(
+    encoder: Encoder, batch: Batch, readers: Mapping[tuple[int, Half], Reader]
+) -> dict[tuple[int, Half], Tensor]:
+    """What each reader reads of the batch, [1, T, D]."""
+    found: dict[tuple[int, Half], Tensor] = {}
+    hooks = [
+        reader.register_forward_pre_hook(lambda _, given, at=at: found.__setitem__(at, given[0]))
+        for at, reader in readers.items()
+    ]
+    try:
+        with torch.inference_mode():
+            encoder(batch, layers=[max(layer for layer, _ in readers)])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {at: found[at] for at in readers}
+
+
+@torch.inference_mode()
+def _one_by_one(reader: Reader, read: Tensor, value: Value) -> NDArray[Any]:
+    """[T, H]: the values after each piece, in the order of the text."""
+    times = range(read.shape[1])
+    h, c = reader.start(1)
+    found = read.new_empty(read.shape[1], _n_values(reader, value))
+    for time in reversed(times) if reader.backwards else times:
+        _, h, c = reader(read[:, time : time + 1], None, (h, c), carried=True)
+        found[time] = torch.tanh(c[0]) if value == "cell" else h[0]
+    values: NDArray[Any] = found.to(torch.promote_types(found.dtype, torch.float32)).cpu().numpy()
+    return values
+
+
+# MERGED: What a cell may follow: properties of a text, a number a character, after that character has been re
+
+
+Property = Callable[[str], Sequence[float]]
+"""From a text to one number for each of its characters."""
+Floats = NDArray[np.float64]
+
+BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+
+
+def inside_quotes(text: str) -> list[float]:
+    """1 from a double quote that opens on, 0 from the one that closes.
+
+    >>> inside_quotes('a "b" c')
+    [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    """
+    found, inside = [], False
+    for character in text:
+        inside = {'"': not inside, "“": True, "”": False, "«": True, "»": False}.get(character, inside)
+        found.append(float(inside))
+    return found
+
+
+def inside_brackets(text: str) -> list[float]:
+    """How many brackets are open.
+
+    >>> inside_brackets("a(b[c])")
+    [0.0, 1.0, 1.0, 2.0, 2.0, 1.0, 0.0]
+    """
+    found, depth = [], 0
+    for character in text:
+        depth = max(depth + BRACKETS.get(character, 0), 0)
+        found.append(float(depth))
+    return found
+
+
+def position_in_line(text: str) -> list[float]:
+    """Characters since the line began; the line's end counts as its last.
+
+    >>> position_in_line("ab" + chr(10) + "c")
+    [1.0, 2.0, 3.0, 1.0]
+    """
+    found, place = [], 0
+    for before in ["\n", *text][: len(text)]:
+        place = 1 if before == "\n" else place + 1
+        found.append(float(place))
+    return found
+
+
+def position_in_word(text: str) -> list[float]:
+    """Characters since the last blank.
+
+    >>> position_in_word("ab c")
+    [1.0, 2.0, 0.0, 1.0]
+    """
+    found, place = [], 0
+    for character in text:
+        place = 0 if character.isspace() else place + 1
+        found.append(float(place))
+    return found
+
+
+PROPERTIES: Mapping[str, Property] = {
+    "inside quotes": inside_quotes,
+    "inside brackets": inside_brackets,
+    "position in line": position_in_line,
+    "position in word": position_in_word,
+}
+
+
+def find_property(given: str | Property) -> tuple[str, Property]:
+    """A property and its name: one of the list, or a function of the user's own."""
+    if isinstance(given, str):
+        if given not in PROPERTIES:
+            raise OptionError(
+                f"There is no property {given!r}. {nearest(given, PROPERTIES)} Or give a function from a text to a "
+                "number for each of its characters."
+            )
+        return given, PROPERTIES[given]
+    if not callable(given):
+        raise OptionError(f"A property is a name or a function of a text. Got a {type(given).__name__} instead.")
+    return getattr(given, "__name__", "property").replace("_", " "), given
+
+
+def values_of(name: str, property: Property, text: str) -> Floats:
+    """A property's numbers over a text, which must differ somewhere for anything to go with them."""
+    try:
+        found = np.asarray(list(property(text)), dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(0, np.nan)
+    if found.shape != (len(text),) or not np.isfinite(found).all():
+        raise InputError(
+            f"The property {name!r} must give one finite number for each of the text's {len(text):,} characters."
+        )
+    return found

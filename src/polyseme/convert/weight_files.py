@@ -1,0 +1,141 @@
+"""Weights on disk: safetensors, whole or in shards, and PyTorch's own files, which are only read as plain tensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import stat
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from polyseme.convert.model_folder import read_json
+from polyseme.errors import ModelError
+
+LAYOUTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""What a folder's weights may be called, in order of preference."""
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Every tensor in a model folder by its name, memory-mapped where the format allows."""
+    for layout in LAYOUTS:
+        path = folder / layout
+        if not path.exists():
+            continue
+        if layout.endswith(".index.json"):
+            return _read_shards(folder, path)
+        return _read_file(path)
+    raise ModelError(f"The folder {folder} has a config but no weights. Looked for: {', '.join(LAYOUTS)}.")
+
+
+def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
+        raise ModelError(f"The file {index} has no 'weight_map' that says which shard holds which tensor.")
+    found: dict[str, Tensor] = {}
+    for shard in sorted(set(places.values())):
+        path = folder / shard
+        if not path.is_file():
+            raise ModelError(f"The file {index} names the shard {shard!r}, which is not in the folder.")
+        found.update(_read_file(path))
+    missing = [name for name in places if name not in found]
+    if missing:
+        raise ModelError(f"The file {index} promises {missing[0]!r}, which its shard does not hold.")
+    return found
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    """PyTorch's own files: archives, or bare pickles as they were before 2020, which cannot be memory-mapped."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError:
+        raise ModelError(
+            f"The weights in {path} are not opened: the file is damaged or holds more than plain tensors, and such a "
+            "file can run anything when it is read. Get the weights as safetensors."
+        ) from None
+    except Exception as error:  # noqa: BLE001 - what a damaged pickle raises is not bounded
+        raise _unreadable(path, error) from None
+    named = isinstance(loaded, dict) and all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
+    )
+    if not named:
+        raise ModelError(f"The file {path} must hold tensors by their names, and holds something else.")
+    return dict(loaded)
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ModelError(
+        f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no weights file at "
+        "all; fetch it again."
+    )
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: int | None = None) -> None:
+    """Write `model.safetensors`, or shards of at most `shard_size` bytes (a larger tensor is a shard by itself)."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    shards = _shards(plain, shard_size)
+    if len(shards) == 1:
+        _write_file(folder / "model.safetensors", plain)
+        return
+    places: dict[str, str] = {}
+    for number, names in enumerate(shards, start=1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        _write_file(folder / name, {each: plain[each] for each in names})
+        places.update(dict.fromkeys(names, name))
+    total = sum(tensor.nbytes for tensor in plain.values())
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_file(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Who may read the file is left to the user's umask; `safetensors` would let nobody else."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+        path.chmod(mode)
+    except SafetensorError as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
+
+
+def _shards(tensors: Mapping[str, Tensor], shard_size: int | None) -> list[list[str]]:
+    shards: list[list[str]] = [[]]
+    size = 0
+    for name, tensor in tensors.items():
+        if shard_size is not None and shards[-1] and size + tensor.nbytes > shard_size:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += tensor.nbytes
+    return shards

@@ -1,0 +1,187 @@
+"""The shards of a corpus that is being built: of every source, side and split one, all growing together."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from polyseme.corpus.document_reader import TextSource
+from polyseme.corpus.parallel_text import PairSource
+from polyseme.corpus.shards import SPLITS, ShardWriter, State
+from polyseme.corpus.worker_processes import Worked
+from polyseme.errors import OutputError, PolysemeWarning
+from polyseme.files.atomic import AnyPath, explained, put_in_place, whole_file
+from polyseme.files.unfinished_folder import LOCK, SETTINGS, locked, remove, settle, short, unfinished_folder
+
+AnySource: TypeAlias = TextSource | PairSource
+
+
+class Writers:
+    """The shards of all sources, sides and splits, as they grow."""
+
+    def __init__(self, folder: Path, sources: Sequence[AnySource], dtype: np.dtype[Any]) -> None:
+        self._names = [source.name for source in sources]
+        self._writers = {
+            source.name: {
+                side: {split: ShardWriter(folder, source.name, split, dtype, side) for split in SPLITS}
+                for side in source.sides
+            }
+            for source in sources
+        }
+
+    def __enter__(self) -> Writers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._each(ShardWriter.close)
+
+    def begin(self) -> None:
+        self._each(ShardWriter.begin)
+
+    def go_on(self, states: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bool:
+        """Go on from where the shards were; False if they are not as they were then."""
+        pairs = [
+            (writer, State.from_json(states[name][side][split]))
+            for name, its in self._writers.items()
+            for side, mine in its.items()
+            for split, writer in mine.items()
+        ]
+        if not all(writer.holds(state) for writer, state in pairs):
+            return False
+        for writer, state in pairs:
+            writer.go_on(state)
+        return True
+
+    def n_documents(self, source: int) -> dict[str, int]:
+        first = next(iter(self._writers[self._names[source]].values()))
+        return {split: writer.state.counts.documents for split, writer in first.items()}
+
+    def append(self, source: int, worked: Worked) -> None:
+        for side, mine in self._writers[self._names[source]].items():
+            for split, writer in mine.items():
+                writer.append(worked.stretches[side][split])
+                writer.flush()
+
+    def states(self) -> dict[str, dict[str, dict[str, Any]]]:
+        return self._mapped(lambda writer: writer.state.to_json())
+
+    def finish(self) -> dict[str, dict[str, dict[str, State]]]:
+        self._each(ShardWriter.finish)
+        return self._mapped(lambda writer: writer.state)
+
+    def _mapped(self, act: Callable[[ShardWriter], Any]) -> dict[str, dict[str, dict[str, Any]]]:
+        return {
+            name: {side: {split: act(writer) for split, writer in mine.items()} for side, mine in its.items()}
+            for name, its in self._writers.items()
+        }
+
+    def _each(self, act: Callable[[ShardWriter], None]) -> None:
+        self._mapped(act)
+
+
+# MERGED: A corpus that is being built, in a folder beside the output that anyone can see (`corpus.unfinished`
+
+
+JOURNAL, NOTES = "journal.jsonl", "notes.json"
+GROWING, REPLACED = "corpus", "replaced"
+
+_NO_ROOM = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file has grown past the largest allowed here (see: ulimit -f)",
+}
+
+
+class Unfinished:
+    """The folder of a corpus that is being built; see `begun`."""
+
+    def __init__(self, folder: Path, output: AnyPath) -> None:
+        self.folder = folder
+        self.corpus = folder / GROWING
+        self._output = output
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The lines that are whole, in order."""
+        lines: list[dict[str, Any]] = []
+        with contextlib.suppress(FileNotFoundError):
+            for line in (self.folder / JOURNAL).read_bytes().split(b"\n")[:-1]:
+                try:
+                    lines.append(json.loads(line))
+                except ValueError:
+                    break
+        return lines
+
+    @contextlib.contextmanager
+    def writing(self, kept: list[dict[str, Any]]) -> Iterator[Any]:
+        """Write the journal on, after the lines that are `kept`; gives what writes a line."""
+        path = self.folder / JOURNAL
+        with whole_file(path, force=True) as made:
+            made.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        with path.open("a", encoding="utf-8") as file:
+
+            def write(line: Mapping[str, Any]) -> None:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+
+            yield write
+
+    def start_over(self, why: str) -> None:
+        """Throw away what was done, which is said."""
+        warnings.warn(f"{short(self.folder)} is built anew from its beginning: {why}.", PolysemeWarning, stacklevel=4)
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+
+    def finish(self, *, force: bool) -> None:
+        """Give the corpus its name."""
+        put_in_place(self.corpus, self._output, force=force, kind="folder", aside=self.folder / REPLACED)
+        remove(self.folder)
+
+
+@contextlib.contextmanager
+def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Unfinished]:
+    """The unfinished corpus of an output: that of a run which was stopped, if its settings are these, or a new one."""
+    folder = unfinished_folder(output)
+    with locked(folder):
+        settle(folder, json.loads(json.dumps(settings)), what="corpus", force=force)
+        with explained(folder):
+            (folder / GROWING).mkdir(exist_ok=True)
+        unfinished = Unfinished(folder, output)
+        try:
+            yield unfinished
+        except BaseException as error:
+            if unfinished.journal():
+                note = f"What was done is kept in {short(folder)}: the same command goes on from there."
+                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+            else:
+                remove(folder)
+            raise
+
+
+def clear_up(output: AnyPath) -> None:
+    """Remove what is left of a corpus that has its name, but whose process was killed before it could do that."""
+    folder = unfinished_folder(output)
+    if not folder.is_dir() or (folder / GROWING).exists():
+        return
+    if {each.name for each in folder.iterdir()} <= {SETTINGS, LOCK, JOURNAL, NOTES, REPLACED}:
+        with contextlib.suppress(OutputError), locked(folder):
+            remove(folder)
+
+
+@contextlib.contextmanager
+def told_in_words(output: AnyPath) -> Iterator[None]:
+    """Say in words why a corpus cannot be written on; what there is of it stays."""
+    try:
+        yield
+    except OSError as error:
+        reason = _NO_ROOM.get(error.errno or 0, error.strerror or str(error))
+        raise OutputError(
+            f"{os.fspath(output)} could not be finished: {reason}. Make room in "
+            f"{short(unfinished_folder(output).parent)}, or choose another place for the output."
+        ) from error

@@ -1,0 +1,124 @@
+"""Minimal pairs: a sentence and one or more that differ from it in one thing, of which a model should prefer the first.
+
+One's own pairs are a table (CSV, TSV, JSONL, Parquet) with the columns `good` and `bad`, and, if they are of several
+kinds, `group`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyseme.errors import InputError
+from polyseme.files.read_rows import read_rows
+from polyseme.files.rows import Row
+
+Text = str | tuple[str, ...]
+"""A text, or its words."""
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """What should be likelier, and what less likely, with the groups that it is counted in."""
+
+    good: Text
+    bad: tuple[Text, ...]
+    """One or more; the good one must be likelier than each."""
+    groups: tuple[str, ...]
+    """From the widest to the narrowest, as the levels of `PairSet` are named."""
+    focus: int | None = None
+    """The number of the word, counted from 0, that alone is compared; None: the whole text."""
+    place: str = ""
+    """Where it stands, for messages."""
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs that are counted together."""
+
+    name: str
+    levels: tuple[str, ...]
+    """What the groups of its pairs are, from the widest to the narrowest."""
+    pairs: Sequence[MinimalPair]
+    notes: tuple[str, ...] = ()
+
+
+def read_pairs(files: Sequence[Path]) -> list[PairSet]:
+    """A user's own pairs."""
+    rows = [row for file in files for row in table_rows(file, "good", what="minimal pairs")]
+    grouped = any(row.fields.get("group") is not None for row in rows)
+    pairs = [
+        MinimalPair(
+            good=checked(row, row.content, "good"),
+            bad=(checked(row, row.fields.get("bad"), "bad"),),
+            groups=(_group(row),) if grouped else (),
+            place=str(row.place),
+        )
+        for row in rows
+    ]
+    name = files[0].name if len(files) == 1 else f"{len(files)} files"
+    return [PairSet(name, ("group",) if grouped else (), pairs)]
+
+
+def table_rows(file: Path, field: str, *, what: str, needs: Sequence[str] = ("bad",), **reading: Any) -> Iterator[Row]:
+    """The rows of a table with all their fields; one that is of another layout is refused."""
+    with read_rows(file, field=field, fields="all", **reading) as rows:
+        for number, row in enumerate(rows):
+            missing = [name for name in needs if name not in row.fields]
+            if number == 0 and missing:
+                there = ", ".join([field, *row.fields])
+                raise InputError(
+                    f"{file} is no file of {what}: it has no column {' and no '.join(map(repr, missing))}. "
+                    f"There are: {there}."
+                )
+            yield row
+
+
+def checked(row: Row, text: Any, name: str) -> Text:
+    """One side of a pair, which must be there."""
+    if isinstance(text, list) and text and all(isinstance(word, str) and word.strip() for word in text):
+        return tuple(text)
+    if isinstance(text, str) and text.strip():
+        return text
+    if not text or isinstance(text, str):
+        raise InputError(f"{row.place}: {name!r} is missing or empty. A pair needs both of its sides.")
+    raise InputError(f"{row.place}: {name!r} must be a text or a list of words. Got {text!r} instead.")
+
+
+def _group(row: Row) -> str:
+    group = row.fields.get("group")
+    return str(group) if group not in (None, "") else "(no group)"
+
+
+def number_of(row: Row, name: str, fields: Mapping[str, Any] | None = None) -> int:
+    """A column that holds a whole number."""
+    value = (row.fields if fields is None else fields).get(name)
+    try:
+        return int(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(f"{row.place}: {name!r} must be a whole number. Got {value!r} instead.") from None
+
+
+# MERGED: BLiMP (Warstadt et al. 2020): 67 paradigms of 1,000 minimal pairs each.
+
+
+FILES = ("*.jsonl",)
+"""One file of all, or the official ones, a paradigm each."""
+NEEDS = ("sentence_bad", "UID", "field")
+
+
+def read_blimp(files: Sequence[Path]) -> list[PairSet]:
+    """The pairs, each in its field and its paradigm. One paradigm spells its field otherwise than the rest."""
+    pairs = [
+        MinimalPair(
+            good=checked(row, row.content, "sentence_good"),
+            bad=(checked(row, row.fields["sentence_bad"], "sentence_bad"),),
+            groups=(str(row.fields["field"]).replace("syntax/semantics", "syntax_semantics"), str(row.fields["UID"])),
+            place=str(row.place),
+        )
+        for file in files
+        for row in table_rows(file, "sentence_good", what="BLiMP", needs=NEEDS)
+    ]
+    return [PairSet("blimp", ("field", "paradigm"), pairs)]

@@ -1,0 +1,78 @@
+"""The decoder's states of a text that stands on both sides: the encoder reads it, and the decoder reads on.
+
+The decoder reads the row that the encoder reads, behind the piece that it begins with. A piece's state is the one at
+which the decoder has just read it, having seen all of the text through the encoder.
+
+Shapes: N pieces of all rows, R rows of one length T, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.bundle import Bundle
+from polyseme.encoders.encoder import Encoder, Layers
+from polyseme.encoders.inference import FlatRows, Frozen
+from polyseme.errors import ModelError, OptionError, nearest
+from polyseme.types import Batch, States
+
+Stack = Literal["encoder", "decoder"]
+"""Whose layers are meant."""
+
+
+def check_stack(bundle: Bundle, stack: str) -> None:
+    """Refuse a stack that there is not."""
+    if stack not in get_args(Stack):
+        raise OptionError(f"There is no stack {stack!r}. {nearest(str(stack), get_args(Stack))}")
+    if stack == "decoder" and bundle.decoder is None:
+        raise ModelError(
+            "The model has one stack, and no decoder. Leave the stack out, or take a model that has two, such as BART "
+            "or T5."
+        )
+
+
+def decoder_of(bundle: Bundle) -> Encoder:
+    """The second stack of a model that has two."""
+    check_stack(bundle, "decoder")
+    return bundle.decoder  # type: ignore[return-value]
+
+
+class BothSides:
+    """Rows through both stacks (`encoders.frozen.Frozen`), of which the decoder's layers are given back."""
+
+    def __init__(self, bundle: Bundle, encoder: Frozen) -> None:
+        self.encoder = encoder
+        self.decoder = decoder_of(bundle)
+        self.first = bundle.first_written
+        self.top = bundle.config.depth
+
+    def settle(self) -> None:
+        """Prepare the encoder for much work."""
+        self.encoder.settle()
+
+    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Nothing to learn from them."""
+
+    @torch.inference_mode()
+    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+        read = self.encoder(rows, [-1])[self.top]  # [N, D]
+        found: dict[int, list[Tensor]] = {}
+        for start, n_rows, length in rows.runs:
+            run = slice(start, start + n_rows * length)
+            pieces = rows.pieces[run].view(n_rows, length)
+            source = States({self.top: read[run].view(n_rows, length, -1)}, None, self.top)
+            states = self.decoder(Batch(behind(self.first, pieces), source=source), layers=layers)
+            for number, layer in states.layers.items():
+                found.setdefault(number, []).append(layer[:, 1:].flatten(0, 1))
+        return {number: torch.cat(parts) for number, parts in found.items()}
+
+
+def behind(first: int, pieces: Tensor) -> Tensor:
+    """[R, T] → [R, T + 1]: with the piece that a decoder begins with before each row."""
+    return torch.cat([torch.full_like(pieces[:, :1], first), pieces], dim=1)

@@ -1,0 +1,370 @@
+"""The main job as a flow: documents → pieces → windows → flat rows by length → encoder → word vectors, in order.
+
+Memory is bounded by a chunk's output: layers are combined and pieces pooled batch by batch, and of a document that
+takes many windows only the few words that lie across two of them wait for the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.bundle import Bundle
+from polyseme.cost import forward_flops
+from polyseme.embedding.decoder_stack import BothSides, Stack, check_stack, decoder_of
+from polyseme.embedding.layer_selection import parse_layers
+from polyseme.embedding.pooling import parse_pooling
+from polyseme.encoders.inference import Carrying, FlatRows, Frozen, Precision, freeze
+from polyseme.errors import ModelError, OptionError, PolysemeWarning
+from polyseme.parts.device import even_share, one_core, side_by_side
+from polyseme.parts.memory import Memory
+from polyseme.text.unknown_words import count_unknown
+from polyseme.text.windows import Window, cut
+from polyseme.types import Document, Embedded, Framed, Pieces
+
+BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 512})
+"""Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
+LITTLE_WORK = 64
+"""Pieces up to which one core is sooner done than several."""
+MUCH_WORK = 4096
+"""Pieces from which it pays to lay the weights out first."""
+
+WORDS_AT_ONCE = 8192
+"""Words that are pooled together."""
+ROWS_CARRIED = 64
+"""Texts in a batch where state is carried from batch to batch, as in the original ELMo."""
+
+OnBatch = Callable[[int, int], None]
+"""Told after each batch how many of a chunk's pieces are done, and how many there are."""
+
+
+@dataclass
+class Tally:
+    """What went through so far."""
+
+    documents: int = 0
+    words: int = 0
+    pieces: int = 0
+    flops: float = 0.0
+    vanished: int = 0
+    """Words that the tokenizer made nothing of; they were given the unknown piece."""
+    unknown: int = 0
+    """Other words that it has no piece for, or not for all of them; they were read as the unknown piece."""
+    wordless: int = 0
+    """Documents without any word."""
+
+
+def warn_unread(tally: Tally) -> None:
+    """Say, once, which words were not read as they are: those that came out as nothing, and unknown ones."""
+    if tally.vanished:
+        warnings.warn(
+            f"The model's tokenizer makes nothing of {_words(tally.vanished)} (control or zero-width characters); each "
+            "was given the unknown piece, so that it has a vector.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+    if tally.unknown:
+        warnings.warn(
+            f"The model's tokenizer has no pieces for {_words(tally.unknown)}, whole or in part; what it lacks was "
+            "read as the unknown piece, so that such words have vectors as if they were one.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+
+
+def _words(count: int) -> str:
+    return f"{count:,} word{'' if count == 1 else 's'}"
+
+
+def _refuse_no_numbers(vectors: Tensor, batch: Sequence[_Row], documents: Sequence[Document]) -> None:
+    """Refuse states with NaN or infinity in them; their sum alone shows that there may be some."""
+    if bool(torch.isfinite(vectors.sum())):
+        return
+    spoilt = (~torch.isfinite(vectors).flatten(1).all(1)).cpu().numpy()
+    if not spoilt.any():
+        return
+    row = batch[int(np.searchsorted(np.cumsum([len(each) for each in batch]), spoilt.argmax(), side="right"))]
+    raise ModelError(
+        f"The model's vectors of text {documents[row.document].id!r} are no numbers (NaN, or infinite). Its weights "
+        "are damaged, or too large for the dtype they are computed in: take another copy of the model, or --dtype fp32 "
+        "(dtype='fp32')."
+    )
+
+
+@dataclass
+class Carried:
+    """The state in which each row of the last batch ended, for the same row of the next one to go on from."""
+
+    memory: Memory | None = None
+
+
+@dataclass
+class _Row:
+    """One window of one document, framed."""
+
+    document: int
+    window: Window
+    framed: Framed
+
+    def __len__(self) -> int:
+        return len(self.framed.ids)
+
+
+_Pending = list[tuple[NDArray[np.int64], Tensor]]
+"""Pieces of words that lie across two windows, with their vectors, until all of them have come."""
+
+
+class Embedder:
+    """Documents in, documents with a vector for every word out, in their order."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        layer: str | int = -1,
+        pool: str = "mean",
+        stack: Stack = "encoder",
+        batch_pieces: int | None = None,
+        precision: Precision = "own",
+        frozen: Frozen | None = None,
+        carried: Carried | None = None,
+    ) -> None:
+        if bundle.tokenizer is None:
+            raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
+        if batch_pieces is not None and batch_pieces < 1:
+            raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
+        check_stack(bundle, stack)
+        self.tokenizer = bundle.tokenizer
+        self.config = decoder_of(bundle).config if stack == "decoder" else bundle.config
+        self.below = bundle.config if stack == "decoder" else None
+        """What is run beside, where vectors are a decoder's: the encoder that it reads."""
+        self.choice = parse_layers(layer, self.config)
+        self.pooling = parse_pooling(pool, self.config.direction)
+        self.frozen = freeze(bundle.encoder, precision) if frozen is None else frozen
+        if stack == "decoder":
+            self.frozen = BothSides(bundle, self.frozen)
+        if carried is not None and not (isinstance(self.frozen, Carrying) and bundle.config.memory == "state"):
+            raise OptionError("This encoder has no state to carry from text to text. Leave carry_state off.")
+        self.carried = carried
+        self.precision = precision
+        self.device = bundle.device
+        self.batch_pieces = batch_pieces or BATCH_PIECES.get(precision) or BATCH_PIECES[self.device.type]
+        self.tally = Tally()
+
+    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
+        """One chunk; batches never cross it."""
+        return self.embed(documents, self.tokenizer.encode_many(documents), on_batch)
+
+    def embed(
+        self, documents: Sequence[Document], encoded: Sequence[Pieces], on_batch: OnBatch | None = None
+    ) -> list[Embedded]:
+        """The same for documents that are in pieces already."""
+        twins = _twins(encoded) if self.carried is None else {}
+        rows = list(self._rows(encoded, without=twins))
+        if self.carried is None:
+            rows.sort(key=len)
+        total = sum(map(len, rows))
+        if total >= MUCH_WORK:
+            self.frozen.settle()
+        self.frozen.meet([row.framed.ids for row in rows])
+        found = [self._room(pieces) for pieces in encoded]
+        pending: dict[int, _Pending] = {}
+
+        def run(batch: Sequence[_Row]) -> int:
+            vectors = self.choice.combine(self._states(self._flat(batch)))
+            _refuse_no_numbers(vectors, batch, documents)
+            self._take_words(batch, vectors, encoded, found, pending)
+            return sum(map(len, batch))
+
+        done = 0
+        with self._cores(total) as run_all:
+            for n_pieces in run_all(run, self._batches(rows, total)):
+                done += n_pieces
+                if on_batch is not None:
+                    on_batch(done, total)
+        for number, parts in pending.items():
+            self._finish(encoded[number], parts, found[number])
+        for number, first in twins.items():
+            found[number][:] = found[first]
+        self.tally.documents += len(documents)
+        self.tally.words += sum(len(pieces.words) for pieces in encoded)
+        self.tally.pieces += total + _pieces_of(rows, twins.values())
+        share = self.config.share_up_to(max(self.choice.layers))
+        self.tally.flops += share * forward_flops(self.config, map(len, rows))
+        if self.below is not None:
+            self.tally.flops += forward_flops(self.below, map(len, rows))
+        self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
+        self.tally.unknown += count_unknown(encoded, self.tokenizer)
+        self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
+        return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
+
+    @contextlib.contextmanager
+    def _cores(self, n_pieces: int) -> Iterator[Callable[..., Iterable[int]]]:
+        """A `map` over batches, with as many cores as so many pieces are worth."""
+        if self.carried is not None:
+            yield map
+        elif self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
+            with one_core():
+                yield map
+        elif self.device.type == "cpu" and n_pieces >= MUCH_WORK:
+            with side_by_side() as run_all:
+                yield run_all
+        else:
+            yield map
+
+    def _batches(self, rows: Sequence[_Row], total: int) -> Iterator[Sequence[_Row]]:
+        if self.carried is None and rows:
+            return _batches(rows, even_share(total, self.batch_pieces))
+        return (rows[start : start + ROWS_CARRIED] for start in range(0, len(rows), ROWS_CARRIED))
+
+    def _states(self, rows: FlatRows) -> dict[int, Tensor]:
+        """The layers asked for; where state is carried, each row goes on from the same row of the batch before."""
+        if self.carried is None or not isinstance(self.frozen, Carrying):
+            return self.frozen(rows, self.choice.layers)
+        states, self.carried.memory = self.frozen.carry(rows, self.choice.layers, self.carried.memory)
+        return states
+
+    def _rows(self, encoded: Sequence[Pieces], without: Container[int]) -> Iterator[_Row]:
+        room = None if self.config.window is None else self.config.window - self.tokenizer.n_specials
+        capacity = room if room is None or self.below is None else room - 1  # for what a decoder begins with
+        direction = self.config.direction if self.below is None else self.below.direction
+        for number, pieces in enumerate(encoded):
+            if not len(pieces.words) or number in without:
+                continue
+            for window in cut(len(pieces), capacity, direction):
+                yield _Row(number, window, self.tokenizer.frame(pieces.ids[window.start : window.end]))
+
+    def _room(self, pieces: Pieces) -> NDArray[Any]:
+        """Where a document's vectors go."""
+        width = self.choice.width(self.config)
+        inner = (len(self.choice.layers), width) if self.choice.how == "all" else (width,)
+        return np.empty((len(pieces.words), *inner), dtype=np.float32)
+
+    def _flat(self, batch: Sequence[_Row]) -> FlatRows:
+        ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))
+        segments = torch.from_numpy(np.concatenate([row.framed.segments for row in batch]))
+        return FlatRows(
+            ids.to(self.device),
+            segments.to(self.device) if bool(segments.any()) else None,
+            [len(row) for row in batch],
+        )
+
+    def _take_words(
+        self,
+        batch: Sequence[_Row],
+        vectors: Tensor,
+        encoded: Sequence[Pieces],
+        found: list[NDArray[Any]],
+        pending: dict[int, _Pending],
+    ) -> None:
+        """Pool the words that lie whole in what a window keeps; set aside pieces of those that do not."""
+        spans: list[NDArray[np.int64]] = []
+        places: list[tuple[int, int, int]] = []
+        start = 0
+        for row in batch:
+            words, window = encoded[row.document].words, row.window
+            shift = start + row.framed.offset - window.start  # from the document's pieces to the batch's
+            begin = int(np.searchsorted(words[:, 0], window.keep_start))
+            end = int(np.searchsorted(words[:, 1], window.keep_end))
+            if end > begin:
+                spans.append(words[begin:end] + shift)
+                places.append((row.document, begin, end))
+            split = _split_pieces(words, window, begin, max(begin, end))
+            if len(split):
+                theirs = vectors[torch.from_numpy(split + shift).to(vectors.device)].cpu()
+                pending.setdefault(row.document, []).append((split, theirs))
+            start += len(row)
+        if not spans:
+            return
+        bounds = torch.from_numpy(np.concatenate(spans)).to(vectors.device)
+        if len(places) == 1:  # perhaps a long document: its vectors are not all held twice
+            [(number, begin, end)] = places
+            for some in bounds.split(WORDS_AT_ONCE):
+                found[number][begin : begin + len(some)] = _to_numpy(self.pooling(vectors, some[:, 0], some[:, 1]))
+                begin += len(some)
+            return
+        pooled = _to_numpy(self.pooling(vectors, bounds[:, 0], bounds[:, 1]))
+        taken = 0
+        for number, begin, end in places:
+            found[number][begin:end] = pooled[taken : taken + end - begin]
+            taken += end - begin
+
+    def _finish(self, pieces: Pieces, parts: _Pending, room: NDArray[Any]) -> None:
+        """Pool the words whose pieces came from several windows."""
+        places = np.concatenate([split for split, _ in parts])
+        order = np.argsort(places, kind="stable")
+        places, vectors = places[order], torch.cat([theirs for _, theirs in parts])[torch.from_numpy(order)]
+        begins = np.searchsorted(places, pieces.words[:, 0])
+        ends = np.searchsorted(places, pieces.words[:, 1], side="right") - 1
+        whole = np.flatnonzero(ends - begins == pieces.words[:, 1] - pieces.words[:, 0])
+        pooled = self.pooling(vectors, torch.from_numpy(begins[whole]), torch.from_numpy(ends[whole]))
+        room[whole] = _to_numpy(pooled)
+
+
+def _twins(encoded: Sequence[Pieces]) -> dict[int, int]:
+    """Documents whose pieces and words are those of an earlier one, with its number: they need not be read again."""
+    first: dict[tuple[bytes, bytes], int] = {}
+    found = {}
+    for number, pieces in enumerate(encoded):
+        earlier = first.setdefault((pieces.ids.tobytes(), pieces.words.tobytes()), number)
+        if earlier != number:
+            found[number] = earlier
+    return found
+
+
+def _pieces_of(rows: Sequence[_Row], documents: Iterable[int]) -> int:
+    """How many pieces the rows of some documents have, each as often as it is named."""
+    counts: dict[int, int] = {}
+    for row in rows:
+        counts[row.document] = counts.get(row.document, 0) + len(row)
+    return sum(counts.get(document, 0) for document in documents)
+
+
+def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int) -> NDArray[np.int64]:
+    """The kept pieces of words that are only partly kept: as far as word `begin - 1` goes, and from word `end` on.
+
+    Words are in order, so that all earlier ones end no later, and all later ones start no earlier, than these two.
+    """
+    before = min(int(words[begin - 1, 1]) + 1, window.keep_end) if begin > 0 else window.keep_start
+    after = max(int(words[end, 0]), window.keep_start) if end < len(words) else window.keep_end
+    if before >= after:
+        return np.arange(window.keep_start, window.keep_end)
+    return np.concatenate([np.arange(window.keep_start, before), np.arange(after, window.keep_end)])
+
+
+def _batches(rows: Sequence[_Row], budget: int) -> Iterator[Sequence[_Row]]:
+    """Rows in their order, as many as fit the budget; a longer row is a batch by itself."""
+    start, size = 0, 0
+    for number, row in enumerate(rows):
+        if number > start and size + len(row) > budget:
+            yield rows[start:number]
+            start, size = number, 0
+        size += len(row)
+    if start < len(rows):
+        yield rows[start:]
+
+
+def _to_numpy(vectors: Tensor) -> NDArray[Any]:
+    return vectors.float().cpu().numpy()
+
+
+def _embedded(document: Document, vectors: NDArray[Any]) -> Embedded:
+    offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64).reshape(-1, 2)
+    return Embedded(
+        text=document.text,
+        words=document.words,
+        id=document.id,
+        fields=document.fields,
+        given=document.given,
+        offsets=offsets,
+        vectors=vectors,
+    )

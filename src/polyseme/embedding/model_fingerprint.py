@@ -1,0 +1,54 @@
+"""Which model vectors are of: with equal fingerprints they can be compared, with others they cannot."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import torch
+
+from polyseme.bundle import Bundle
+from polyseme.embedding.decoder_stack import Stack, decoder_of
+from polyseme.encoders.inference import Precision
+from polyseme.errors import ModelError
+
+
+def fingerprint(bundle: Bundle, precision: Precision = "own", stack: Stack = "encoder") -> dict[str, str]:
+    """What a model's word vectors depend on, part by part, so that it can be said which part differs.
+
+    Outputs and heads have no say in word vectors and are left out, and so is a decoder, unless they are its own
+    (`stack`). `precision` is what is multiplied in.
+    """
+    if bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so it has no vectors of words to be known by.")
+    encoder = bundle.encoder
+    own = str(next(encoder.parameters()).dtype).removeprefix("torch.")
+    config = json.dumps({"kind": encoder.config.kind, **encoder.config.to_json()}, sort_keys=True)
+    return {
+        "tokenizer": bundle.tokenizer.fingerprint,
+        "config": hashlib.sha256(config.encode()).hexdigest(),
+        "precision": own if precision == "own" else precision,
+        "weights": _digest(dict(encoder.named_parameters())),
+        **({"decoder": _digest(dict(decoder_of(bundle).named_parameters()))} if stack == "decoder" else {}),
+    }
+
+
+def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """The parts in which two fingerprints differ. Weights of another precision differ by that alone.
+
+    >>> differences({"config": "a", "weights": "b"}, {"config": "a", "weights": "c"})
+    ['weights']
+    """
+    parts = [part for part in {**one, **other} if one.get(part) != other.get(part)]
+    return [part for part in parts if part != "weights" or "precision" not in parts]
+
+
+def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """A hash of every number of every tensor, with its name and shape."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

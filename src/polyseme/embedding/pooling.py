@@ -1,0 +1,109 @@
+"""From the pieces of a word to its vector: first, last, mean, max, ends.
+
+Shapes: N pieces, W words; vectors are [N, …, D].
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyseme.config import Direction
+from polyseme.errors import OptionError, PolysemeWarning, nearest
+from polyseme.files.vector_format import Per
+from polyseme.types import Embedded
+
+Pooling = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Vectors of pieces, first and last piece of each word [W] → vectors of words."""
+
+
+def first(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """The word's first piece."""
+    return vectors[begins]
+
+
+def last(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """The word's last piece."""
+    return vectors[ends]
+
+
+def mean(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """The mean of the word's pieces."""
+    counts = ends - begins + 1
+    if bool((counts == 1).all()):
+        return vectors[begins]
+    owner, pieces = _members(begins, counts)
+    sums = vectors.new_zeros(len(begins), *vectors.shape[1:]).index_add_(0, owner, vectors[pieces])
+    return sums / counts.to(vectors.dtype).view(-1, *[1] * (vectors.dim() - 1))
+
+
+def maximum(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """The largest value of the word's pieces, number by number."""
+    owner, pieces = _members(begins, ends - begins + 1)
+    lowest = vectors.new_full((len(begins), *vectors.shape[1:]), float("-inf"))
+    index = owner.view(-1, *[1] * (vectors.dim() - 1)).expand(-1, *vectors.shape[1:])
+    return lowest.scatter_reduce_(0, index, vectors[pieces], "amax")
+
+
+def both_ends(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """The forward half at the word's end, the backward half at its start (Flair)."""
+    forward, _ = vectors[ends].chunk(2, dim=-1)
+    _, backward = vectors[begins].chunk(2, dim=-1)
+    return torch.cat([forward, backward], dim=-1)
+
+
+POOLINGS: Mapping[str, Pooling] = {"first": first, "last": last, "mean": mean, "max": maximum, "ends": both_ends}
+
+
+def parse_pooling(name: str, direction: Direction) -> Pooling:
+    """What a user's `--pool` means for an encoder of this direction."""
+    if name not in POOLINGS:
+        raise OptionError(f"There is no pooling {name!r}. {nearest(name, POOLINGS)}")
+    if name == "ends" and direction != "two-way":
+        raise OptionError("Pooling 'ends' joins a forward and a backward model; this encoder is not two-way. Use mean.")
+    return POOLINGS[name]
+
+
+def _members(begins: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Every piece of every word: whose it is, and which piece; a piece of two words comes twice."""
+    owner = torch.repeat_interleave(torch.arange(len(begins), device=begins.device), counts)
+    starts = counts.cumsum(0) - counts
+    within = torch.arange(len(owner), device=begins.device) - starts[owner]
+    return owner, begins[owner] + within
+
+
+# MERGED: One vector a text: the mean of its words' vectors.
+
+
+def check_per(per: str) -> None:
+    """Refuse what vectors cannot be asked for."""
+    if per not in get_args(Per):
+        raise OptionError(f"There is no per {per!r}. {nearest(str(per), get_args(Per))}")
+
+
+def per_text(documents: Iterable[Embedded]) -> list[Embedded]:
+    """Documents with one vector each, [1, …], and without words. A text that has no words gets zeros."""
+    return [_pooled(document) for document in documents]
+
+
+def warn_wordless(count: int) -> None:
+    """Say, once, that some texts have no words that a vector could be the mean of."""
+    warnings.warn(
+        f"{count:,} text{' has' if count == 1 else 's have'} no words; the vector of such a text is zeros.",
+        PolysemeWarning,
+        stacklevel=3,
+    )
+
+
+def _pooled(document: Embedded) -> Embedded:
+    vectors = document.vectors
+    mean = vectors.mean(axis=0, dtype=np.float64) if len(vectors) else np.zeros(vectors.shape[1:])
+    return dataclasses.replace(
+        document, words=(), offsets=document.offsets[:0], vectors=mean.astype(vectors.dtype)[None]
+    )

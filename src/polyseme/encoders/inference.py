@@ -1,0 +1,140 @@
+"""Encoders as inference runs them: no padding, weights laid out for the machine.
+
+Rows come flat, one after another, equal lengths together, so that nothing is computed for padding. How depends on the
+kind of encoder: Transformers run in `flat`, recurrent ones in `stretched`, and any other through its own forward pass.
+What comes out equals `Encoder.forward` on the same rows (tests hold it to that), for a frozen model: no gradients, no
+dropout.
+
+Shapes: N pieces of all rows, R rows of one length T, D width.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.encoders.encoder import Encoder, Layers
+from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.extras import LateTable, later
+from polyseme.parts.memory import Memory
+from polyseme.parts.quantized_linear import bf16_is_fast, int8_is_fast
+from polyseme.types import Batch
+
+Precision = Literal["own", "bf16", "int8"]
+"""What products run in: the precision of the weights, or a smaller one with fp32 between them."""
+
+
+@dataclass
+class FlatRows:
+    """Rows one after another, none padded; equal lengths stand together."""
+
+    pieces: Tensor
+    """[N]"""
+    segments: Tensor | None
+    """[N]"""
+    lengths: Sequence[int]
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """Start among the pieces, number of rows, and length of each run of rows of one length."""
+        found = []
+        start = 0
+        for length, group in itertools.groupby(self.lengths):
+            n_rows = sum(1 for _ in group)
+            found.append((start, n_rows, length))
+            start += n_rows * length
+        return found
+
+    def positions(self) -> Tensor:
+        """[N]: 0 … T-1 in every row."""
+        device = self.pieces.device
+        return torch.cat([torch.arange(length, device=device).repeat(n_rows) for _, n_rows, length in self.runs])
+
+
+class Frozen(Protocol):
+    """An encoder ready for inference over flat rows."""
+
+    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+        """The layers asked for, by number: [N, D] each."""
+
+    def settle(self) -> None:
+        """Prepare for much work: spend a moment on laying weights out, once."""
+
+    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Told the pieces of all rows of a chunk, before its batches run."""
+
+
+@runtime_checkable
+class Carrying(Frozen, Protocol):
+    """One whose rows can go on from where others ended."""
+
+    def carry(self, rows: FlatRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory]:
+        """The layers asked for, and the memory to go on with."""
+
+
+Freezer = Callable[[Any, Precision], Frozen | None]
+"""Encoder and precision → the encoder made ready, or None where it is none of those that can be run so."""
+
+
+def _freezer(file: str) -> Freezer:
+    found: Freezer = later(f"polyseme.encoders.{file}").freeze
+    return found
+
+
+FREEZERS: Mapping[str, Freezer] = LateTable(
+    {"transformer": "packed_transformer", "recurrent": "packed_recurrent", "two-way": "packed_recurrent"}, _freezer
+)
+"""Kind of encoder → the file of this folder that makes one ready."""
+
+
+def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
+    """The fastest way to run this encoder that equals its forward pass.
+
+    With another precision than the weights' own, products run in it and everything between them in fp32 (on a CPU).
+    """
+    if (precision == "bf16" and not bf16_is_fast()) or (precision == "int8" and not int8_is_fast()):
+        warnings.warn(
+            f"This processor has no instructions for {precision}; the vectors are those of one that has them, but come "
+            "no sooner than in fp32.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
+    kind = encoder.config.kind
+    frozen = FREEZERS[kind](encoder, precision) if kind in FREEZERS else None
+    if frozen is None and precision != "own":
+        raise OptionError(f"An encoder of kind {kind!r} cannot run in {precision} on a CPU. Use fp32.")
+    return ByLength(encoder) if frozen is None else frozen
+
+
+class ByLength:
+    """Any encoder: its own forward pass, over the rows of one length at a time."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def settle(self) -> None:
+        """Nothing to prepare."""
+
+    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+        """Nothing to learn from them."""
+
+    @torch.inference_mode()
+    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+        found: dict[int, list[Tensor]] = {}
+        for start, n_rows, length in rows.runs:
+            run = slice(start, start + n_rows * length)
+            shape = (n_rows, length, *rows.pieces.shape[1:])
+            segments = None if rows.segments is None else rows.segments[run].view(n_rows, length)
+            states = self.encoder(Batch(rows.pieces[run].view(shape), segments=segments), layers=layers)
+            for number, layer in states.layers.items():
+                found.setdefault(number, []).append(layer.flatten(0, 1))
+        return {number: torch.cat(parts) for number, parts in found.items()}

@@ -1,0 +1,226 @@
+"""What a format of vectors is: something that documents go into, and something they come out of again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import InputError, OutputError, PolysemeWarning
+from polyseme.types import Embedded, Word
+
+About = Mapping[str, Any]
+"""How the vectors came about: model, layer, pooling, versions; kept in the file as JSON."""
+
+Per = Literal["word", "text"]
+"""What has a vector of its own: every word, or every text. Documents of the latter kind have one vector, [1, D], and
+no words."""
+
+Store = Literal["fp32", "fp16", "bf16"]
+"""What numbers are in the file. NumPy has no bf16: a sink that can store it is given the bits as uint16."""
+
+
+class Sink(Protocol):
+    """A file of vectors that is being written. It may leave parts in the folder of the path it was given."""
+
+    def write(self, documents: Sequence[Embedded]) -> None:
+        """Take in one chunk of documents as `fitting.Fitter` leaves them: all of one kind, their fields strings."""
+
+    def finish(self) -> None:
+        """Complete the file; called once, after at least one document."""
+
+    def abandon(self) -> None:
+        """Let go of whatever is open; what was written is removed by others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """How one kind of file is written, and read back."""
+
+    sink: Callable[[Path, About, Per], Sink]
+    read: Callable[[str], Iterator[Embedded]]
+    read_about: Callable[[str], dict[str, Any]]
+    stores: tuple[Store, ...] = ("fp32", "fp16")
+    """What it can hold."""
+
+
+def about_to_json(about: About) -> str:
+    """The same text for the same facts."""
+    return json.dumps(about, ensure_ascii=False, sort_keys=True)
+
+
+def not_ours(name: str, missing: str) -> InputError:
+    """What to say of a file that has the right ending and the wrong insides."""
+    return InputError(f"{name} was not written by polyseme, or not as a file of vectors: it has no {missing!r} in it.")
+
+
+# MERGED: Documents made to fit a file: of one kind, in the numbers it is to hold, in letters that UTF-8 can h
+
+
+OWN = ("id", "text", "words", "start", "end", "vectors", "vector", "offsets")
+"""Names that files of vectors have for what is in them; no field may bear one."""
+
+BF16_BITS = np.dtype(np.uint16)
+
+_DTYPES = ("float16", "float32", "float64")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Fitter:
+    """Takes the documents of one file, in order, and gives each as the file will hold it, or refuses it."""
+
+    def __init__(self, *, per: Per = "word", store: Store | None = None, as_bits: bool = False) -> None:
+        """With no `store`, numbers stay what they are; `as_bits`, they may be those of bf16 already."""
+        self._per = per
+        self._store = store
+        self._dtypes = (*_DTYPES, BF16_BITS.name) if as_bits else _DTYPES
+        self._like: NDArray[Any] | None = None
+        self._names: tuple[str, ...] | None = None
+        self._repaired = False
+
+    def __call__(self, document: Embedded) -> Embedded:
+        self._check_counts(document)
+        if self._like is None:
+            self._check_first(document)
+            self._like = document.vectors[:0]
+            self._names = tuple(document.fields) if self._names is None else self._names
+        self._check_kind(document, self._like)
+        fitting = dataclasses.replace(document, fields=self._fields(document), vectors=self._stored(document))
+        return self._well_formed(fitting)
+
+    def expect(self, names: tuple[str, ...]) -> None:
+        """Be told which fields there are, where the first document went into the file earlier."""
+        self._names = names
+
+    def _check_counts(self, document: Embedded) -> None:
+        n_words, n_vectors = len(document.words), len(document.vectors)
+        if self._per == "text" and (n_words, n_vectors) != (0, 1):
+            raise InputError(
+                f"The document {document.id!r} has {n_words} words and {n_vectors} vectors. Where a text has one "
+                "vector, it is kept without words."
+            )
+        if self._per == "word" and (n_vectors != n_words or document.offsets.shape != (n_words, 2)):
+            raise InputError(
+                f"The document {document.id!r} has {n_words} words, {n_vectors} vectors and offsets of shape "
+                f"{document.offsets.shape}. Each word has one vector and one start and end."
+            )
+
+    def _check_first(self, document: Embedded) -> None:
+        vectors = document.vectors
+        if vectors.ndim < 2 or vectors.dtype.name not in self._dtypes:
+            raise InputError(
+                f"Vectors are [words, D] or [words, layers, D] of {', '.join(_DTYPES)}. "
+                f"Got {vectors.dtype} of shape {vectors.shape} instead."
+            )
+        for name in document.fields:
+            if name in OWN or not name or _malformed(name):
+                raise InputError(
+                    f"A field {name!r} cannot be kept beside the vectors: the file has its own {', '.join(OWN)}. Leave "
+                    "it out, or give it another name in the input."
+                )
+
+    def _check_kind(self, document: Embedded, like: NDArray[Any]) -> None:
+        vectors = document.vectors
+        if vectors.shape[1:] != like.shape[1:] or vectors.dtype != like.dtype:
+            raise InputError(
+                f"The vectors of document {document.id!r} are {vectors.dtype} of shape {vectors.shape}, those before "
+                f"it {like.dtype} of shape (words, {', '.join(map(str, like.shape[1:]))}). One file holds one kind."
+            )
+
+    def _fields(self, document: Embedded) -> dict[str, str | None]:
+        names = self._names or ()
+        strange = [name for name in document.fields if name not in names]
+        if strange:
+            raise InputError(
+                f"The document {document.id!r} has a field {strange[0]!r}, which the first document has not, and all "
+                "documents of a file have the same. Name those to keep with --fields (fields=…)."
+            )
+        return {name: _as_text(document.fields.get(name)) for name in names}
+
+    def _stored(self, document: Embedded) -> NDArray[Any]:
+        if self._store is None:
+            return document.vectors
+        stored = STORED[self._store](document.vectors)
+        lost = ~_finite(stored) & np.isfinite(document.vectors)
+        if lost.any():
+            worst = np.abs(document.vectors[lost]).max()
+            raise OutputError(
+                f"The vectors of document {document.id!r} do not fit {self._store}: {worst:.6g} is more than it can "
+                "hold. Store them as fp32 or, in .safetensors, as bf16."
+            )
+        return stored
+
+    def _well_formed(self, document: Embedded) -> Embedded:
+        """The document with half characters (lone surrogates), which no file can hold, as U+FFFD."""
+        beside = "".join(value or "" for value in document.fields.values())
+        if not any(map(_malformed, (document.text, document.id, "".join(document.words), beside))):
+            return document
+        if not self._repaired:
+            self._repaired = True
+            warnings.warn(
+                f"The document {document.id!r} has lone surrogates in it, which cannot be written as UTF-8; in the "
+                "file they are U+FFFD. The same is done, unsaid, with those that follow.",
+                PolysemeWarning,
+                stacklevel=4,
+            )
+        return dataclasses.replace(
+            document,
+            text=_repaired(document.text),
+            id=_repaired(document.id),
+            words=[Word(_repaired(word), word.start, word.end) for word in document.words],
+            fields={name: None if value is None else _repaired(value) for name, value in document.fields.items()},
+        )
+
+
+def to_bf16_bits(vectors: NDArray[Any]) -> NDArray[np.uint16]:
+    """The nearest bf16 to each number, a tie to the even one, as its bits."""
+    bits = np.ascontiguousarray(vectors, np.float32).view(np.uint32)
+    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> 16) & 1))) >> 16
+    return np.where(np.isnan(vectors), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def from_bf16_bits(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """The numbers themselves, exactly."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _to_fp16(vectors: NDArray[Any]) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):  # looked for, and said with the document's id
+        return vectors.astype(np.float16)
+
+
+STORED: Mapping[Store, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "fp32": lambda vectors: vectors.astype(np.float32, copy=False),
+    "fp16": _to_fp16,
+    "bf16": to_bf16_bits,
+}
+"""From what is to be in the file to how numbers become that."""
+
+
+def _finite(stored: NDArray[Any]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.isfinite(from_bf16_bits(stored) if stored.dtype == BF16_BITS else stored)
+    return found
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)  # a date, a decimal …
+
+
+def _malformed(text: str) -> bool:
+    return not text.isascii() and _LONE_SURROGATE.search(text) is not None
+
+
+def _repaired(text: str) -> str:
+    return _LONE_SURROGATE.sub("\ufffd", text)

@@ -1,0 +1,133 @@
+"""Vectors as JSON lines: a line a document, for whatever reads JSON; large, and slow beside the other formats.
+
+    {"id": "1", "text": "Dawn broke.", "words": ["Dawn", …], "offsets": [[0, 4], …], "vectors": [[0.1, …], …],
+     "polyseme": {"about": {…}, "dtype": "float32", "shape": [384]}}
+
+Fields that were kept stand under `fields`. Where a text has one vector, `vector` takes the place of words, offsets and
+vectors. Numbers have as many digits as it takes to get exactly the same ones back; one that is none is written as
+Python does (NaN, Infinity). What is under `polyseme` is the same on every line, so that a line can stand alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from polyseme.errors import InputError
+from polyseme.files.vector_format import About, Format, Per, not_ours
+from polyseme.types import Embedded, Word
+
+OWN_KEY = "polyseme"
+_NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class JsonlSink:
+    """Documents to lines of JSON."""
+
+    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
+        self._file = path.open("w", encoding="utf-8", newline="\n")
+        self._about = about
+        self._per = per
+
+    def write(self, documents: Sequence[Embedded]) -> None:
+        for document in documents:
+            self._file.write(self._line(document))
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):  # the reason is on its way to the user already
+            self._file.close()
+
+    def _line(self, document: Embedded) -> str:
+        made: dict[str, Any] = {"id": document.id, "text": document.text}
+        if self._per == "word":
+            made |= {"words": list(document.words), "offsets": document.offsets.tolist()}
+        if document.fields:
+            made["fields"] = dict(document.fields)
+        vectors = document.vectors
+        own = {"about": self._about, "dtype": vectors.dtype.name, "shape": vectors.shape[1:]}
+        parts = [
+            json.dumps(made, ensure_ascii=False)[:-1],
+            f'"vectors": {_spelled(vectors)}' if self._per == "word" else f'"vector": {_spelled(vectors[0])}',
+            f'"{OWN_KEY}": {json.dumps(own, ensure_ascii=False, sort_keys=True)}}}\n',
+        ]
+        return ", ".join(parts)
+
+
+def read_jsonl(name: str) -> Iterator[Embedded]:
+    """The documents of a file that `JsonlSink` wrote, one in memory at a time."""
+    read_jsonl_about(name)
+    return _documents(name)
+
+
+def read_jsonl_about(name: str) -> dict[str, Any]:
+    """How the vectors of a file came about."""
+    for line in _lines(name):
+        try:
+            first = _parsed(line)
+        except ValueError as error:
+            raise InputError(f"{name} cannot be read as lines of JSON: {error}") from error
+        if not isinstance(first, dict) or OWN_KEY not in first:
+            break
+        about: dict[str, Any] = first[OWN_KEY]["about"]
+        return about
+    raise not_ours(name, OWN_KEY)
+
+
+def _spelled(vectors: NDArray[Any]) -> str:
+    """Nested lists of the shortest numbers that read back the same."""
+    numbers: list[str] = pa.array(np.ascontiguousarray(vectors).reshape(-1)).cast(pa.string()).to_pylist()
+    if not np.isfinite(vectors).all():
+        numbers = [_NOT_NUMBERS.get(number, number) for number in numbers]
+    for width in reversed(vectors.shape[1:]):
+        numbers = [f"[{', '.join(numbers[at : at + width])}]" for at in range(0, len(numbers), width)]
+    return f"[{', '.join(numbers)}]"
+
+
+def _lines(name: str) -> Iterator[str]:
+    if not Path(name).is_file():
+        raise InputError(f"There is no file {name}.")
+    try:
+        with Path(name).open(encoding="utf-8", newline="\n") as file:
+            yield from file
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} is damaged: {error}") from error
+
+
+def _parsed(line: str) -> Any:
+    return json.loads(line, parse_int=float)  # -0 is a number, too
+
+
+def _documents(name: str) -> Iterator[Embedded]:
+    for number, line in enumerate(_lines(name), start=1):
+        try:
+            yield _document(_parsed(line))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{name}, line {number}, is damaged: {error}") from error
+
+
+def _document(made: dict[str, Any]) -> Embedded:
+    own = made[OWN_KEY]
+    stored = [made["vector"]] if "vector" in made else made["vectors"]
+    shape = [int(width) for width in own["shape"]]
+    offsets = np.array(made.get("offsets", []), np.int64).reshape(-1, 2)
+    return Embedded(
+        id=made["id"],
+        text=made["text"],
+        words=[Word(word, *place) for word, place in zip(made.get("words", []), offsets.tolist(), strict=True)],
+        fields=made.get("fields", {}),
+        offsets=offsets,
+        vectors=np.array(stored, own["dtype"]).reshape(len(stored), *shape),
+    )
+
+
+FORMAT = Format(sink=JsonlSink, read=read_jsonl, read_about=read_jsonl_about)

@@ -1,0 +1,319 @@
+"""Vectors as Parquet: one row a document.
+
+| column | type | |
+|---|---|---|
+| id | string | |
+| text | large_string | as it was given |
+| words | list<string> | |
+| start, end | list<int64> | where each word stands in the text, in characters |
+| vectors | list<fixed_size_list<float, D>> | one vector a word; with all layers, a fixed list of layers a word |
+| … | string | a column for each field that was kept beside the texts |
+
+Where a text has one vector, the column `vector`, fixed_size_list<float, D>, takes the place of the last four.
+
+How they came about is JSON under the key `polyseme` of the schema's metadata.
+
+Vectors are stored plain and uncompressed, as every reader of Parquet knows them: numbers like these hardly compress (a
+sixth at best, with their bytes split by place), and it takes longer. Words, texts and offsets are compressed with zstd.
+
+Arrow makes one page of one row, and a page holds less than 2 GiB; to write one it needs four to five times the row's
+vectors in memory. So the vectors of one row are kept below 1 GiB: a longer document (some 700,000 words at 384 floats)
+goes on in the rows that follow, each with the id and the whole text, and its share of the words. That is said when it
+happens, `polyseme.continued` in the file's metadata lists those rows, and `read_parquet` puts them together again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.vector_format import About, Format, Per, about_to_json, not_ours
+from polyseme.types import Embedded, Word
+
+ABOUT_KEY = b"polyseme"
+CONTINUED_KEY = b"polyseme.continued"
+
+MOST_ROW_BYTES = 1 << 30
+"""Bytes of vectors that go into one row."""
+MOST_GROUP_NUMBERS = 1 << 25
+"""Numbers after which a chunk is cut into a further row group; Arrow needs about 8 bytes beside each."""
+
+_OF_WORDS = ("id", "text", "words", "start", "end", "vectors")
+_OF_TEXTS = ("id", "text", "vector")
+
+
+class ParquetSink:
+    """Documents to a Parquet file; each chunk is a row group, or several if it is large."""
+
+    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
+        self._path = path
+        self._about = about
+        self._per = per
+        self._writer: pq.ParquetWriter | None = None
+        self._n_rows = 0
+        self._continued: list[int] = []
+
+    def write(self, documents: Sequence[Embedded]) -> None:
+        for group in _groups(documents):
+            if self._writer is None:
+                self._writer = _open_writer(self._path, _schema(group[0], self._about, self._per))
+            self._note_continued(group)
+            table = _table(group, self._writer.schema)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._n_rows += table.num_rows
+
+    def finish(self) -> None:
+        if self._writer is not None:
+            if self._continued:
+                self._writer.add_key_value_metadata({CONTINUED_KEY: json.dumps(self._continued).encode()})
+            self._writer.close()
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(OSError, pa.ArrowException):  # the reason is on its way to the user already
+                self._writer.close()
+
+    def _note_continued(self, group: Sequence[_Share]) -> None:
+        for row, share in enumerate(group, start=self._n_rows):
+            if share.first == 0:
+                continue
+            if not self._continued:
+                warnings.warn(
+                    f"The document {share.document.id!r} has {len(share.document.words)} words, and their vectors are "
+                    "more than one row of Parquet can hold. It goes on in the rows that follow, under the same id. "
+                    "(An .npz file has no such bound.)",
+                    PolysemeWarning,
+                    stacklevel=4,
+                )
+            self._continued.append(row)
+
+
+def read_parquet(name: str) -> Iterator[Embedded]:
+    """The documents of a file that `ParquetSink` wrote, a row group in memory at a time."""
+    file = _open(name)
+    continued = set(json.loads((file.metadata.metadata or {}).get(CONTINUED_KEY, b"[]")))
+    return _documents(file, continued)
+
+
+def read_parquet_about(name: str) -> dict[str, Any]:
+    """How the vectors of a file came about."""
+    with _open(name) as file:
+        about: dict[str, Any] = json.loads(file.schema_arrow.metadata[ABOUT_KEY])
+        return about
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+class _Share(NamedTuple):
+    """The words of a document that go into one row: nearly always all of them."""
+
+    document: Embedded
+    first: int
+    stop: int
+
+    @property
+    def vectors(self) -> NDArray[Any]:
+        return self.document.vectors[self.first : self.stop]
+
+
+def _shares(documents: Sequence[Embedded]) -> Iterator[_Share]:
+    for document in documents:
+        n_words = len(document.vectors)
+        n_shares = max(1, -(-document.vectors.nbytes // MOST_ROW_BYTES))
+        length = -(-n_words // n_shares)
+        for share in range(n_shares):
+            yield _Share(document, share * length, min((share + 1) * length, n_words))
+
+
+def _groups(documents: Sequence[Embedded]) -> Iterator[list[_Share]]:
+    group: list[_Share] = []
+    numbers = 0
+    for share in _shares(documents):
+        if group and numbers + share.vectors.size > MOST_GROUP_NUMBERS:
+            yield group
+            group, numbers = [], 0
+        group.append(share)
+        numbers += share.vectors.size
+    if group:
+        yield group
+
+
+def _schema(share: _Share, about: About, per: Per) -> pa.Schema:
+    vector = pa.from_numpy_dtype(share.vectors.dtype)
+    for width in reversed(share.vectors.shape[1:]):
+        vector = pa.list_(vector, width)
+    types: list[pa.DataType] = [pa.string(), pa.large_string()]
+    if per == "text":
+        named = list(zip(_OF_TEXTS, [*types, vector], strict=True))
+    else:
+        types += [pa.list_(pa.string()), pa.list_(pa.int64()), pa.list_(pa.int64()), pa.list_(vector)]
+        named = list(zip(_OF_WORDS, types, strict=True))
+    fields = [(name, pa.string()) for name in share.document.fields]
+    return pa.schema([*named, *fields], metadata={ABOUT_KEY: about_to_json(about).encode()})
+
+
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    leaves = {field.name: field.name + ".list.element" * _depth(field.type) for field in schema}
+    vectors = {leaf for name, leaf in leaves.items() if name in ("vectors", "vector")}
+    return pq.ParquetWriter(
+        str(path),
+        schema,
+        compression={leaf: "none" if leaf in vectors else "zstd" for leaf in leaves.values()},
+        use_dictionary=[leaves[name] for name in leaves if name not in (*_OF_WORDS, *_OF_TEXTS) or name == "words"],
+        write_statistics=False,
+        write_page_checksum=True,
+    )
+
+
+def _depth(kind: pa.DataType) -> int:
+    return 1 + _depth(kind.value_type) if pa.types.is_nested(kind) else 0
+
+
+def _table(group: Sequence[_Share], schema: pa.Schema) -> pa.Table:
+    documents = [share.document for share in group]
+    vectors = _nested(_joined([share.vectors for share in group]))
+    columns = {
+        "id": pa.array([document.id for document in documents], pa.string()),
+        "text": pa.array([document.text for document in documents], pa.large_string()),
+        **{name: pa.array([one.fields[name] for one in documents], pa.string()) for name in documents[0].fields},
+    }
+    columns |= _words_of(group, vectors) if "words" in schema.names else {"vector": vectors}
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _words_of(group: Sequence[_Share], vectors: pa.Array) -> dict[str, pa.Array]:
+    ends = np.cumsum([0] + [share.stop - share.first for share in group], dtype=np.int32)
+    offsets = _joined([share.document.offsets[share.first : share.stop] for share in group]).reshape(-1, 2)
+    words = [word for share in group for word in share.document.words[share.first : share.stop]]
+    flat = {
+        "words": pa.array(words, pa.string()),
+        "start": pa.array(offsets[:, 0], pa.int64()),
+        "end": pa.array(offsets[:, 1], pa.int64()),
+        "vectors": vectors,
+    }
+    return {name: pa.ListArray.from_arrays(ends, values) for name, values in flat.items()}
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One array of all, and no copy if there is only one."""
+    return np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+
+
+def _nested(vectors: NDArray[Any]) -> pa.Array:
+    """[N, …, D] as N fixed-size lists, over the same memory."""
+    nested = pa.array(vectors.reshape(-1))
+    for width in reversed(vectors.shape[1:]):
+        nested = pa.FixedSizeListArray.from_arrays(nested, width)
+    return nested
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _open(name: str) -> pq.ParquetFile:
+    try:
+        if not Path(name).is_file():
+            raise InputError(f"There is no file {name}.")
+        file = pq.ParquetFile(name, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{name} cannot be read as Parquet: {error}") from error
+    there = file.schema_arrow.names
+    missing = [column for column in (_OF_TEXTS if "vector" in there else _OF_WORDS) if column not in there]
+    if missing or ABOUT_KEY not in (file.schema_arrow.metadata or {}):
+        file.close()
+        raise not_ours(name, missing[0] if missing else ABOUT_KEY.decode())
+    return file
+
+
+def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[Embedded]:
+    """The rows of a file, those that continue a document put behind it."""
+    shares: list[Embedded] = []
+    with file:
+        for row, share in enumerate(_rows(file)):
+            if shares and row not in continued:
+                yield _whole(shares)
+                shares = []
+            shares.append(share)
+    if shares:
+        yield _whole(shares)
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[Embedded]:
+    for group in range(file.num_row_groups):
+        try:
+            table = file.read_row_group(group)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"The Parquet file of vectors is damaged in row group {group}: {error}") from error
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        del table
+        yield from _texts_of_group(columns) if "vector" in columns else _rows_of_group(columns)
+
+
+def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
+    """The rows of one group; `columns` is emptied, so that only what is still to come stays in memory."""
+    ids, texts, words = (columns.pop(name) for name in ("id", "text", "words"))
+    offsets = np.stack([_array(columns.pop(name).flatten()) for name in ("start", "end")], axis=1)
+    vectors = _array(columns.pop("vectors").flatten())
+    first = 0
+    for row, text in enumerate(texts):
+        spelled = words[row].as_py()
+        where = slice(first, first + len(spelled))
+        first = where.stop
+        yield Embedded(
+            id=ids[row].as_py(),
+            text=text.as_py(),
+            words=[Word(word, *place) for word, place in zip(spelled, offsets[where].tolist(), strict=True)],
+            fields={name: values[row].as_py() for name, values in columns.items()},
+            offsets=offsets[where].copy(),
+            vectors=vectors[where].copy(),
+        )
+
+
+def _texts_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
+    ids, texts, vectors = columns.pop("id"), columns.pop("text"), _array(columns.pop("vector"))
+    for row, text in enumerate(texts):
+        yield Embedded(
+            id=ids[row].as_py(),
+            text=text.as_py(),
+            words=[],
+            fields={name: values[row].as_py() for name, values in columns.items()},
+            offsets=np.zeros((0, 2), np.int64),
+            vectors=vectors[row : row + 1].copy(),
+        )
+
+
+def _array(nested: pa.Array) -> NDArray[Any]:
+    """Numbers, or fixed-size lists of them: [N] or [N, …, D], over the same memory."""
+    shape = [len(nested)]
+    while pa.types.is_fixed_size_list(nested.type):
+        shape.append(nested.type.list_size)
+        nested = nested.flatten()
+    numbers: NDArray[Any] = nested.to_numpy(zero_copy_only=False)
+    return numbers.reshape(shape)
+
+
+def _whole(shares: Sequence[Embedded]) -> Embedded:
+    if len(shares) == 1:
+        return shares[0]
+    return Embedded(
+        id=shares[0].id,
+        text=shares[0].text,
+        words=[word for share in shares for word in share.words],
+        fields=shares[0].fields,
+        offsets=np.concatenate([share.offsets for share in shares]),
+        vectors=np.concatenate([share.vectors for share in shares]),
+    )
+
+
+FORMAT = Format(sink=ParquetSink, read=read_parquet, read_about=read_parquet_about)

@@ -1,0 +1,1 @@
+"""Writing on from prompts: decoding, sampling, beam search."""

@@ -1,0 +1,131 @@
+"""Beam search: of all continuations of a few texts, the few likeliest are kept, step by step.
+
+As `transformers` does it, so that its results are met: of twice as many candidates as the beam is wide, those that end
+are kept as finished if they are among the first half, by log-probability / length ^ penalty, the end piece counted; the
+others go on. What differs is that each prompt ends by itself.
+
+Shapes: P prompts, B texts of a beam, K = 2·B candidates, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyseme.errors import OptionError
+from polyseme.generating.decoding_options import Decoding
+from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.sampling import NEVER, Shaping
+from polyseme.generating.sequences import Lines, TextOf, Written, first_stop
+
+
+@dataclass
+class _Beam:
+    """One prompt's: texts that go on, and the best that have ended, both best first."""
+
+    number: int
+    going: list[Written]
+    ended: list[Written]
+    open: bool = True
+    """Whether a text that is still to come may be among the best."""
+
+
+def search(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    decoding: Decoding,
+    *,
+    sources: Sequence[Sequence[int]] | None = None,
+    text_of: TextOf | None = None,
+) -> list[list[Written]]:
+    """The `n` best texts for each prompt, the best first."""
+    width = decoding.beam
+    if 2 * width > model.n_pieces:
+        raise OptionError(
+            f"A beam of {width} looks at {2 * width} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
+        )
+    shaping = Shaping(model, decoding)
+    lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
+    growing = _Growing(model, decoding, text_of)
+    beams = [_Beam(number, [Written()], []) for number in range(len(prompts))]
+    log_probs = lines.start()
+    for n_new in range(1, decoding.max_new + 1):
+        shaped = shaping(log_probs, lines, n_new - 1)
+        rows: list[int] = []
+        chosen: list[int] = []
+        first = 0
+        for beam in [beam for beam in beams if beam.open]:
+            n_rows = len(beam.going)
+            for row, piece in growing(beam, shaped[first : first + n_rows], n_new):
+                rows.append(first + row)
+                chosen.append(piece)
+            first += n_rows
+        if not rows:
+            break
+        if model.device.type == "cuda":  # as many rows every time, so that one graph serves
+            n_idle = len(prompts) * width - len(rows)
+            rows, chosen = rows + rows[:1] * n_idle, chosen + chosen[:1] * n_idle
+        lines.select(rows)
+        log_probs = lines.advance(torch.tensor(chosen, device=model.device))
+    return [beam.ended[: decoding.n] for beam in beams]
+
+
+class _Growing:
+    """Lets a beam grow by one piece."""
+
+    def __init__(self, model: LanguageModel, decoding: Decoding, text_of: TextOf | None) -> None:
+        self.end = model.end
+        self.decoding = decoding
+        self.text_of = text_of
+
+    def __call__(self, beam: _Beam, shaped: Tensor, n_new: int) -> list[tuple[int, int]]:
+        """The texts' rows of log-probabilities, [B, V], to those of them that go on, each with its next piece."""
+        width = self.decoding.beam
+        before = torch.tensor([text.log_probability for text in beam.going], dtype=shaped.dtype, device=shaped.device)
+        likeliest = (before[:, None] + shaped).flatten().topk(2 * width)
+        going: list[tuple[int, Written]] = []
+        for rank, (score, place) in enumerate(zip(likeliest.values.tolist(), likeliest.indices.tolist(), strict=True)):
+            if score == NEVER:
+                break
+            row, piece = divmod(place, shaped.shape[1])
+            text = self._grown(beam, beam.going[row], piece, score, n_new)
+            if text.ending is None:
+                going.append((row, text))
+            elif rank < width:
+                beam.ended.append(text)
+        beam.ended = sorted(beam.ended, key=lambda text: -text.score)[:width]
+        if not (going or beam.ended):  # nothing may follow any more
+            beam.ended = [dataclasses.replace(text, ending="forbidden") for text in beam.going]
+        going = going[:width]
+        beam.going = [text for _, text in going]
+        beam.open = bool(going) and self._may_improve(beam, n_new)
+        return [(row, text.pieces[-1]) for row, text in going] if beam.open else []
+
+    def _grown(self, beam: _Beam, text: Written, piece: int, log_probability: float, n_new: int) -> Written:
+        """A text with one more piece, and whether that has ended it."""
+        ended = piece == self.end
+        pieces = text.pieces if ended else [*text.pieces, piece]
+        score = log_probability / n_new**self.decoding.length_penalty
+        grown = Written(pieces, log_probability, score, "end" if ended else None)
+        if not ended and self.decoding.stop and self.text_of is not None:
+            so_far = self.text_of(beam.number, pieces)
+            place = first_stop(so_far, self.decoding.stop)
+            if place is not None:
+                grown.ending, grown.text = "stop", so_far[:place]
+        if grown.ending is None and n_new == self.decoding.max_new:
+            grown.ending = "length"
+        return grown
+
+    def _may_improve(self, beam: _Beam, n_new: int) -> bool:
+        """Whether there is room among the best, or a better one may come; how that is guessed is a setting."""
+        decoding = self.decoding
+        if len(beam.ended) < decoding.beam:
+            return True
+        if decoding.early_stopping is True:
+            return False
+        at_best = decoding.max_new if decoding.early_stopping == "never" and decoding.length_penalty > 0 else n_new
+        return bool(beam.going[0].log_probability / at_best**decoding.length_penalty > beam.ended[-1].score)

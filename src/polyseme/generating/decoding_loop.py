@@ -1,0 +1,152 @@
+"""Writing on from prompts, in pieces: the likeliest piece each time, or one that is drawn. Beams are in `beam`.
+
+A text's draws come from a stream of its own (`sampling.streams`), and a row's distribution depends on no other row, so
+that prompts come out the same together and one at a time.
+
+Shapes: R rows, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from polyseme.errors import ModelError
+from polyseme.generating.beam_search import search
+from polyseme.generating.decoding_options import Decoding
+from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.sampling import NEVER, Shaping, choose, streams
+from polyseme.generating.sequences import Lines, TextOf, Told, Written, first_stop
+
+STEPS_UNSEEN = 16
+"""On a GPU, steps between two looks at what was written: each look waits for everything before it."""
+
+
+def write_on(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    decoding: Decoding,
+    *,
+    sources: Sequence[Sequence[int]] | None = None,
+    numbers: Sequence[int] | None = None,
+    text_of: TextOf | None = None,
+    told: Told | None = None,
+) -> list[list[Written]]:
+    """`n` texts for each prompt, all written side by side.
+
+    `sources` are what each prompt's texts are written from, where the model reads a source. `numbers` are those of the
+    prompts among all there are, which their random numbers go by; None: 0, 1, …. `text_of` is needed where there are
+    stop strings.
+    """
+    numbers = range(len(prompts)) if numbers is None else numbers
+    if not prompts:
+        return []
+    if (sources is None) != (model.source is None):
+        raise ModelError("A model that reads a source needs one for every prompt, and no other does.")
+    if decoding.beam > 1:
+        return search(model, prompts, decoding, sources=sources, text_of=text_of)
+    return _Writing(model, prompts, decoding, sources, numbers, text_of, told).run()
+
+
+class _Writing:
+    """Rows at work: those whose text has ended are dropped once they are half of all."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        prompts: Sequence[Sequence[int]],
+        decoding: Decoding,
+        sources: Sequence[Sequence[int]] | None,
+        numbers: Sequence[int],
+        text_of: TextOf | None,
+        told: Told | None,
+    ) -> None:
+        self.model = model
+        self.decoding = decoding
+        self.text_of = text_of
+        self.told = told
+        self.shaping = Shaping(model, decoding)
+        self.lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
+        self.written = [Written() for _ in range(len(prompts) * decoding.n)]
+        self.at_work = list(range(len(self.written)))
+        """Which text each row writes."""
+        self.streams: Tensor | None = None
+        if decoding.heat:
+            self.streams = streams(decoding.seed, numbers, decoding.n, decoding.max_new).to(model.device)
+        self.unseen: list[tuple[Tensor, Tensor]] = []
+
+    def run(self) -> list[list[Written]]:
+        decoding, n = self.decoding, self.decoding.n
+        log_probs = self.lines.start()
+        if n > 1:
+            rows = [prompt for prompt in range(len(log_probs)) for _ in range(n)]
+            log_probs = log_probs[rows]
+            self.lines.select(rows)
+        on_gpu = self.model.device.type == "cuda"
+        looks_often = not on_gpu or decoding.stop or self.told is not None or self.shaping.may_forbid_all
+        for n_new in range(decoding.max_new):
+            shaped = self.shaping(log_probs, self.lines, n_new)
+            drawn = None if self.streams is None else self.streams[:, n_new]
+            chosen = choose(shaped, decoding, drawn)
+            self.unseen.append((chosen, self._likelihood(log_probs, shaped, chosen)))
+            last = n_new == decoding.max_new - 1
+            if last or looks_often or len(self.unseen) >= STEPS_UNSEEN:
+                self._look(last)
+                rows = [row for row, text in enumerate(self.at_work) if self.written[text].ending is None]
+                if not rows:
+                    break
+                if len(rows) <= len(self.at_work) // 2 and not on_gpu:
+                    chosen = self._go_on_with(rows, chosen)
+            log_probs = self.lines.advance(chosen)
+        return [self.written[first : first + n] for first in range(0, len(self.written), n)]
+
+    def _go_on_with(self, rows: Sequence[int], chosen: Tensor) -> Tensor:
+        self.lines.select(rows)
+        self.at_work = [self.at_work[row] for row in rows]
+        self.streams = None if self.streams is None else self.streams[rows]
+        return chosen[rows]
+
+    def _likelihood(self, log_probs: Tensor, shaped: Tensor, chosen: Tensor) -> Tensor:
+        """By the model's own distribution; minus infinity where every piece was forbidden."""
+        own = log_probs.gather(1, chosen[:, None])[:, 0]
+        if not self.shaping.may_forbid_all:
+            return own
+        return own.masked_fill(shaped.amax(dim=-1) == NEVER, NEVER)
+
+    def _look(self, last: bool) -> None:
+        """Take what was chosen since the last look into the texts, and see which of them have ended."""
+        pieces = torch.stack([chosen for chosen, _ in self.unseen]).tolist()
+        likelihoods = torch.stack([likelihood for _, likelihood in self.unseen]).tolist()
+        self.unseen = []
+        for step, (chosen, likelihood) in enumerate(zip(pieces, likelihoods, strict=True)):
+            at_bound = last and step == len(pieces) - 1
+            for text, piece, log_prob in zip(self.at_work, chosen, likelihood, strict=True):
+                if self.written[text].ending is None:
+                    self._take(text, piece, log_prob, at_bound)
+
+    def _take(self, text: int, piece: int, log_prob: float, at_bound: bool) -> None:
+        written = self.written[text]
+        if log_prob == NEVER:
+            written.ending = "forbidden"
+        else:
+            written.log_probability += log_prob
+            written.score = written.log_probability
+            if piece == self.model.end:
+                written.ending = "end"
+            else:
+                written.pieces.append(piece)
+                self._stop(text, written)
+                if written.ending is None and at_bound:
+                    written.ending = "length"
+        if self.told is not None:
+            self.told(*divmod(text, self.decoding.n), written)
+
+    def _stop(self, text: int, written: Written) -> None:
+        if not self.decoding.stop or self.text_of is None:
+            return
+        so_far = self.text_of(text // self.decoding.n, written.pieces)
+        place = first_stop(so_far, self.decoding.stop)
+        if place is not None:
+            written.ending, written.text = "stop", so_far[:place]

@@ -1,0 +1,349 @@
+"""One more piece a row, as fast as the machine reads the weights.
+
+With one piece a row nearly all time goes into reading weights, so that their layout decides: on a CPU, for one row a
+matrix with more results than inputs is read by its inputs (transposed), any other by its results; for several rows
+matrices are packed. That takes as long as some dozens of steps and a copy of the weights, so it waits until the steps
+are told to `settle`; each layout is then made when it is first needed. Caches are written in place, and only as much of
+them is read as is filled.
+
+On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
+and slots, over buffers of its own, and replayed. What runs is the same function, with all slots read and the empty ones
+hidden, so that no shape depends on data.
+
+Shapes: R rows, S slots, D width, H heads, d head width, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.transformer import Transformer
+from polyseme.encoders.transformer_layer import TransformerLayer
+from polyseme.errors import ModelError
+from polyseme.outputs.output import Output
+from polyseme.outputs.pieces import CausalOutput, MaskedOutput, TableOutput
+from polyseme.outputs.softmaxes import SoftmaxOutput
+from polyseme.parts.feed_forward import Activation, FeedForward
+from polyseme.parts.inference_linear import Product
+from polyseme.parts.masks import Places, mask_named, seen
+from polyseme.parts.memory import Cache
+from polyseme.parts.positions import BucketBias
+
+PACKED_ROWS = 16
+"""Rows that packed weights are laid out for."""
+ROUND_DISTANCES = 128
+"""Biases of distances are looked up for so many at once, or a multiple."""
+MOST_GRAPHS = 4
+"""Graphs, each with a cache of its own, that are kept at once."""
+WITH_LOGITS = (CausalOutput, MaskedOutput, SoftmaxOutput, TableOutput)
+"""Outputs that give numbers before they are made into log-probabilities."""
+WARM_UPS = 3
+"""Steps before one is captured, in which kernels are chosen and room is set aside."""
+
+
+def steps_fast(encoder: Encoder) -> bool:
+    """Whether `FastSteps` equals this encoder's forward pass."""
+    if not isinstance(encoder, Transformer):
+        return False
+    config = encoder.config
+    return (
+        config.memory == "cache"
+        and config.direction == "causal"
+        and config.positions in ("learned", "sinusoidal", "buckets", "none")
+    )
+
+
+def log_probs_of(output: Output, states: Tensor) -> Tensor:
+    """[R, D] → [R, V], never in half precision: there, many pieces would be exactly as likely."""
+    if states.dtype in (torch.bfloat16, torch.float16) and isinstance(output, WITH_LOGITS):
+        return output.logits(states).float().log_softmax(dim=-1)
+    return output.log_probs(states)
+
+
+class AnyProduct(Protocol):
+    """act(x·Wᵀ + b), plus a residual where one is given."""
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
+
+
+class RowProduct:
+    """The product of one row: every weight is read once, in the order in which it lies."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        n_results, n_inputs = weight.shape
+        self.weight = weight.t().contiguous().t() if n_results >= n_inputs else weight
+        self.bias = bias
+        self.activation = activation
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        if self.activation is not None:
+            y = self.activation(y)
+        return y if residual is None else y.add_(residual)
+
+
+class Layout:
+    """The products of a whole model, laid out for one row or for many."""
+
+    def __init__(self, encoder: Transformer, output: Output, make: Callable[..., AnyProduct]) -> None:
+        def product(linear: nn.Linear, activation: Activation | None = None, n_first: int | None = None) -> AnyProduct:
+            bias = None if linear.bias is None else linear.bias.detach()[:n_first]
+            return make(linear.weight.detach()[:n_first], bias, activation)
+
+        def inner(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
+            if not feed_forward.gated:
+                return product(feed_forward.up, feed_forward.activation)
+            up = product(feed_forward.up)
+
+            def gated(x: Tensor) -> Tensor:
+                gate, inner = up(x).chunk(2, dim=-1)
+                return feed_forward.activation(gate) * inner
+
+            return gated
+
+        layers = [cast(TransformerLayer, layer) for layer in encoder.layers]
+        crosses = [layer.cross for layer in layers if layer.cross is not None]
+        self.project = [product(layer.attention.project) for layer in layers]
+        self.attended = [product(layer.attention.output) for layer in layers]
+        self.asked = [product(cross.project, n_first=cross.inner_width) for cross in crosses]
+        self.answered = [product(cross.output) for cross in crosses]
+        self.up = [inner(layer.feed_forward) for layer in layers]
+        self.down = [product(layer.feed_forward.down) for layer in layers]
+        self.vocabulary: AnyProduct | None = None
+        self.scale = 1.0
+        if isinstance(output, (CausalOutput, TableOutput)):
+            bias = output.bias if isinstance(output, TableOutput) else None
+            self.scale = output.scale if isinstance(output, TableOutput) else 1.0
+            self.vocabulary = make(output.table.detach(), None if bias is None else bias.detach(), None)
+
+
+def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
+    product = Product.of(weight, bias, activation)
+    product.pack(PACKED_ROWS)
+    return product
+
+
+PRODUCTS: Mapping[str, Callable[..., AnyProduct]] = {"plain": Product.of, "one row": RowProduct, "rows": _packed}
+
+
+class FastSteps:
+    """A causal Transformer with a cache and its output: `step(pieces [R], cache)` → log-probabilities, cache.
+
+    The keys of a source, where there is one, are in the cache.
+    """
+
+    def __init__(self, encoder: Encoder, output: Output) -> None:
+        if not isinstance(encoder, Transformer) or not steps_fast(encoder):
+            raise ModelError(f"An encoder of kind {encoder.config.kind!r} with these settings has no fast step.")
+        self.encoder = encoder
+        self.output = output
+        self._settled = False
+        self._layouts: dict[str, Layout] = {}
+        self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
+        self._by_distance: dict[int, Tensor] = {}  # all are kept: a graph reads the one that it was captured with
+
+    def settle(self) -> None:
+        """Prepare for much work: lay weights out, each layout once, when it is first needed."""
+        self._settled = True
+
+    @torch.no_grad()
+    def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
+        """Read one piece a row; the cache is written in place."""
+        if pieces.device.type == "cuda":
+            return self._graph(memory)(pieces, memory)
+        lengths = memory.lengths
+        n_slots = int(lengths.max()) + 1
+        level = bool((lengths == lengths[0]).all())
+        log_probs = self.run(pieces, memory, n_slots=n_slots, level=level)
+        return log_probs, dataclasses.replace(memory, lengths=lengths + 1)
+
+    def run(self, pieces: Tensor, memory: Cache, *, n_slots: int, level: bool = False) -> Tensor:
+        """The step itself: log-probabilities [R, V] after `pieces` [R], written into slots `memory.lengths`.
+
+        The first `n_slots` slots are read. Rows are `level` if they are equally long and fill all of these.
+        """
+        encoder, config = self.encoder, self.encoder.config
+        layout = self._layout(len(pieces))
+        lengths = memory.lengths
+        rows = torch.arange(len(pieces), device=pieces.device)
+        hidden = self._hidden(lengths, n_slots, level)
+        beyond = self._hidden_source(memory)
+        x: Tensor = encoder.embeddings(pieces[:, None], lengths[:, None], None)[:, 0]  # [R, D]
+        for index, number in enumerate(config.weight_sets):
+            layer = cast(TransformerLayer, encoder.layers[number])
+            attention = layer.attention
+            normed = layer.attention_norm(x) if layer.norm_first else x
+            q, k, v = layout.project[number](normed).view(len(pieces), 3, attention.n_heads, -1).unbind(1)  # [R, H, d]
+            keys, values = memory.keys[index], memory.values[index]
+            keys[rows, :, lengths] = k
+            values[rows, :, lengths] = v
+            attended = F.scaled_dot_product_attention(
+                q[:, :, None],
+                keys[:, :, :n_slots],
+                values[:, :, :n_slots],
+                hidden[config.layer_masks[index]],
+                scale=attention.scale,
+            )  # [R, H, 1, d]
+            x = layout.attended[number](attended.flatten(1), x)
+            if not layer.norm_first:
+                x = layer.attention_norm(x)
+            if layer.cross is not None and layer.cross_norm is not None:
+                normed = layer.cross_norm(x) if layer.norm_first else x
+                asked = layout.asked[number](normed).view(len(pieces), attention.n_heads, 1, -1)
+                answered = F.scaled_dot_product_attention(
+                    asked, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
+                )  # [R, H, 1, d]
+                x = layout.answered[number](answered.flatten(1), x)
+                if not layer.norm_first:
+                    x = layer.cross_norm(x)
+            normed = layer.feed_forward_norm(x) if layer.norm_first else x
+            x = layout.down[number](layout.up[number](normed), x)
+            if not layer.norm_first:
+                x = layer.feed_forward_norm(x)
+        x = encoder.norm(x)
+        if layout.vocabulary is None:
+            return log_probs_of(self.output, x)
+        logits = layout.vocabulary(x if layout.scale == 1.0 else x * layout.scale)
+        if logits.dtype in (torch.bfloat16, torch.float16):
+            logits = logits.float()
+        return logits.log_softmax(dim=-1)
+
+    def _hidden(self, lengths: Tensor, n_slots: int, level: bool) -> dict[str, Tensor | None]:
+        """For each mask of the config what is added to the scores, [R, 1 or H, 1, S].
+
+        That is the bias of distances, or 0, and minus infinity for the unseen; None where there is no bias and
+        everything is seen.
+        """
+        slots = torch.arange(n_slots, device=lengths.device)[None]
+        places = Places(lengths[:, None], slots, None, counted=False)
+        like = next(self.encoder.embeddings.parameters())
+        bias = None if self.encoder.bias is None else self._bias(lengths[:1] if level else lengths, slots)
+        found: dict[str, Tensor | None] = {}
+        for name in dict.fromkeys(self.encoder.config.layer_masks):
+            allowed = None if level and name == "causal" else seen(mask_named(name), None, places).allowed
+            if allowed is None:
+                found[name] = bias
+                continue
+            nothing = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device) if bias is None else bias
+            found[name] = nothing.masked_fill(~allowed, float("-inf"))
+        return found
+
+    def _bias(self, lengths: Tensor, slots: Tensor) -> Tensor:
+        """The bias of how far back slots [1, S] are from the pieces to come at `lengths` [R]: [R, H, 1, S]."""
+        farthest = -(-slots.shape[1] // ROUND_DISTANCES) * ROUND_DISTANCES
+        if farthest not in self._by_distance:
+            places = torch.arange(farthest, device=slots.device)[None]
+            bias = cast(BucketBias, self.encoder.bias)(places[:, -1:], places)  # [1, H, 1, S]
+            self._by_distance[farthest] = bias[0, :, 0].flip(-1)
+        back = (lengths[:, None] - slots).clamp(min=0)  # [R, S]
+        return self._by_distance[farthest][:, back].transpose(0, 1)[:, :, None]
+
+    def _hidden_source(self, memory: Cache) -> Tensor | None:
+        """What is added to the scores of a source's keys, [R, 1, 1, M]; None where all of them are there."""
+        if memory.source_lengths is None:
+            return None
+        keys = memory.source_keys[0]
+        places = torch.arange(keys.shape[2], device=keys.device)
+        absent = (places >= memory.source_lengths[:, None])[:, None, None]
+        return torch.zeros(absent.shape, dtype=keys.dtype, device=keys.device).masked_fill(absent, float("-inf"))
+
+    def _layout(self, n_rows: int) -> Layout:
+        """Weights as they are best read for so many rows; on a GPU, and for little work, as they are."""
+        settled = self._settled and next(self.encoder.embeddings.parameters()).device.type == "cpu"
+        kind = "plain" if not settled else "one row" if n_rows == 1 else "rows"
+        if kind not in self._layouts:
+            self._layouts[kind] = Layout(self.encoder, self.output, PRODUCTS[kind])
+        return self._layouts[kind]
+
+    def _graph(self, memory: Cache) -> Graph:
+        sizes = [keys[0].shape[2] for keys in (memory.keys, memory.source_keys) if keys]
+        shape = (memory.keys[0].shape[0], *sizes, int(memory.source_lengths is None))
+        if shape not in self._graphs:
+            while len(self._graphs) >= MOST_GRAPHS:
+                self._graphs.popitem(last=False)
+            self._graphs[shape] = Graph(self, memory)
+        self._graphs.move_to_end(shape)
+        return self._graphs[shape]
+
+
+def _keys_and_values(cache: Cache) -> tuple[tuple[Tensor, ...], ...]:
+    return cache.keys, cache.values, cache.source_keys, cache.source_values
+
+
+class Graph:
+    """The step for one number of rows and of slots, over buffers that stay where they are.
+
+    On a GPU it is captured when it is first run, and replayed from then on. A cache that is handed on is these buffers
+    themselves; one from elsewhere (prompts just read, rows picked for a beam) is copied in.
+    """
+
+    def __init__(self, steps: FastSteps, like: Cache) -> None:
+        self.steps = steps
+        n_rows, _, self.n_slots, _ = like.keys[0].shape
+        self.pieces = like.lengths.new_zeros(n_rows)
+        keys, values, source_keys, source_values = (
+            tuple(torch.zeros_like(each) for each in some) for some in _keys_and_values(like)
+        )
+        source_lengths = None if like.source_lengths is None else torch.zeros_like(like.source_lengths)
+        self.memory = Cache(torch.zeros_like(like.lengths), keys, values, source_keys, source_values, source_lengths)
+        self.log_probs: Tensor
+        self._captured: torch.cuda.CUDAGraph | None = None
+        self._handed_on: Cache | None = None
+
+    def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
+        if memory is not self._handed_on:
+            self._take_in(memory)
+        self.pieces.copy_(pieces)
+        self._run()
+        self._handed_on = dataclasses.replace(self.memory)
+        return self.log_probs.clone(), self._handed_on
+
+    def _take_in(self, memory: Cache) -> None:
+        if memory.keys[0].data_ptr() == self.memory.keys[0].data_ptr():
+            raise ModelError(
+                "This memory is spent: its rows have been read on from, or others have taken their place. Go on with "
+                "the memory that the last step handed back, or keep a copy of it (memory.select)."
+            )
+        self.memory.lengths.copy_(memory.lengths)
+        for ours, theirs in zip(_keys_and_values(self.memory), _keys_and_values(memory), strict=True):
+            if ours:
+                torch._foreach_copy_(list(ours), list(theirs))
+        if self.memory.source_lengths is not None and memory.source_lengths is not None:
+            self.memory.source_lengths.copy_(memory.source_lengths)
+
+    def _step(self) -> None:
+        self.log_probs = self.steps.run(self.pieces, self.memory, n_slots=self.n_slots)
+        self.memory.lengths.add_(1)
+
+    def _run(self) -> None:
+        if self.pieces.device.type != "cuda":
+            self._step()
+        else:
+            with torch.cuda.device(self.pieces.device):
+                if self._captured is None:
+                    self._captured = self._capture()
+                self._captured.replay()
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Warm up beside the main stream, then capture. Slots that are written on the way are written again."""
+        before = self.memory.lengths.clone()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UPS):
+                self._step()
+                self.memory.lengths.copy_(before)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()
+        self.memory.lengths.copy_(before)
+        return graph

@@ -1,0 +1,275 @@
+"""What comes next, by the models there are: `NextPiece` over an encoder and an output.
+
+`StepByStep` reads each piece once and hands on the encoder's memory, of whatever kind that is; a decoder is given its
+source at the start, and keeps the source's keys in its memory. `SpelledSteps` is the same where words are read by their
+characters. `Rereading` reads the whole row again for every piece; it is for encoders without a memory, and for masked
+models, which guess a mask that stands at the end. `Querying` guesses with a query stream.
+
+Shapes: R rows, T pieces, S slots, D width, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyseme.encoders.encoder import Encoder
+from polyseme.errors import ModelError
+from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
+from polyseme.generating.fast_decoder import FastSteps, log_probs_of, steps_fast
+from polyseme.generating.prompts import Prompts
+from polyseme.generating.word_softmax import WordTable
+from polyseme.outputs.output import Output
+from polyseme.parts.masks import Causal
+from polyseme.parts.memory import Cache, Memory, Segments
+from polyseme.types import Batch, NextPiece, States
+
+ROUND_CAPACITY = 128
+"""On a GPU, caches are this many slots or a multiple, so that few shapes serve all prompts."""
+ROUND_SOURCE = 64
+"""And sources this many pieces or a multiple."""
+
+
+class StepByStep:
+    """A causal encoder with a memory, and the output that reads its top layer."""
+
+    def __init__(self, encoder: Encoder, output: Output, *, fast: bool = True) -> None:
+        self.encoder = encoder
+        self.output = output
+        self.steps = FastSteps(encoder, output) if fast and steps_fast(encoder) else None
+
+    def settle(self) -> None:
+        """Prepare for much work."""
+        if self.steps is not None:
+            self.steps.settle()
+
+    @torch.no_grad()
+    def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
+        """Read the prompts; only their last pieces reach the vocabulary."""
+        if batch.pieces.device.type == "cuda":
+            capacity = -(-capacity // ROUND_CAPACITY) * ROUND_CAPACITY
+        memory = self.encoder.new_memory(batch.pieces.shape[0], capacity)
+        window = self.encoder.config.window
+        if isinstance(memory, Segments) and window is not None and batch.pieces.shape[1] > window:
+            return self._read_in_segments(batch, memory, window)
+        return self._read(batch, memory)
+
+    @torch.no_grad()
+    def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+        if self.steps is not None and isinstance(memory, Cache):
+            return self.steps(batch.pieces[:, 0], memory)
+        return self._read(batch, memory)
+
+    def _read(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+        states = self.encoder(batch, layers=[-1], memory=memory)
+        top = states[-1]  # [R, T, D]
+        last = top[:, -1] if batch.lengths is None else _at(top, batch.lengths - 1)
+        return log_probs_of(self.output, last), _handed_on(self.encoder, states)
+
+    def _read_in_segments(self, batch: Batch, memory: Memory, window: int) -> tuple[Tensor, Memory]:
+        """Segment after segment, each as long as the encoder reads at once; a row's last piece may be in any."""
+        n_rows, longest = batch.pieces.shape
+        lengths = batch.lengths
+        if lengths is None:
+            lengths = torch.full((n_rows,), longest, device=batch.pieces.device)
+        last: Tensor | None = None
+        for begin in range(0, longest, window):
+            pieces = batch.pieces[:, begin : begin + window]
+            here = (lengths - begin).clamp(0, pieces.shape[1])
+            states = self.encoder(Batch(pieces, here), layers=[-1], memory=memory)
+            memory = _handed_on(self.encoder, states)
+            found = _at(states[-1], (here - 1).clamp(min=0))
+            last = found if last is None else torch.where((here > 0)[:, None], found, last)
+        if last is None:
+            raise ModelError("There is nothing to read.")
+        return log_probs_of(self.output, last), memory
+
+
+class SpelledSteps:
+    """Words by number, read by their characters: the forward half of a two-way encoder, and its softmax."""
+
+    def __init__(self, encoder: Encoder, output: Output, words: WordTable) -> None:
+        self.steps = StepByStep(encoder, output)
+        self.words = words
+
+    def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
+        return self.steps.start(self._spelled(batch), capacity)
+
+    def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+        return self.steps.step(self._spelled(batch), memory)
+
+    def _spelled(self, batch: Batch) -> Batch:
+        characters = torch.from_numpy(self.words.characters(batch.pieces.cpu().numpy()))
+        return Batch(characters.to(batch.pieces.device), batch.lengths)
+
+
+@dataclass
+class PiecesSoFar(Memory):
+    """The pieces themselves, to be read again."""
+
+    pieces: Tensor
+    """[R, S]; a row's pieces stand at the left."""
+
+
+class Rereading:
+    """Any encoder that sees what stands to the left, without a memory: the row is read anew for each piece.
+
+    `after` are pieces put behind the row, a mask first, with their `segments`: what is guessed is then the mask. With
+    none, the state of the row's last piece says what follows.
+    """
+
+    def __init__(
+        self, encoder: Encoder, output: Output, *, after: Sequence[int] = (), segments: Sequence[int] = ()
+    ) -> None:
+        self.encoder = encoder
+        self.output = output
+        self.after = tuple(after)
+        self.segments = tuple(segments) if any(segments) else ()
+
+    @torch.no_grad()
+    def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
+        n_rows, longest = batch.pieces.shape
+        pieces = batch.pieces.new_zeros(n_rows, max(capacity, longest))
+        pieces[:, :longest] = batch.pieces
+        lengths = batch.lengths
+        if lengths is None:
+            lengths = torch.full((n_rows,), longest, device=pieces.device)
+        return self._read(PiecesSoFar(lengths, pieces))
+
+    @torch.no_grad()
+    def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+        if not isinstance(memory, PiecesSoFar):
+            raise ModelError(f"The memory of a model that rereads is its pieces. Got {type(memory).__name__} instead.")
+        pieces = memory.pieces.scatter(1, memory.lengths[:, None], batch.pieces)
+        return self._read(PiecesSoFar(memory.lengths + 1, pieces))
+
+    def _read(self, memory: PiecesSoFar) -> tuple[Tensor, Memory]:
+        lengths = memory.lengths
+        longest, n_after = int(lengths.max()), len(self.after)
+        pieces = memory.pieces.new_zeros(len(lengths), longest + n_after)
+        pieces[:, :longest] = memory.pieces[:, :longest]
+        segments: Tensor | None = None
+        if n_after:
+            places = lengths[:, None] + torch.arange(n_after, device=lengths.device)
+            pieces.scatter_(1, places, pieces.new_tensor(self.after).expand_as(places))
+            if self.segments:
+                segments = torch.zeros_like(pieces)
+                segments.scatter_(1, places, pieces.new_tensor(self.segments).expand_as(places))
+        states = self.encoder(Batch(pieces, lengths + n_after, segments), layers=[-1])[-1]
+        return log_probs_of(self.output, _at(states, lengths if n_after else lengths - 1)), memory
+
+
+class Querying:
+    """An encoder with a query stream (XLNet), from left to right: a query stands where the next piece will.
+
+    It knows its place, and sees what stands before it. What was read goes into the encoder's memory where that keeps
+    everything; else the row is read anew for each piece.
+    """
+
+    def __init__(self, encoder: Encoder, output: Output) -> None:
+        self.encoder = encoder
+        self.output = output
+        config = encoder.config
+        self.remembers = config.memory == "segment" and config.memory_length is None and config.reuse is None
+
+    @torch.no_grad()
+    def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
+        n_rows, longest = batch.pieces.shape
+        lengths = batch.lengths
+        if lengths is None:
+            lengths = torch.full((n_rows,), longest, device=batch.pieces.device)
+        if self.remembers:
+            return self._read(batch.pieces, lengths, self.encoder.new_memory(n_rows))
+        pieces = batch.pieces.new_zeros(n_rows, max(capacity, longest))
+        pieces[:, :longest] = batch.pieces
+        return self._reread(PiecesSoFar(lengths, pieces))
+
+    @torch.no_grad()
+    def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+        if isinstance(memory, PiecesSoFar):
+            pieces = memory.pieces.scatter(1, memory.lengths[:, None], batch.pieces)
+            return self._reread(PiecesSoFar(memory.lengths + 1, pieces))
+        return self._read(batch.pieces, torch.ones_like(memory.lengths), memory)
+
+    def _reread(self, memory: PiecesSoFar) -> tuple[Tensor, Memory]:
+        longest = int(memory.lengths.max())
+        return self._read(memory.pieces[:, :longest], memory.lengths, None)[0], memory
+
+    def _read(self, pieces: Tensor, lengths: Tensor, memory: Memory | None) -> tuple[Tensor, Memory]:
+        """Read rows, with a query behind the last piece of each."""
+        room = torch.cat([pieces, pieces.new_zeros(len(pieces), 1)], dim=1)
+        states = self.encoder(
+            Batch(room, lengths, torch.zeros_like(room), mask=Causal(), targets=lengths[:, None]),
+            layers=[-1],
+            memory=memory,
+        )
+        log_probs = log_probs_of(self.output, states.queries[states.depth][:, 0])
+        return log_probs, Memory(lengths) if memory is None else _handed_on(self.encoder, states)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModel:
+    """A bundle as decoding sees it."""
+
+    next_piece: NextPiece
+    n_pieces: int
+    device: torch.device
+    prompts: Prompts | None = None
+    """Texts to pieces and back; None: there are only pieces."""
+    source: Encoder | None = None
+    """What reads a source before anything is written; None: there is none."""
+    before: tuple[int, ...] = ()
+    """Pieces of the frame, put before whatever is read."""
+    room: int | None = None
+    """How many pieces can be read at once, those of the frame left out; None: any number."""
+    first: int | None = None
+    """A piece that every text must begin with."""
+    last: int | None = None
+    """A piece that a text must end with that has come to its longest."""
+    end: int | None = None
+    """The piece that ends a text."""
+    forbidden: tuple[int, ...] = ()
+    """Pieces that are never written: those of no text, such as padding and masks, and rows without a piece."""
+
+    def settle(self) -> None:
+        """Prepare for much work, where that means anything."""
+        if isinstance(self.next_piece, StepByStep):
+            self.next_piece.settle()
+
+    @property
+    def usual_length(self) -> int:
+        """Pieces that are written at most, where nothing is said: from a source, as many as a text may need."""
+        if self.source is None:
+            return MAX_NEW
+        return MAX_FROM_SOURCE if self.room is None else min(MAX_FROM_SOURCE, self.room + 1)
+
+    @torch.no_grad()
+    def read_source(self, rows: Sequence[Sequence[int]]) -> States:
+        """The states of some sources, specials included."""
+        if self.source is None:
+            raise ModelError("The model reads no source.")
+        lengths = [len(row) for row in rows]
+        longest = max(lengths)
+        if self.device.type == "cuda":
+            longest = -(-longest // ROUND_SOURCE) * ROUND_SOURCE
+        pieces = torch.zeros(len(rows), longest, dtype=torch.long)
+        for number, row in enumerate(rows):
+            pieces[number, : len(row)] = torch.tensor(row)
+        level = min(lengths) == longest
+        batch = Batch(pieces.to(self.device), None if level else torch.tensor(lengths, device=self.device))
+        states: States = self.source(batch, layers=[-1])
+        return states
+
+
+def _handed_on(encoder: Encoder, states: States) -> Memory:
+    if states.memory is None:
+        raise ModelError(f"An encoder of kind {encoder.config.kind!r} was given a memory, and handed none on.")
+    return states.memory
+
+
+def _at(states: Tensor, places: Tensor) -> Tensor:
+    """The state at one place of each row: [R, T, D] and [R] → [R, D]"""
+    return states.gather(1, places[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]

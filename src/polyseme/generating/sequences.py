@@ -1,0 +1,170 @@
+"""Texts being written: their pieces so far, and what the model remembers of them.
+
+Where a row has filled the positions, what is read of it moves on by a stride: the rest is read anew as if the text
+began there. Where that happens depends on the row's own length alone, so that rows are independent of their neighbours.
+
+Shapes: R rows, S pieces at most, V pieces in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from polyseme.generating.next_piece import LanguageModel
+from polyseme.parts.memory import Memory
+from polyseme.types import Batch, States
+
+
+class Lines:
+    """Rows that are written side by side; `start` reads the prompts, `advance` one more piece each."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        prompts: Sequence[Sequence[int]],
+        max_new: int,
+        *,
+        stride: int | None = None,
+        sources: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        self.model = model
+        self.stride = stride
+        self.sources = sources
+        """What each row reads before it is written, where the model has a source."""
+        self.sizes = [len(prompt) for prompt in prompts]
+        """How many pieces each row has."""
+        longest = max(self.sizes, default=0)
+        self.pieces = torch.zeros(len(prompts), longest + max_new, dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            self.pieces[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+        self.pieces = self.pieces.to(model.device)
+        self.lengths = torch.tensor(self.sizes, device=model.device)
+        self.firsts = [self._first(size) for size in self.sizes]
+        """Where what is read of each row begins."""
+        most = longest + max_new
+        self.capacity = len(model.before) + (most if model.room is None else min(most, model.room))
+        self.memory: Memory
+
+    def start(self) -> Tensor:
+        """Read the sources, if there are any, and the prompts; log-probabilities [R, V] of what follows each."""
+        source = None if self.sources is None else self.model.read_source(self.sources)
+        log_probs, self.memory = self._read_anew(range(len(self.sizes)), source)
+        return log_probs
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Go on with these rows, in this order; a row may be picked more than once."""
+        if list(rows) == list(range(len(self.sizes))):
+            return
+        index = torch.tensor(rows, device=self.pieces.device)
+        self.pieces = self.pieces.index_select(0, index)
+        self.lengths = self.lengths.index_select(0, index)
+        self.memory = self.memory.select(index)
+        self.sizes = [self.sizes[row] for row in rows]
+        self.firsts = [self.firsts[row] for row in rows]
+
+    def advance(self, chosen: Tensor) -> Tensor:
+        """Write one piece a row, `chosen` [R], and read it; log-probabilities [R, V] of what follows."""
+        if self.stride is not None:
+            self._move([row for row, size in enumerate(self.sizes) if self._first(size + 1) != self.firsts[row]])
+        self.write(chosen)
+        log_probs, self.memory = self.model.next_piece.step(Batch(chosen[:, None]), self.memory)
+        return log_probs
+
+    def write(self, chosen: Tensor) -> None:
+        """Put down one piece a row, without reading it."""
+        self.pieces.scatter_(1, self.lengths[:, None], chosen[:, None])
+        self.lengths = self.lengths + 1
+        self.sizes = [size + 1 for size in self.sizes]
+
+    def _first(self, size: int) -> int:
+        """Where what is read of a row of this size begins."""
+        room = self.model.room
+        if room is None or self.stride is None or size <= room:
+            return 0
+        return self.stride * -(-(size - room) // self.stride)
+
+    def _move(self, rows: Sequence[int]) -> None:
+        """Let what is read of these rows begin farther on, so that one more piece has a position."""
+        if not rows:
+            return
+        for row in rows:
+            self.firsts[row] = self._first(self.sizes[row] + 1)
+        _, memory = self._read_anew(rows)
+        self.memory = self.memory.put(torch.tensor(rows, device=self.pieces.device), memory)
+
+    def _read_anew(self, rows: Sequence[int], source: States | None = None) -> tuple[Tensor, Memory]:
+        before = self.model.before
+        stretches = [(row, self.firsts[row], self.sizes[row]) for row in rows]
+        lengths = [len(before) + size - first for _, first, size in stretches]
+        batch = self.pieces.new_zeros(len(stretches), max(lengths))
+        batch[:, : len(before)] = self.pieces.new_tensor(before)
+        for number, (row, first, size) in enumerate(stretches):
+            batch[number, len(before) : lengths[number]] = self.pieces[row, first:size]
+        level = min(lengths) == max(lengths)
+        read = Batch(batch, None if level else torch.tensor(lengths, device=batch.device), source=source)
+        return self.model.next_piece.start(read, self.capacity)
+
+
+# MERGED: What comes of writing on: the pieces of a text, how likely they are, and why it ended.
+
+
+Ending = Literal["end", "stop", "length", "forbidden"]
+"""The model ended the text; a stop string did; it has all the pieces it may have; every further piece was forbidden."""
+
+TextOf = Callable[[int, Sequence[int]], str]
+"""The text that some pieces add to a prompt, which is known by its number."""
+Told = Callable[[int, int, "Written"], None]
+"""Told after every piece: prompt, number of the text, and the text as far as it is written."""
+
+
+@dataclass
+class Written:
+    """One text, without its prompt."""
+
+    pieces: list[int] = field(default_factory=list)
+    """As they were written, the end piece left out."""
+    log_probability: float = 0.0
+    """Of the pieces, the end piece included, by the model itself; in a beam, as repetition control has changed it."""
+    score: float = 0.0
+    """In a beam, the log-probability by length; elsewhere the log-probability."""
+    ending: Ending | None = None
+    """Why the text ended; None while it is being written."""
+    text: str | None = None
+    """Where a stop string has ended it: the text before that."""
+
+
+# MERGED: Stop strings: where a text ends because of what stands in it. One may begin in one piece and end in
+
+
+UNFINISHED = "\ufffd"
+"""What a character decodes to while some of its bytes are still to come."""
+
+
+def first_stop(text: str, stops: Sequence[str]) -> int | None:
+    """Where the first of the stop strings begins, if there is one.
+
+    >>> first_stop("Dawn broke. The end.", [" The", "."])
+    10
+    """
+    places = [place for stop in stops if (place := text.find(stop)) >= 0]
+    return min(places, default=None)
+
+
+def settled(text: str, stops: Sequence[str]) -> int:
+    """How much of a text that is still being written will stay, whatever comes: its end may begin a stop string.
+
+    >>> settled("Dawn broke. Th", [" The"])
+    11
+    """
+    whole = len(text.rstrip(UNFINISHED))
+    kept = whole
+    for stop in stops:
+        sizes = range(min(len(stop) - 1, whole), 0, -1)
+        held = next((size for size in sizes if text.endswith(stop[:size], 0, whole)), 0)
+        kept = min(kept, whole - held)
+    return kept

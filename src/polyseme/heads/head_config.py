@@ -1,0 +1,162 @@
+"""The config of a head: which task, over what, computed how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from polyseme.config import Config
+from polyseme.errors import ModelError, nearest
+from polyseme.parts.crf import SCHEMES
+from polyseme.tasks.items import Kind
+
+Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "text"]
+WordReadout = Literal["mean", "max", "last", "first", "concat"]
+WRITTEN: tuple[Kind, ...] = ("classify", "pair")
+"""The tasks whose answers can be written as a text of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig(Config):
+    """A head, but for its weights. Labels are part of it, so that a head always knows what its numbers mean."""
+
+    kind: Kind
+    """The task: classify a text, a pair of texts, tag words, find a span, choose one of several."""
+    labels: tuple[str, ...] = ()
+    """The names of classes or tags, in the order of the gold numbers; none for regression, spans and choices."""
+    regression: bool = False
+    """Whether a number is predicted in place of a label (classify and pair)."""
+    multi: bool = False
+    """Whether several labels may hold of one text (classify and pair)."""
+
+    width: int
+    """Of a word's vector."""
+    whole_width: int | None = None
+    """Of the vector that stands for the whole row, where the encoder gives one; it is then what linear and mlp bodies
+    of whole-text tasks read. None: the words are read out."""
+
+    apart: bool = False
+    """Whether two texts were read apart, each without sight of the other (pair; span: the question; choose: the
+    choice); they then meet in the head."""
+
+    body: Body = "linear"
+    """What is computed over words; `text`: nothing, the label is written by the model's decoder (classify and pair)."""
+    readout: WordReadout = "mean"
+    """How words become one vector; `concat` is [last; max; mean]."""
+    inner_width: int | None = None
+    """Of the mlp's layer (None: as wide as its input) or of the BiLSTM in each direction (None: 200)."""
+    n_layers: int = 1
+    """Of the BiLSTM."""
+    again: bool = False
+    """Whether the words' vectors are read again, beside the body's output (ELMo at input and output)."""
+    dropout_rate: float = 0.1
+    initial_spread: float = 0.02
+    """The standard deviation of new linear layers; their biases begin at 0."""
+
+    crf: bool = False
+    """Whether tags are scored as a sequence (tag)."""
+    scheme: str | None = None
+    """How tags mark spans: BIO, BIOES or IOB1. Sequences that mark none are then never predicted by a CRF. None: any
+    tag may follow any."""
+    n_marks: int = 0
+    """How many values a word's mark has (2: a predicate or none), each with a vector put beside the word's; 0: none."""
+    marks_width: int = 100
+
+    no_answer: bool = False
+    """Whether a passage may have no answer (span)."""
+    no_answer_threshold: float = 0.0
+    """How far "no answer" must score above the best span to be said; chosen on dev."""
+    n_best: int = 20
+    """Spans that are kept of each passage."""
+    longest_answer: int = 30
+    """In words."""
+
+    numbers: tuple[str, ...] = ()
+    """The numbers that may be written, in rising order (a regression whose body is `text`)."""
+    pieces: tuple[tuple[int, ...], ...] = ()
+    """What is written of each label, or of each number: its pieces, the end included (body `text`)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "numbers", tuple(self.numbers))
+        object.__setattr__(self, "pieces", tuple(map(tuple, self.pieces)))
+        for name, known in (("kind", get_args(Kind)), ("body", get_args(Body)), ("readout", get_args(WordReadout))):
+            _one_of(name, getattr(self, name), known)
+        if self.scheme is not None:
+            _one_of("scheme", self.scheme, SCHEMES)
+        for name in ("width", "whole_width", "inner_width", "n_layers", "marks_width", "n_best", "longest_answer"):
+            value = getattr(self, name)
+            if not (value is None and name in ("whole_width", "inner_width")) and not _is_count(value, least=1):
+                raise ModelError(f"The '{name}' of a head must be a whole number from 1 on. Got {value!r} instead.")
+        if not _is_count(self.n_marks, least=0):
+            raise ModelError(f"The 'n_marks' of a head must be a whole number from 0 on. Got {self.n_marks!r} instead.")
+        if not (_is_number(self.dropout_rate) and 0 <= self.dropout_rate < 1):
+            raise ModelError(
+                f"The 'dropout_rate' of a head must be a number from 0 to below 1. Got {self.dropout_rate!r} instead."
+            )
+        for name in ("initial_spread", "no_answer_threshold"):
+            if not _is_number(getattr(self, name)):
+                raise ModelError(f"The '{name}' of a head must be a number. Got {getattr(self, name)!r} instead.")
+        self._check_labels()
+        self._check_task()
+
+    def _check_labels(self) -> None:
+        labelled = self.kind in ("classify", "pair", "tag") and not self.regression
+        if labelled and not self.labels:
+            raise ModelError(f"A head for task {self.kind!r} needs the names of its labels. Got none.")
+        if not labelled and self.labels:
+            what = "regression" if self.regression else f"task {self.kind!r}"
+            raise ModelError(f"A head for {what} has no labels. Got {len(self.labels)}: {', '.join(self.labels[:5])} …")
+        if len(set(self.labels)) < len(self.labels):
+            twice = next(label for label in self.labels if self.labels.count(label) > 1)
+            raise ModelError(f"The labels of a head must differ. {twice!r} is there twice.")
+
+    def _check_task(self) -> None:
+        if self.regression and self.multi:
+            raise ModelError("A head predicts numbers ('regression') or several labels ('multi'), not both.")
+        only = {
+            "regression": ("classify", "pair"), "multi": ("classify", "pair"), "crf": ("tag",), "scheme": ("tag",),
+            "no_answer": ("span",), "apart": ("pair", "span", "choose"), "n_marks": ("tag",),
+        }  # fmt: skip
+        for name, kinds in only.items():
+            if getattr(self, name) and self.kind not in kinds:
+                raise ModelError(f"A head for task {self.kind!r} has no {name!r}: that is for {', '.join(kinds)}.")
+        if self.again and self.body not in ("bilstm", "bilstm-attention"):
+            raise ModelError(f"Words are read again ('again') beside a BiLSTM. The body of this head is {self.body!r}.")
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        if self.body != "text":
+            if self.numbers or self.pieces:
+                raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")
+            return
+        if self.kind not in WRITTEN or self.multi:
+            what = "several labels of one text" if self.multi else f"task {self.kind!r}"
+            raise ModelError(
+                f"A head that writes ('text') is for one label or number of {', '.join(WRITTEN)}: not {what}."
+            )
+        texts = self.numbers if self.regression else self.labels
+        if len(self.pieces) != len(texts) or not all(self.pieces) or not texts:
+            raise ModelError(
+                f"A head that writes needs the pieces of each of its {len(texts)} texts. Got {len(self.pieces)}."
+            )
+
+    @property
+    def n_labels(self) -> int:
+        """Numbers that the head gives for one thing to be judged; a regression gives one."""
+        return max(1, len(self.labels))
+
+
+def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
+    known = list(known)
+    if value not in known:
+        raise ModelError(f"There is no {name} {value!r} of a head. {nearest(str(value), known)}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: object, *, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

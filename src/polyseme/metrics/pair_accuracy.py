@@ -1,0 +1,155 @@
+"""How often the good side of a pair won, in all and by group, and how far such a figure can be trusted.
+
+A tie is wrong. Beside each share stands Wilson's interval of 95%, the mean margin (log-probability of the good side
+less that of the best bad one, natural) with its spread over items, and the spread of the share over the groups one
+level down, where there are any: standard deviations, of the sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.datasets.lambada import LastWord
+from polyseme.datasets.minimal_pairs import PairSet
+from polyseme.metrics.evaluation_report import Figures, Line
+
+COLUMNS: Mapping[str, str] = {
+    "accuracy": "share of items in which the good side has the higher score; a tie is wrong",
+    "low": "Wilson's interval of 95%, its lower end",
+    "high": "its upper end",
+    "spread": "standard deviation of accuracy over the groups one level down",
+    "margin": "log-probability of the good side less that of the best bad one, natural: the mean over items",
+    "margin_spread": "its standard deviation over items",
+    "ties": "how many items were ties",
+}
+LAST_WORD_COLUMNS: Mapping[str, str] = {
+    "accuracy": "share of passages in which every piece of the last word is the likeliest one; a tie is wrong",
+    "low": "Wilson's interval of 95%, its lower end",
+    "high": "its upper end",
+    "perplexity": "of the last word: exp of minus its mean log-probability",
+    "log_prob": "of the last word, natural: the mean over passages",
+    "log_prob_spread": "its standard deviation over passages",
+}
+Floats = NDArray[np.float64]
+
+
+def pair_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> Figures:
+    """The metric of minimal pairs, from the score of the good side of each and those of its bad ones."""
+    margins = [np.array([good - max(bad) for good, *bad in each], dtype=np.float64) for each in scores]
+    return Figures(columns=COLUMNS, lines=pair_lines(sets, margins), chance=0.5, items=pair_items(sets, scores))
+
+
+def last_word_figures(items: Sequence[LastWord], answers: tuple[Floats, NDArray[np.bool_]]) -> Figures:
+    """The metric of last words, from the log-probability of each and whether it was guessed."""
+    return Figures(columns=LAST_WORD_COLUMNS, lines=last_word_lines(*answers), items=last_word_items(items, *answers))
+
+
+def pair_lines(sets: Sequence[PairSet], margins: Sequence[Floats]) -> list[Line]:
+    """The figures of all pairs, of each set, where there are several, and of each group of each level."""
+    lines: list[Line] = []
+    several = len(sets) > 1
+    for each, theirs in zip(sets, margins, strict=True):
+        prefix = (each.name,) if several else ()
+        levels = (("set",) if several else ()) + each.levels
+        paths = [prefix + pair.groups for pair in each.pairs]
+        lines += _grouped(levels, paths, theirs)
+    below = [line for line in lines if line.depth == 1]
+    every = np.concatenate(list(margins)) if margins else np.zeros(0)
+    return [Line("all", "all", len(every), _figures(every, below)), *lines]
+
+
+def _grouped(
+    levels: Sequence[str], paths: Sequence[tuple[str, ...]], margins: Floats, depth: int = 1, parent: str = ""
+) -> list[Line]:
+    """A line for each group, wide ones first, each followed by those within it."""
+    if not levels:
+        return []
+    found: list[Line] = []
+    names = np.array([path[0] for path in paths], dtype=object)
+    for name in dict.fromkeys(names.tolist()):
+        of_it = np.flatnonzero(names == name)
+        shorter = [paths[place][1:] for place in of_it.tolist()]
+        within = _grouped(levels[1:], shorter, margins[of_it], depth + 1, name)
+        direct = [line for line in within if line.depth == depth + 1]
+        found += [Line(levels[0], name, len(of_it), _figures(margins[of_it], direct), parent, depth), *within]
+    return found
+
+
+def _figures(margins: Floats, below: Sequence[Line]) -> dict[str, float | None]:
+    right = margins > 0
+    n = len(margins)
+    low, high = wilson(int(right.sum()), n)
+    shares = [line.figures["accuracy"] for line in below]
+    return {
+        "accuracy": float(right.mean()) if n else None,
+        "low": low,
+        "high": high,
+        "spread": _spread([share for share in shares if share is not None]),
+        "margin": float(margins.mean()) if n else None,
+        "margin_spread": _spread(margins.tolist()),
+        "ties": float((margins == 0).sum()),
+    }
+
+
+def pair_items(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> list[dict[str, Any]]:
+    """A record a pair: its groups, its scores, and whether it was right."""
+    return [
+        {
+            "place": pair.place,
+            "set": each.name,
+            **dict(zip(each.levels, pair.groups, strict=True)),
+            "good": good,
+            "bad": bad[0] if len(bad) == 1 else bad,
+            "margin": good - max(bad),
+            "right": good > max(bad),
+        }
+        for each, theirs in zip(sets, scores, strict=True)
+        for pair, (good, *bad) in zip(each.pairs, theirs, strict=True)
+    ]
+
+
+def last_word_lines(log_probs: Floats, right: NDArray[np.bool_]) -> list[Line]:
+    """The one line of LAMBADA."""
+    low, high = wilson(int(right.sum()), len(right))
+    figures = {
+        "accuracy": float(right.mean()),
+        "low": low,
+        "high": high,
+        "perplexity": math.exp(min(-float(log_probs.mean()), 700.0)),
+        "log_prob": float(log_probs.mean()),
+        "log_prob_spread": _spread(log_probs.tolist()),
+    }
+    return [Line("all", "all", len(right), figures)]
+
+
+def last_word_items(items: Sequence[LastWord], log_probs: Floats, right: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """A record a passage."""
+    return [
+        {"id": item.document.id, "word": str(item.document.words[-1]), "log_prob": log_prob, "right": is_right}
+        for item, log_prob, is_right in zip(items, log_probs.tolist(), right.tolist(), strict=True)
+    ]
+
+
+def wilson(right: int, n: int, z: float = 1.959963984540054) -> tuple[float | None, float | None]:
+    """Wilson's interval of a share: between what it may lie, given how few items there are.
+
+    >>> low, high = wilson(8, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.49, 0.943)
+    """
+    if not n:
+        return None, None
+    share, square = right / n, z * z
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    reach = z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    return max(middle - reach, 0.0), min(middle + reach, 1.0)
+
+
+def _spread(values: Iterable[float]) -> float | None:
+    given = np.array(list(values), dtype=np.float64)
+    return float(given.std(ddof=1)) if len(given) > 1 else None

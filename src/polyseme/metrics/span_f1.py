@@ -1,0 +1,62 @@
+"""Precision, recall and F1 of spans, counted as `conlleval` does: right is what has the right ends and type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from polyseme.errors import InputError
+from polyseme.tasks.tag_schemes import spans_of
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many spans there are, how many were predicted, and how many of these are right."""
+
+    gold: int
+    predicted: int
+    right: int
+
+    @property
+    def precision(self) -> float:
+        return self.right / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.right / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+
+@dataclass(frozen=True)
+class SpanCounts:
+    """The counts of all spans, and those of each type."""
+
+    all: Counted
+    types: Mapping[str, Counted]
+
+
+def count_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanCounts:
+    """Count spans over sentences.
+
+    Args:
+        gold: the tags of each sentence, in any of the schemes.
+        predicted: likewise; they may be in another scheme, and need not be valid.
+    """
+    there: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for number, (ours, theirs) in enumerate(zip(gold, predicted, strict=True), start=1):
+        if len(ours) != len(theirs):
+            raise InputError(f"Sentence {number} has {len(ours)} gold tags and {len(theirs)} predicted ones.")
+        golden, guessed = set(spans_of(ours)), set(spans_of(theirs))
+        there.update(span.type for span in golden)
+        found.update(span.type for span in guessed)
+        right.update(span.type for span in golden & guessed)
+    every = Counted(there.total(), found.total(), right.total())
+    types = sorted({*there, *found})
+    return SpanCounts(every, {type_: Counted(there[type_], found[type_], right[type_]) for type_ in types})

@@ -1,0 +1,244 @@
+"""The metrics of tasks, by name. All are fractions: what prints them multiplies by 100.
+
+They are few and short, so they are here rather than in a package that every user would have to install; tests hold
+them against scikit-learn, scipy, `conlleval` and SQuAD's scripts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.metrics.answer_match import answer_scores
+from polyseme.metrics.span_f1 import count_spans
+
+Labels = Sequence[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A figure of how near predictions come to the gold."""
+
+    name: str
+    about: str
+    compute: Callable[[Labels, Labels, Sequence[Any]], float]
+    """From gold, predictions, and the label set in its order (it may be empty), to the figure."""
+    of_probabilities: bool = False
+    """Whether it is of probabilities, an item a row and a label a column, instead of predictions."""
+    lower_is_better: bool = False
+
+
+def measure(
+    names: Sequence[str],
+    gold: Labels,
+    predicted: Labels,
+    *,
+    labels: Sequence[Any] = (),
+    probabilities: Sequence[Sequence[float]] | None = None,
+) -> dict[str, float]:
+    """The figures of predictions, by name.
+
+    Args:
+        names: of metrics, as `METRICS` has them.
+        gold: an answer an item, as `Item.gold` has it: a label, a float, labels, tags, answers or a choice.
+        predicted: likewise; of spans, the text of the answer, empty for none.
+        labels: the label set in its order; the last of two is the one whose F1 is meant. Without it, of the labels
+            that occur, the greater one is ("1", "pos", "yes", True).
+        probabilities: of each item that of each label; what a metric without use for them leaves out.
+    """
+    if len(gold) != len(predicted):
+        raise InputError(f"There are {len(gold)} gold answers and {len(predicted)} predictions.")
+    if not gold:
+        raise InputError("There is nothing to measure: no item has a gold answer.")
+    found: dict[str, float] = {}
+    for name in names:
+        if name not in METRICS:
+            raise OptionError(f"There is no metric {name!r}. {nearest(name, METRICS)}")
+        metric = METRICS[name]
+        if metric.of_probabilities and (probabilities is None or not labels):
+            raise OptionError(f"The metric {name!r} needs probabilities and the labels that they are of.")
+        given = probabilities if metric.of_probabilities and probabilities is not None else predicted
+        found[name] = metric.compute(gold, given, labels)
+    return found
+
+
+def undefined(names: Sequence[str], gold: Labels, predicted: Labels) -> tuple[str, ...]:
+    """What to say of figures that are not defined for these predictions, and therefore given as 0."""
+    asked = [name for name in names if name in ("pearson", "spearman", "matthews")]
+    return tuple(
+        f"All {side} are the same, so that {name} is not defined and is given as 0."
+        for side, values in (("gold answers", gold), ("predictions", predicted))
+        for name in asked
+        if len(set(values)) == 1
+    )
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def accuracy(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """The share of items that are right; of several labels, all must be."""
+    right = sum(bool(_comparable(one) == _comparable(other)) for one, other in zip(gold, predicted, strict=True))
+    return right / len(gold)
+
+
+def f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """F1 of the positive one of two labels."""
+    there = list(labels) or sorted({*gold, *predicted})
+    if len(there) > 2:
+        raise OptionError(
+            f"F1 is of two labels, of which one is positive, and there are {len(there)}. Take macro_f1 or micro_f1."
+        )
+    return _f1_of(gold, predicted, there[-1])
+
+
+def macro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """The mean of the F1 of each label that occurs, in the gold or in the predictions."""
+    there = sorted({*gold, *predicted})
+    return sum(_f1_of(gold, predicted, label) for label in there) / len(there)
+
+
+def _f1_of(gold: Labels, predicted: Labels, label: Any) -> float:
+    right = sum(one == other == label for one, other in zip(gold, predicted, strict=True))
+    total = sum(one == label for one in gold) + sum(one == label for one in predicted)
+    return 2 * right / total if total else 0.0
+
+
+def matthews(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """Matthews' correlation of labels, two or more (Gorodkin 2004); 0 where one side has one label only."""
+    n, right = len(gold), sum(one == other for one, other in zip(gold, predicted, strict=True))
+    golden, guessed = Counter(gold), Counter(predicted)
+    both = sum(golden[label] * guessed[label] for label in golden)
+    spread = (n * n - sum(v * v for v in golden.values())) * (n * n - sum(v * v for v in guessed.values()))
+    return (right * n - both) / math.sqrt(spread) if spread else 0.0
+
+
+# --- several labels --------------------------------------------------------------------------------------------------
+
+
+def multi_micro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """F1 over all labels of all items counted together, where an item may have several."""
+    right = sum(len(set(one) & set(other)) for one, other in zip(gold, predicted, strict=True))
+    total = sum(len(set(one)) for one in gold) + sum(len(set(one)) for one in predicted)
+    return 2 * right / total if total else 0.0
+
+
+def multi_macro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """The mean over labels of F1, where an item may have several: those that are named, and others that occur."""
+    there = list(dict.fromkeys([*labels, *sorted({label for each in (*gold, *predicted) for label in each})]))
+    if not there:
+        return 0.0
+    figures = []
+    for label in there:
+        golden, guessed = [label in each for each in gold], [label in each for each in predicted]
+        figures.append(_f1_of(golden, guessed, True))
+    return sum(figures) / len(figures)
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def pearson(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """Pearson's correlation of numbers; 0 where one side is constant."""
+    return _correlation(_numbers(gold), _numbers(predicted))
+
+
+def spearman(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """Spearman's correlation: Pearson's of the ranks, those that are equal sharing theirs; 0 where one is constant."""
+    return _correlation(_ranks(_numbers(gold)), _ranks(_numbers(predicted)))
+
+
+def _numbers(values: Labels) -> NDArray[np.float64]:
+    numbers = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        place = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise InputError(f"Item {place + 1} of those measured is {numbers[place]}, which is no number to correlate.")
+    return numbers
+
+
+def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    if len(one) < 2 or (one == one[0]).all() or (other == other[0]).all():
+        return 0.0
+    one, other = one - one.mean(), other - other.mean()
+    one, other = one / np.linalg.norm(one), other / np.linalg.norm(other)
+    return float(np.clip(one @ other, -1.0, 1.0))
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    mean: NDArray[np.float64] = last - (counts - 1) / 2
+    return mean[which]
+
+
+# --- tags, spans, probabilities --------------------------------------------------------------------------------------
+
+
+def word_accuracy(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+    """The share of words whose tag is right."""
+    right = sum(
+        one == other for ours, theirs in zip(gold, predicted, strict=True) for one, other in _together(ours, theirs)
+    )
+    n = sum(len(each) for each in gold)
+    return right / n if n else 0.0
+
+
+def _together(ours: Sequence[str], theirs: Sequence[str]) -> zip[tuple[str, str]]:
+    if len(ours) != len(theirs):
+        raise InputError(f"A sentence has {len(ours)} gold tags and {len(theirs)} predicted ones.")
+    return zip(ours, theirs, strict=True)
+
+
+def log_loss(gold: Labels, probabilities: Labels, labels: Sequence[Any]) -> float:
+    """Minus the mean log-probability of the gold label, natural."""
+    place = {label: number for number, label in enumerate(labels)}
+    given = np.asarray(probabilities, dtype=np.float64)[np.arange(len(gold)), [place[label] for label in gold]]
+    return float(-np.log(np.maximum(given, np.finfo(np.float64).tiny)).mean())
+
+
+def _mean_of(place: int) -> Callable[[Labels, Labels, Sequence[Any]], float]:
+    def compute(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
+        return sum(score[place] for score in answer_scores(gold, predicted)) / len(gold)
+
+    return compute
+
+
+def _comparable(value: Any) -> Any:
+    """Several labels are compared whatever their order."""
+    return frozenset(value) if isinstance(value, list | tuple | set) else value
+
+
+_TABLE: Sequence[tuple[str, str, Callable[[Labels, Labels, Sequence[Any]], float]]] = (
+    ("accuracy", "share of items that are right", accuracy),
+    ("f1", "F1 of the positive label", f1),
+    ("macro_f1", "mean of the F1 of each label", macro_f1),
+    ("micro_f1", "F1 over the labels of all items, where one may have several", multi_micro_f1),
+    ("multi_macro_f1", "mean over labels of F1, where an item may have several", multi_macro_f1),
+    ("matthews", "Matthews' correlation", matthews),
+    ("pearson", "Pearson's correlation", pearson),
+    ("spearman", "Spearman's rank correlation", spearman),
+    ("word_accuracy", "share of words whose tag is right", word_accuracy),
+    ("span_f1", "F1 of spans, as conlleval", lambda gold, guess, _: count_spans(gold, guess).all.f1),
+    ("span_precision", "share of predicted spans that are right", lambda g, p, _: count_spans(g, p).all.precision),
+    ("span_recall", "share of gold spans that are predicted", lambda g, p, _: count_spans(g, p).all.recall),
+    ("exact_match", "share of answers that are a gold one, normalised, as SQuAD's script", _mean_of(0)),
+    ("answer_f1", "mean overlap in words with the nearest gold answer, as SQuAD's script", _mean_of(1)),
+)
+METRICS: Mapping[str, Metric] = {
+    **{name: Metric(name=name, about=about, compute=compute) for name, about, compute in _TABLE},
+    "log_loss": Metric(
+        name="log_loss",
+        about="minus the mean log-probability of the gold label, natural",
+        compute=log_loss,
+        of_probabilities=True,
+        lower_is_better=True,
+    ),
+}
+"""From the name of a metric to what it is."""

@@ -1,0 +1,189 @@
+"""Frozen products in bf16 and int8 on a CPU: faster where the processor has the instructions, the same anywhere.
+
+Sums and norms between the products stay in fp32. Where the instructions are missing, the rounded values are multiplied
+in fp32: no faster, but what comes out is what another machine computes (`bf16_is_fast`, `int8_is_fast` tell).
+
+A row's result never depends on its neighbours: int8 activations are scaled row by row.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.parts.feed_forward import Activation
+from polyseme.parts.inference_linear import FUSED_GELUS, Product
+
+
+class HalfProduct:
+    """act(x·Wᵀ + b) with x and W rounded to bf16 and summed in fp32; the result in bf16, or fp32 with a residual."""
+
+    def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
+        self.weight = linear.weight.detach().bfloat16()
+        self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
+        self.activation = activation
+        self.packed: Tensor | None = None
+        self.plain: Product | None = None
+
+    def pack(self, n_pieces: int) -> None:
+        """Lay the weights out for products of about `n_pieces` rows; without the instructions, as fp32."""
+        if bf16_is_fast():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, n_pieces)
+        else:
+            self.plain = self._as_fp32()
+            self.plain.pack(n_pieces)
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        y = self._product(x.bfloat16())
+        return y if residual is None else residual + y
+
+    def _product(self, x: Tensor) -> Tensor:
+        if self.packed is None:
+            in_fp32 = self._as_fp32() if self.plain is None else self.plain
+            return in_fp32(x.float()).bfloat16()
+        run = torch.ops.mkldnn._linear_pointwise
+        algorithm = None if self.activation is None else FUSED_GELUS.get(self.activation)
+        if algorithm is not None:
+            fused: Tensor = run(x, self.packed, self.bias, "gelu", [], algorithm)
+            return fused
+        plain: Tensor = run(x, self.packed, self.bias, "none", [], "")
+        return plain if self.activation is None else self.activation(plain)
+
+    def _as_fp32(self) -> Product:
+        """The same product of the rounded values in fp32."""
+        bias = None if self.bias is None else self.bias.float()
+        return Product.of(self.weight.float(), bias, self.activation)
+
+
+class Int8Product:
+    """act(x·Wᵀ + b) with W scaled to int8 row by row beforehand, and x row by row as it comes."""
+
+    def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
+        weight = linear.weight.detach().float()
+        self.weight_scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+        self.weight = (weight / self.weight_scale[:, None]).round().to(torch.int8)  # [out, in]
+        self.bias = None if linear.bias is None else linear.bias.detach().float()
+        self.activation = activation
+        self.sums: Sums = PlainSums(self.weight, self.weight_scale)
+
+    def pack(self, n_pieces: int) -> None:
+        """Lay the weights out for products of about `n_pieces` rows, in the way that suits this processor."""
+        self.sums = sums_in_int8()(self.weight, self.weight_scale)
+        self.sums.pack(n_pieces)
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        x = x.float()
+        scale = torch.maximum(x.amax(1, keepdim=True), x.amin(1, keepdim=True).neg_()).clamp_(min=1e-12).div_(127)
+        y = self.sums((x * scale.reciprocal()).round_())
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
+        if self.activation is not None:
+            y = self.activation(y)
+        return y if residual is None else y.add_(residual)
+
+
+class Sums(Protocol):
+    """x·Wᵀ, times the scale of each row of W; x and W hold whole numbers from -127 to 127.
+
+    Integers are summed exactly, whatever other rows there are; in fp32 sums are as near as that comes.
+    """
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None: ...
+
+    def pack(self, n_pieces: int) -> None:
+        """Lay the weights out for products of about `n_pieces` rows."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Whole numbers as floats [N, in] → fp32 [N, out]."""
+
+
+class PackedSums:
+    """By oneDNN, over packed weights; the scale is put on as the sums are written."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        self.weight = weight
+        self.scale = scale
+        self.zero = torch.zeros(len(weight), dtype=torch.int64)
+        self.packed: Tensor | None = None
+
+    def pack(self, n_pieces: int) -> None:
+        self.packed = torch.ops.onednn.qlinear_prepack(self.weight, [n_pieces, self.weight.shape[1]])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        whole = x.to(torch.int8)
+        run = torch.ops.onednn.qlinear_pointwise
+        y: Tensor = run(whole, 1.0, 0, self.packed, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], "")
+        return y
+
+
+class IntegerSums:
+    """By torch's own product of integers."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        self.weight = weight.T.contiguous()  # [in, out]
+        self.scale = scale
+
+    def pack(self, n_pieces: int) -> None:
+        """They are laid out."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch._int_mm(x.to(torch.int8), self.weight).float().mul_(self.scale)
+
+
+class PlainSums:
+    """In fp32, without the instructions."""
+
+    def __init__(self, weight: Tensor, scale: Tensor) -> None:
+        self.product = Product.of(weight * scale[:, None], None, None)
+
+    def pack(self, n_pieces: int) -> None:
+        self.product.pack(n_pieces)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.product(x)
+
+
+@functools.cache
+def bf16_is_fast() -> bool:
+    """Whether this processor multiplies bf16, and torch's packed operator computes what it should."""
+    weight = torch.linspace(-1, 1, 32 * 32).reshape(32, 32).bfloat16()
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight, 16)
+        found = torch.ops.mkldnn._linear_pointwise(weight, packed, None, "none", [], "")
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return bool(torch.allclose(found.float(), weight.float() @ weight.float().T, atol=0.1, rtol=0.02))
+
+
+@functools.cache
+def sums_in_int8() -> type[Sums]:
+    """The fastest that this processor has instructions for and that computes what it should."""
+    told = getattr(torch.cpu, "_is_vnni_supported", None)
+    if told is None or not told():
+        return PlainSums
+    return next((kind for kind in (PackedSums, IntegerSums) if _is_exact(kind)), PlainSums)
+
+
+def _is_exact(kind: type[Sums]) -> bool:
+    """Whether sums come out right, also where the processor adds up in few bits and what is too large is cut."""
+    most = torch.full((32, 64), 127, dtype=torch.int8)
+    mixed = torch.arange(-127, 128).repeat(9)[: 32 * 64].reshape(32, 64).to(torch.int8)
+    scale = torch.full((64,), 2.0)
+    for weight in (torch.cat([most, -most]), torch.cat([mixed, most])):
+        sums = kind(weight, scale)
+        try:
+            sums.pack(32)
+            if any(
+                not torch.equal(sums(x.float()).double(), 2 * (x.double() @ weight.double().T)) for x in (most, mixed)
+            ):
+                return False
+        except (AttributeError, RuntimeError, TypeError):
+            return False
+    return True
+
+
+def int8_is_fast() -> bool:
+    """Whether this processor has instructions for sums of int8 products, and torch an operator that uses them."""
+    return sums_in_int8() is not PlainSums

@@ -1,0 +1,77 @@
+"""One ramp of colours for everything that runs from little to much, on paper and in the terminal.
+
+Perceptually uniform by construction: a path through the Oklab space, in which equal distances look equally different,
+walked at constant speed from a pale sand over teal to a deep blue. Lightness falls all the way, so that the ramp also
+reads in grey and for colour-blind eyes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+
+class Lab(NamedTuple):
+    """A colour in Oklab: lightness from 0 to 1, green to red, blue to yellow."""
+
+    lightness: float
+    a: float
+    b: float
+
+
+_PATH = (Lab(0.975, -0.003, 0.018), Lab(0.68, -0.085, -0.025), Lab(0.33, -0.005, -0.105))
+_LENGTHS = [math.dist(one, other) for one, other in itertools.pairwise(_PATH)]
+
+
+def ramp(share: float) -> Lab:
+    """The colour at a share of the way, from 0 (little) to 1 (much); what is beyond is drawn as the end."""
+    way = min(max(share, 0.0), 1.0) * sum(_LENGTHS)
+    for (one, other), length in zip(itertools.pairwise(_PATH), _LENGTHS, strict=True):
+        if way <= length or other is _PATH[-1]:
+            return Lab(*(start + (end - start) * way / length for start, end in zip(one, other, strict=True)))
+        way -= length
+    raise AssertionError("a path has an end")
+
+
+def ink(background: Lab) -> str:
+    """The colour of text with the higher contrast to a background: white, or nearly black."""
+    return "#ffffff" if background.lightness < 0.578 else "#101820"
+
+
+def to_hex(colour: Lab) -> str:
+    """The colour as `#rrggbb`."""
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in to_rgb(colour))
+
+
+def to_rgb(colour: Lab) -> tuple[float, float, float]:
+    """The colour in sRGB, each channel from 0 to 1: Oklab to cone responses, to linear light, to sRGB's curve."""
+    lightness, a, b = colour
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    return (
+        _curve(4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short),
+        _curve(-1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short),
+        _curve(-0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short),
+    )
+
+
+def _curve(light: float) -> float:
+    light = min(max(light, 0.0), 1.0)
+    return 12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
+
+
+# MERGED: Colours that tell groups apart: as many as are wanted, in an order that never changes.
+
+
+_FIRST_HUE = 4.4
+_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+_CHROMA = 0.13
+_LIGHTNESS = (0.55, 0.68, 0.45, 0.74)
+
+
+def group_colour(number: int) -> str:
+    """The colour of a group, counted from 0, as `#rrggbb`."""
+    hue = _FIRST_HUE + number * _GOLDEN_ANGLE
+    return to_hex(Lab(_LIGHTNESS[number % len(_LIGHTNESS)], _CHROMA * math.cos(hue), _CHROMA * math.sin(hue)))

@@ -1,0 +1,289 @@
+"""The report of a finetuning as a page: scores by seed, curves, layers' shares, confusions, errors, settings, cost.
+
+`TaskPage` is a plain record of what is to be shown; a section that has nothing is left out. Scores are given as
+fractions and written ×100.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyseme.plots.bar_chart import PAGE_STYLE as BARS_STYLE
+from polyseme.plots.bar_chart import Bar, bars_table
+from polyseme.plots.confusion_matrix import CONFUSION_STYLE, Confusion, confusion_table
+from polyseme.plots.html_page import escaped, page
+from polyseme.plots.svg_charts import CHART_STYLE, Curve, Dot, dots_chart, lines_chart
+
+MOST_CHARACTERS = 700
+"""Of an error's text; what is longer is cut, and ends with an ellipsis."""
+_STYLE = """
+section { margin-bottom: 1.4rem } .beside { display: grid; gap: .6rem 2.5rem;
+  grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)) } h3 { font-size: .95rem; margin: .5rem 0 .2rem }
+table.plain { width: auto; table-layout: auto; margin: .3rem 0 } table.plain td, table.plain th { padding: .18rem .9rem
+  .18rem 0; text-align: left; white-space: nowrap; font-variant-numeric: tabular-nums }
+table.plain th { font-weight: 600; border-bottom: 1px solid var(--faint); font-size: .87rem }
+table.plain td.figure, table.plain th.figure { text-align: right }
+.wide { overflow-x: auto } .note { font-style: normal; padding: .35rem .7rem; background: var(--soft);
+  border-left: 4px solid var(--line); margin: .25rem 0 }
+.big { font-size: 1.5rem; font-weight: 650; font-variant-numeric: tabular-nums }
+.error { border-top: 1px solid var(--line); padding: .5rem 0; max-width: 60rem; overflow-wrap: anywhere }
+.error .said { font-size: .9rem } .error .text { white-space: pre-wrap; margin: .15rem 0 }
+.tagged { display: inline-block; margin: .1rem .45rem .1rem 0; vertical-align: top; line-height: 1.25 }
+.tagged small { display: block; font-size: .72rem }
+.tagged small:not([class]) { color: var(--faint) }
+.right { color: #2c8a52 } .wrong { color: #c2453c }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem 1.2rem; margin: .3rem 0;
+  font-size: .92rem } dt { color: var(--faint) } dd { margin: 0; overflow-wrap: anywhere;
+  font-variant-numeric: tabular-nums }
+""".strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedScores:
+    """One metric on one split, a number a seed."""
+
+    metric: str
+    split: str
+    values: Mapping[str, float | None]
+    """By the seed's name, as fractions; None: the run was not scored."""
+    failed: Sequence[str] = ()
+    """The seeds whose runs failed to learn. They count in median and spread, as the field counts them."""
+    chance: float | None = None
+    """What a model that learnt nothing would score."""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table under a heading; numbers stand right, anything else left."""
+
+    heading: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Curves over one pair of axes."""
+
+    heading: str
+    x: str
+    y: str
+    curves: Sequence[Curve]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskError:
+    """Something the model got wrong."""
+
+    gold: str
+    predicted: str
+    text: str = ""
+    second: str = ""
+    words: Sequence[tuple[str, str, str]] = ()
+    """In tagging: each word with its gold tag and the predicted one, in place of the text."""
+    probability: float | None = None
+    """Of what was predicted."""
+    place: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixWeights:
+    """The learnt shares of the layers in a scalar mix, which sum to one a seed."""
+
+    layers: Sequence[str]
+    shares: Sequence[Sequence[float]]
+    """A row a seed, a share a layer."""
+    gammas: Sequence[float] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPage:
+    """All that the page shows, in its order."""
+
+    title: str
+    lead: str = ""
+    """One sentence: what was finetuned on what."""
+    scores: Sequence[SeedScores] = ()
+    tables: Sequence[Table] = ()
+    curves: Sequence[Curves] = ()
+    confusion: Confusion | None = None
+    mix: MixWeights | None = None
+    errors: Sequence[TaskError] = ()
+    n_errors: int | None = None
+    """How many there are in all; None: that is not known."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    """What must be known to read the numbers: samples, repairs, dev beside test."""
+
+
+def task_page(shown: TaskPage) -> str:
+    """The page, whole in itself, without a script."""
+    sections = [
+        _section("Scores", _beside([_scores(each) for each in shown.scores])),
+        *(_section(each.heading, _table(each)) for each in shown.tables),
+        _section("Learning", _beside([_curves(each) for each in shown.curves])),
+        _section("Shares of the layers", "" if shown.mix is None else _mix(shown.mix)),
+        _section("Confusions", "" if shown.confusion is None else confusion_table(shown.confusion)),
+        _section(_errors_heading(shown), "".join(map(_error, shown.errors))),
+        _section(
+            "Settings and cost" if shown.cost else "Settings",
+            _beside([_pairs(each) for each in (shown.settings, shown.cost) if each]),
+        ),
+    ]
+    body = "\n".join(
+        [
+            f"<h1>{escaped(shown.title)}</h1>",
+            *([f"<p>{escaped(shown.lead)}</p>"] if shown.lead else []),
+            *(f'<p class="note">{escaped(note)}</p>' for note in shown.notes),
+            *filter(None, sections),
+        ]
+    )
+    return page(shown.title, body, style=f"{_STYLE}\n{CHART_STYLE}\n{BARS_STYLE}\n{CONFUSION_STYLE}")
+
+
+def _section(heading: str, content: str) -> str:
+    return f"<section><h2>{escaped(heading)}</h2>{content}</section>" if content else ""
+
+
+def _beside(parts: Sequence[str]) -> str:
+    kept = [f"<div>{part}</div>" for part in parts if part]
+    return f'<div class="beside">{"".join(kept)}</div>' if kept else ""
+
+
+def _scores(scores: SeedScores) -> str:
+    values = {seed: value for seed, value in scores.values.items() if value is not None}
+    heading = f"<h3>{escaped(_name(scores.metric))} on {escaped(scores.split)}</h3>"
+    if not values:
+        return f'{heading}<p class="faint">No run was scored.</p>'
+    middle = statistics.median(values.values())
+    low, high = min(values.values()), max(values.values())
+    facts = [f"of {len(values)} seed{'s' * (len(values) > 1)}"]
+    if len(values) > 1:
+        spread = statistics.stdev(values.values())
+        facts[0] = f"median {facts[0]}"
+        facts += [f"from {_hundred(low)} to {_hundred(high)} (best)", f"standard deviation {_hundred(spread)}"]
+    unscored = len(scores.values) - len(values)
+    hollow = " (hollow)" if len(values) > 1 else ""
+    facts += [f"{len(scores.failed)} failed to learn{hollow}"] if scores.failed else []
+    facts += [f"{unscored} not scored"] if unscored else []
+    facts += [f"the simplest guess {_hundred(scores.chance)}"] if scores.chance is not None else []
+    dots = [
+        Dot(f"seed {seed}: {_hundred(value)}", 100 * value, hollow=seed in scores.failed)
+        for seed, value in values.items()
+    ]
+    chart = dots_chart(dots, median=100 * middle, label=f"{scores.metric} by seed") if len(values) > 1 else ""
+    note = f'<p class="faint">{escaped(scores.note)}</p>' if scores.note else ""
+    return f'{heading}<p><span class="big">{_hundred(middle)}</span> {escaped("; ".join(facts))}</p>{chart}{note}'
+
+
+def _table(table: Table) -> str:
+    right = [
+        any(_is_number(row[at]) for row in table.rows if at < len(row)) for at in range(len(table.columns))
+    ]  # fmt: skip
+
+    def cells(row: Sequence[Any], tag: str) -> str:
+        return "".join(
+            f"<{tag}{' class=figure' if at < len(right) and right[at] else ''}>{escaped(_said(cell))}</{tag}>"
+            for at, cell in enumerate(row)
+        )
+
+    rows = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in table.rows)
+    note = f'<p class="faint">{escaped(table.note)}</p>' if table.note else ""
+    return f'<div class="wide"><table class="plain"><tr>{cells(table.columns, "th")}</tr>{rows}</table></div>{note}'
+
+
+def _curves(curves: Curves) -> str:
+    chart = lines_chart(curves.curves, x=curves.x, y=_name(curves.y))
+    return chart and f"<h3>{escaped(_name(curves.heading))}</h3>{chart}"
+
+
+def _mix(mix: MixWeights) -> str:
+    if not mix.shares:
+        return ""
+    bars = []
+    for layer, its in zip(mix.layers, zip(*mix.shares, strict=True), strict=True):
+        several = len(its) > 1
+        bars.append(Bar(layer, statistics.median(its), min(its) if several else None, max(its) if several else None))
+    facts = "The line is where every layer would count alike"
+    facts += "; bars are medians over seeds, strokes go from the lowest to the highest" if len(mix.shares) > 1 else ""
+    if mix.gammas:
+        facts += f"; γ {', '.join(f'{gamma:.2f}' for gamma in mix.gammas)}"
+    return f'{bars_table(bars, chance=1 / len(mix.layers))}<p class="faint">{escaped(facts)}.</p>'
+
+
+def _errors_heading(shown: TaskPage) -> str:
+    if shown.n_errors is None:
+        return f"Worst errors ({len(shown.errors):,})"
+    if shown.n_errors <= len(shown.errors):
+        return f"Errors ({len(shown.errors):,})"
+    return f"Worst errors ({len(shown.errors):,} of {shown.n_errors:,})"
+
+
+def _error(error: TaskError) -> str:
+    sure = "" if error.probability is None else f", at {_hundred(error.probability)} %"
+    place = f'<span class="faint">{escaped(error.place)}</span>'
+    if error.words:
+        n_wrong = sum(gold != predicted for _, gold, predicted in error.words)
+        said = f'<div class="said">{n_wrong} of {len(error.words)} tags are wrong {place}</div>'
+        return f'<div class="error">{said}<div class="text" dir="auto">{"".join(map(_tagged, error.words))}</div></div>'
+    said = (
+        f'<div class="said"><span class="wrong">{escaped(error.predicted)}</span>{sure}; right is '
+        f'<span class="right">{escaped(error.gold)}</span> {place}</div>'
+    )
+    texts = [f'<div class="text" dir="auto">{escaped(_cut(text))}</div>' for text in (error.text, error.second) if text]
+    return f'<div class="error">{said}{"".join(texts)}</div>'
+
+
+def _tagged(word: tuple[str, str, str]) -> str:
+    spelled, gold, predicted = map(escaped, word)
+    if gold == predicted:
+        return f'<span class="tagged">{spelled}<small>{gold}</small></span>'
+    marks = f'<small class="wrong">{predicted}</small><small class="right">{gold}</small>'
+    return f'<span class="tagged">{spelled}{marks}</span>'
+
+
+def _pairs(settings: Mapping[str, Any]) -> str:
+    rows = [f"<dt>{escaped(str(name))}</dt><dd>{escaped(_said(value))}</dd>" for name, value in settings.items()]
+    return f"<dl>{''.join(rows)}</dl>"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS].rstrip()} …"
+
+
+def _name(metric: str) -> str:
+    return metric.replace("_", " ")
+
+
+def _hundred(share: float) -> str:
+    return f"{100 * share:.1f}".replace("-", "−")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _said(value: Any) -> str:
+    """A cell or setting in words."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_said, value))
+    return json.dumps(value, ensure_ascii=False, default=str)

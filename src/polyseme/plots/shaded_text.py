@@ -1,0 +1,98 @@
+"""Texts whose words are shaded, from little to much, as a page: surprisals, or anything that is a number a word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polyseme.plots.colors import ink, ramp, to_hex
+from polyseme.plots.html_page import escaped, page
+
+_STEPS = 64
+"""Shades that are told apart."""
+_TICKS = 5
+_STYLE = """
+.text { white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.9; font-size: 1.05rem; margin: .4rem 0;
+  max-width: 60rem }
+.text span { border-radius: 3px; padding: .12em 0; box-decoration-break: clone; -webkit-box-decoration-break: clone }
+.text span.none { text-decoration: underline dotted var(--faint) }
+.legend { position: sticky; top: 0; background: var(--paper); padding: .5rem 0; border-bottom: 1px solid var(--line) }
+.legend div { display: flex; max-width: 24rem } .legend i { height: .9rem; flex: 1 }
+.legend p { display: flex; justify-content: space-between; max-width: 24rem; margin: 0; font-size: .8rem;
+  color: var(--faint); font-variant-numeric: tabular-nums }
+""".strip()
+
+
+class Mark(NamedTuple):
+    """A stretch `[start, end)` of a text and its number; NaN where it has none."""
+
+    start: int
+    end: int
+    value: float
+    label: str
+    """What is said where it is pointed at."""
+
+
+class ShadedText(NamedTuple):
+    """A text with its marks, which stand in order and do not overlap."""
+
+    heading: str
+    text: str
+    marks: Sequence[Mark]
+    note: str = ""
+
+
+def shaded_page(title: str, texts: Sequence[ShadedText], *, unit: str, most: float, notes: Sequence[str] = ()) -> str:
+    """Texts one below the other, and a legend that goes from 0 to `most`, beyond which shades grow no darker."""
+    body = "\n".join(
+        [
+            f"<h1>{escaped(title)}</h1>",
+            *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
+            _legend(unit, most),
+            *(_section(each, most) for each in texts),
+        ]
+    )
+    return page(title, body, style=f"{_STYLE}\n{_shades()}")
+
+
+def _section(shaded: ShadedText, most: float) -> str:
+    parts: list[str] = []
+    end = 0
+    for mark in shaded.marks:
+        start = max(mark.start, end)
+        parts.append(escaped(shaded.text[end:start]))
+        parts.append(
+            f'<span class="{_shade(mark.value, most)}" title="{escaped(mark.label)}">'
+            f"{escaped(shaded.text[start : mark.end])}</span>"
+        )
+        end = max(mark.end, end)
+    parts.append(escaped(shaded.text[end:]))
+    note = f'<p class="faint">{escaped(shaded.note)}</p>' if shaded.note else ""
+    heading = f"<h2>{escaped(shaded.heading)}</h2>"
+    return f'<section>{heading}<div class="text" dir="auto">{"".join(parts)}</div>{note}</section>'
+
+
+def _legend(unit: str, most: float) -> str:
+    ticks = [f"{most * number / (_TICKS - 1):g}" for number in range(_TICKS)]
+    ticks[-1] += "+"
+    shades = "".join(f'<i class="s{number}"></i>' for number in range(_STEPS))
+    return (
+        f'<div class="legend" role="img" aria-label="Shades from 0 to {most:g} {escaped(unit)}"><div>{shades}</div>'
+        f"<p>{''.join(f'<span>{tick}</span>' for tick in ticks)}</p>"
+        f"<p><span>{escaped(unit)}</span></p></div>"
+    )
+
+
+def _shade(value: float, most: float) -> str:
+    if math.isnan(value):
+        return "none"
+    return f"s{min(max(int(value / most * _STEPS), 0), _STEPS - 1)}"
+
+
+def _shades() -> str:
+    """A class a shade: colours need not be written out for every word."""
+    colours = [ramp(number / (_STEPS - 1)) for number in range(_STEPS)]
+    return "\n".join(
+        f".s{number} {{ background: {to_hex(colour)}; color: {ink(colour)} }}" for number, colour in enumerate(colours)
+    )

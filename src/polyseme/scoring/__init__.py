@@ -1,0 +1,1 @@
+"""How likely a model finds a text, piece by piece and word by word."""

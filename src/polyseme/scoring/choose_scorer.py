@@ -1,0 +1,191 @@
+"""What a bundle scores with: by its direction and outputs, never by its family.
+
+| direction | output | way |
+|---|---|---|
+| two stacks | causal | from left to right, given a source (`score_source`) |
+| causal | causal | from left to right (`score_causal`) |
+| two-way | two-way | in either direction, or both (`score_two_way`) |
+| any-order | permuted | under any order, with a query stream (`score_any_order`) |
+| both | masked | from both sides, pieces hidden (`score_masked`) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from polyseme.bundle import Bundle
+from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.inference import Frozen, Precision, freeze
+from polyseme.errors import ModelError, OptionError
+from polyseme.generating.language_model import has_words
+from polyseme.generating.word_softmax import WordTable
+from polyseme.outputs.output import Output
+from polyseme.outputs.softmaxes import TwoWayOutput
+from polyseme.scoring.any_order import BACK, BOTH, ONWARD, AnyOrder, parse_order
+from polyseme.scoring.causal import LeftToRight, manner_of, manner_of_half
+from polyseme.scoring.neural_cache import NeuralCache
+from polyseme.scoring.pseudo_likelihood import Hide, Pseudo, check_hide
+from polyseme.scoring.scorer import Scorer
+from polyseme.scoring.seq2seq import GivenSource
+from polyseme.scoring.target_rows import Guesser, Way
+from polyseme.scoring.two_way import BothWays
+from polyseme.text.character_tokenizer import CharacterTokenizer
+from polyseme.types import Tokenizer
+
+
+def scorer_of(
+    bundle: Bundle,
+    *,
+    hide: Hide = "word",
+    order: str | Sequence[int] | None = None,
+    stride: int | None = None,
+    neural_cache: NeuralCache | None = None,
+    batch_pieces: int | None = None,
+    precision: Precision = "own",
+    frozen: Frozen | None = None,
+) -> Scorer:
+    """What scores with a bundle; refused where it has nothing to score with, or where an option means nothing."""
+    if bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so no text can be scored with it.")
+    if batch_pieces is not None and batch_pieces < 1:
+        raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
+    check_hide(hide)
+    asked = None if order is None else parse_order(order)
+    name = _fitting(bundle)
+    if name is None:
+        raise _cannot_score(bundle)
+    _refuse_useless(name, hide=hide, order=asked, stride=stride, neural_cache=neural_cache)
+    if precision != "own" and name in ("two stacks", "any-order"):
+        raise OptionError(f"On a CPU, {precision} is for embed. To score with this model, load it in fp32.")
+    making = _Making(bundle, bundle.tokenizer, batch_pieces, precision, frozen)
+    way: Way
+    if name == "causal":
+        manner = manner_of(bundle, bundle.tokenizer)
+        guesser = making.guesser("causal", bundle.encoder)
+        way = LeftToRight(bundle.encoder, guesser, manner, stride=stride, neural_cache=neural_cache)
+    elif name == "two stacks":
+        way = making.given_source()
+    elif name == "two-way":
+        way = making.two_way(asked, neural_cache)
+    elif name == "any-order":
+        guesser = making.guesser("permuted", bundle.encoder)
+        way = AnyOrder(bundle, guesser, order=ONWARD if asked is None else asked, stride=stride)
+    else:
+        way = Pseudo(bundle, bundle.tokenizer, making.guesser("masked", bundle.encoder), hide=hide)
+    return Scorer(bundle.tokenizer, way, bundle.device)
+
+
+@dataclass
+class _Making:
+    """What the ways to score are made of."""
+
+    bundle: Bundle
+    tokenizer: Tokenizer
+    batch_pieces: int | None
+    precision: Precision
+    frozen: Frozen | None
+
+    def guesser(self, output: str, encoder: Encoder) -> Guesser:
+        found = cast(Output, self.bundle.outputs[output])
+        own = encoder is self.bundle.encoder and self.frozen is not None
+        return Guesser(
+            cast(Frozen, self.frozen) if own else freeze(encoder, self.precision),
+            found.softmax if isinstance(found, TwoWayOutput) else found,
+            device=self.bundle.device,
+            batch_pieces=self.batch_pieces,
+            threads=self.precision != "int8",
+        )
+
+    def given_source(self) -> GivenSource:
+        decoder = self.bundle.decoder
+        if decoder is None:
+            raise ModelError("The model has no decoder.")
+        return GivenSource(self.bundle, decoder, self.tokenizer, self.guesser("causal", self.bundle.encoder))
+
+    def two_way(self, order: str | tuple[int, ...] | None, neural_cache: NeuralCache | None) -> Way:
+        words = WordTable(cast(CharacterTokenizer, self.tokenizer))
+        halves = {
+            name: LeftToRight(
+                half,
+                self.guesser("two-way", half),
+                manner_of_half(words, backwards=name == BACK),
+                neural_cache=neural_cache,
+            )
+            for name, half in zip((ONWARD, BACK), self.bundle.encoder.halves(), strict=True)
+            if order in (name, BOTH) or (order is None and name == ONWARD)
+        }
+        return BothWays(halves) if order == BOTH else next(iter(halves.values()))
+
+
+def can_score(bundle: Bundle) -> bool:
+    """Whether a bundle has what scoring takes."""
+    return _fitting(bundle) is not None
+
+
+def _fitting(bundle: Bundle) -> str | None:
+    """How a bundle guesses pieces: by what it sees, if it has the output for it."""
+    name = "two stacks" if bundle.decoder is not None else bundle.config.direction
+    if name == "two-way" and not has_words(bundle.tokenizer):
+        return None
+    if OUTPUTS.get(name, "") in bundle.outputs:
+        return name
+    has_mask = bundle.tokenizer is not None and "mask" in bundle.tokenizer.specials
+    return "both" if "masked" in bundle.outputs and has_mask else None
+
+
+OUTPUTS = {"causal": "causal", "two stacks": "causal", "two-way": "two-way", "any-order": "permuted"}
+"""By what a model sees: the output that it takes to score. One that sees both sides takes a masked one and a mask."""
+
+
+NO_CACHE = {
+    "two stacks": "reads a source beside the text",
+    "any-order": "guesses in any order, from a second stream",
+}
+"""By what a model sees: why there is no neural cache for it."""
+
+
+def _refuse_useless(
+    name: str, *, hide: Hide, order: object, stride: int | None, neural_cache: NeuralCache | None
+) -> None:
+    """Options that mean nothing for models of this direction."""
+    if name == "both":
+        if stride is not None:
+            raise OptionError("A stride is for causal models; this one guesses from both sides. Leave it out.")
+        if neural_cache is not None:
+            raise OptionError(
+                "A neural cache recalls what came before, and is for causal models; this one guesses from both "
+                "sides. Leave it out."
+            )
+    elif hide != "word":
+        raise OptionError(
+            f"Hiding pieces ({hide!r}) is for masked models; this one guesses from left to right. Leave the option out."
+        )
+    if stride is not None and name in ("two-way", "two stacks"):
+        raise OptionError("This model reads each text at once, and has no use for a stride. Leave it out.")
+    if neural_cache is not None and name in NO_CACHE:
+        raise OptionError(
+            "A neural cache keeps the states of one stream that reads on, each with the piece that came next. It is "
+            f"not built for a model that {NO_CACHE[name]}. Leave it out."
+        )
+    known = {"two-way": (ONWARD, BACK, BOTH), "any-order": None, "both": ()}.get(name, (ONWARD,))
+    if order is not None and known is not None and order not in known:
+        takes = f"It knows: {', '.join(known)}." if known else "It has none: leave the option out."
+        raise OptionError(f"This model cannot score in the order {order!r}. {takes}")
+    if order == BOTH and name == "any-order":
+        raise OptionError("This model scores in one order at a time: left-to-right, right-to-left, or one of places.")
+
+
+def _cannot_score(bundle: Bundle) -> ModelError:
+    has = ", ".join(bundle.outputs) or "none"
+    if bundle.config.direction == "two-way":
+        return ModelError(
+            "The model cannot score texts: it has no softmax and no words for one, which the published files of ELMo "
+            "leave out. Take one that was trained with polyseme pretrain, which keeps both."
+        )
+    return ModelError(
+        "The model cannot score texts: it has neither a 'causal' output over an encoder that reads from left to right, "
+        f"nor a 'masked' output and a mask piece (it has: {has}; direction: {bundle.config.direction}). Take a "
+        "checkpoint that was saved with one, such as a language model of the GPT or BERT line."
+    )

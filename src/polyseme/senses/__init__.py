@@ -1,0 +1,1 @@
+"""The uses of a word: index, neighbors, clusters, maps."""

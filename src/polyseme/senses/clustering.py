@@ -1,0 +1,211 @@
+"""Parting vectors into groups along the weakest links between neighbours, and how easily that goes.
+
+Each vector is linked to its nearest neighbours. A group is a set of vectors with many links inside and few to others;
+the eigenvectors of the graph's normalised Laplacian lay such groups apart, and its eigenvalues say how little has to be
+cut: the second smallest is near 0 where the graph falls into two parts, the third where it falls into three. Nothing is
+asked of the shape or the size of a group, since the uses of one sense are seldom a round heap.
+
+Shapes: N vectors, D width, K groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.senses.nearest_neighbors import Floats, unit
+
+N_LINKS = 8
+"""Neighbours that each vector is linked to."""
+ROUNDS = 100
+TRIES = 8
+
+Labels = NDArray[np.int64]
+
+
+def centred(vectors: NDArray[Any]) -> Floats:
+    """The vectors around their mean, at length 1: what they have in common says nothing of how they differ."""
+    return unit(vectors - vectors.mean(axis=0))
+
+
+def costs_of_parting(vectors: Floats, most: int) -> NDArray[Any]:
+    """How much has to be cut to have 2, 3, … `most` groups: from 0, nothing, to about 1. [most − 1]"""
+    values = np.linalg.eigvalsh(_links(vectors))
+    return 1.0 - values[::-1][1:most]
+
+
+def part(vectors: Floats, n_groups: int, rng: np.random.Generator) -> Labels:
+    """Each vector's group, the largest group first. [N]"""
+    if n_groups == 1:
+        return np.zeros(len(vectors), dtype=np.int64)
+    _, directions = np.linalg.eigh(_links(vectors))
+    return by_size(k_means(unit(directions[:, -n_groups:]), n_groups, rng))
+
+
+def k_means(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> Labels:
+    """Groups around means, the best of several starts; every group has at least one point. [N]"""
+    found = [_k_means_once(points, n_groups, rng) for _ in range(TRIES)]
+    return min(found, key=lambda each: each[0])[1]
+
+
+def by_size(labels: Labels) -> Labels:
+    """The same groups with the largest as 0; of equally large ones the one that comes first.
+
+    >>> by_size(np.array([5, 7, 7, 2]))
+    array([1, 0, 0, 2])
+    """
+    names, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    order = names[np.lexsort((first, -counts))]
+    found: Labels = np.argmax(labels[:, None] == order, axis=1).astype(np.int64)
+    return found
+
+
+def _links(vectors: Floats) -> NDArray[np.float64]:
+    """Who is whose neighbour, each link by the number of links at its ends; mutual ones count twice. [N, N]"""
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -np.inf)
+    n_links = min(N_LINKS, max(len(vectors) // 3, 1))  # of few vectors all would be linked to all
+    near = np.argpartition(-cosines, n_links - 1, axis=1)[:, :n_links]
+    links = np.zeros(cosines.shape)
+    np.put_along_axis(links, near, 0.5, axis=1)
+    links += links.T
+    degrees = links.sum(axis=1)
+    scaled: NDArray[np.float64] = links / np.sqrt(degrees[:, None] * degrees)
+    return scaled
+
+
+def _k_means_once(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> tuple[float, Labels]:
+    means = _spread_out(points, n_groups, rng)
+    labels = np.full(len(points), -1)
+    for _ in range(ROUNDS):
+        distances = _squared_distances(points, means)
+        new = distances.argmin(axis=1)
+        for empty in set(range(n_groups)) - set(new.tolist()):
+            # It takes the point that lies farthest from its mean, of those that are not alone.
+            far = np.where(np.bincount(new, minlength=n_groups)[new] > 1, distances[np.arange(len(points)), new], -1)
+            new[far.argmax()] = empty
+        if (new == labels).all():
+            break
+        labels = new
+        means = np.stack([points[labels == group].mean(axis=0) for group in range(n_groups)])
+    return float(_squared_distances(points, means)[np.arange(len(points)), labels].sum()), labels
+
+
+def _spread_out(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Points to start from: each drawn with a chance that grows with its squared distance from those before."""
+    chosen = [int(rng.integers(len(points)))]
+    while len(chosen) < n_groups:
+        nearest = _squared_distances(points, points[chosen]).min(axis=1)
+        total = nearest.sum()
+        chosen.append(int(rng.choice(len(points), p=nearest / total if total > 0 else None)))
+    return points[chosen]
+
+
+def _squared_distances(points: NDArray[Any], means: NDArray[Any]) -> NDArray[Any]:
+    """[N, K]"""
+    found: NDArray[Any] = ((points[:, None] - means) ** 2).sum(axis=-1)
+    return found
+
+
+# MERGED: How many senses the uses of a word have, honestly: one, unless they fall apart more easily than chan
+
+
+SAME = 0.08
+LEAST = 1.75
+FEWEST = 20
+"""Uses, near copies counted once, below which nothing is said of the number of senses."""
+MOST_SENSES = 9
+CLOUDS = 8
+SMALLEST_COST = 0.01
+"""Added to costs before they are divided, so that a difference between next to nothing and nothing does not count."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many senses there are, and how that was found."""
+
+    n_senses: int
+    ease: tuple[float, ...]
+    """How many times as easily as a cloud without senses the uses fall into 2, 3, … groups; empty if not measured."""
+    n_distinct: int
+    """Uses that were looked at, near copies counted once."""
+
+    def sentence(self) -> str:
+        """In words.
+
+        >>> Count(2, (3.2, 1.1, 1.0), 80).sentence()
+        'The uses fall into 2 groups 3.2 times as easily as a cloud without senses would (1.75 times is asked for), \
+and into 3 only 1.1 times.'
+        """
+        if not self.ease:
+            return (
+                f"Uses to tell senses apart by, near copies counted once: {self.n_distinct}. That is too few; at least "
+                f"{FEWEST} are needed."
+            )
+        if self.n_senses == 1:
+            return (
+                f"The uses fall into 2 groups only {self.ease[0]:.2f} times as easily as a cloud without senses would; "
+                f"{LEAST} times is asked for."
+            )
+        eases = [f"{ease:.1f} times" for ease in self.ease]
+        more = [f"into {number} {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]
+        after = [f"into {self.n_senses + 1} only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
+        rest = "".join(f", and {each}" for each in [*more, *after])
+        return (
+            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({LEAST} times is asked "
+            f"for){rest}."
+        )
+
+
+def count_senses(vectors: Floats, rng: np.random.Generator, *, least: float = LEAST) -> Count:
+    """How many senses the uses have whose vectors (of length 1) these are, near copies put aside: [N, D]."""
+    if len(vectors) < FEWEST:
+        return Count(1, (), len(vectors))
+    ease = tuple(_ease(vectors, rng).tolist())
+    return Count(number_by(ease, least), ease, len(vectors))
+
+
+def number_by(ease: Sequence[float], least: float = LEAST) -> int:
+    """One, unless two groups come easily enough; then as many as after which the ease drops most.
+
+    >>> number_by([1.4, 1.9, 1.2]), number_by([3.0, 2.9, 1.2, 1.1]), number_by([3.0, 1.8, 1.7, 1.1])
+    (1, 3, 2)
+    """
+    if not ease or ease[0] < least:
+        return 1
+    drops = [before / after if before >= least else 0.0 for before, after in pairwise(ease)]
+    return 2 + drops.index(max(drops)) if drops else 2
+
+
+def distinct_rows(vectors: Floats, scale: float = 1.0, *, same: float = SAME) -> NDArray[np.int64]:
+    """The rows that are no near copies of an earlier one.
+
+    `scale` is the distance (1 − cosine) at which uses of different words typically lie in the same text.
+    """
+    closest = same * scale
+    kept: list[int] = []
+    room = np.empty_like(vectors)
+    for row, vector in enumerate(vectors):
+        if not kept or float((room[: len(kept)] @ vector).max()) <= 1 - closest:
+            room[len(kept)] = vector
+            kept.append(row)
+    return np.array(kept, dtype=np.int64)
+
+
+def _ease(vectors: Floats, rng: np.random.Generator) -> NDArray[np.float64]:
+    """What the clouds pay for being parted, by what the uses pay: for 2, 3, … groups."""
+    most = min(MOST_SENSES, len(vectors) // 3)
+    spread = vectors - vectors.mean(axis=0)
+    clouds = [
+        costs_of_parting(centred(rng.standard_normal((len(vectors), len(vectors))) @ spread), most)
+        for _ in range(CLOUDS)
+    ]
+    found: NDArray[np.float64] = (np.mean(clouds, axis=0) + SMALLEST_COST) / (
+        costs_of_parting(centred(vectors), most) + SMALLEST_COST
+    )
+    return found

@@ -1,0 +1,218 @@
+"""An index of the uses of words: every word of every text with its vector, to be asked for the nearest ones.
+
+An index is a folder, read through memory maps, so that one larger than memory can be asked too:
+
+| file | |
+|---|---|
+| index.json | the model's fingerprint, layers, pooling, counts, what it was made of |
+| texts.arrow | id and text of each document |
+| uses.arrow | of each use its document, where in the text it stands, and the number of its word's form |
+| forms.arrow | the forms: words whatever their case |
+| vectors-N.f32 | [uses, D] of the N-th layer of index.json, at length 1 |
+| graph-N.usearch | past a million uses, a graph over them (the extra `index`) |
+
+Up to a million uses the search is exact; past that a graph proposes, and some may be missed, which is said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from polyseme.embedding.layer_selection import LayerChoice
+from polyseme.embedding.model_fingerprint import differences
+from polyseme.errors import InputError, ModelError
+from polyseme.plots.word_uses import Use
+from polyseme.senses.gather_uses import form
+from polyseme.senses.nearest_neighbors import Floats, Graph, Near, nearest
+
+CARD = "index.json"
+FORMAT = 1
+EXACT_UP_TO = 1_000_000
+"""Uses up to which every vector is looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the vectors of an index are: of which model, layer and pooling."""
+
+    fingerprint: dict[str, str]
+    """By part; see `vectors.fingerprint`."""
+    layer: LayerChoice
+    pool: str
+
+    def differences(self, other: View) -> list[str]:
+        """In what `other` is not of the same kind, as messages say it."""
+        found = differences(self.fingerprint, other.fingerprint)
+        found += [f"layer ({_name(self.layer)} there, {_name(other.layer)} here)"] * (self.layer != other.layer)
+        return found + [f"pooling ({self.pool} there, {other.pool} here)"] * (self.pool != other.pool)
+
+
+class UseIndex:
+    """The uses of words in some texts, with their vectors; made by `indexing.index_uses`, opened by `load_index`."""
+
+    def __init__(
+        self, *, texts: pa.Table, uses: pa.Table, forms: pa.Table, vectors: Sequence[Floats],
+        graphs: Sequence[Graph | None], views: Sequence[View], source: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self.views = views
+        self.source = source
+        """The name of what the index was made of, and its bytes, where they are known."""
+        self._texts = texts
+        self._uses = uses
+        self._forms = forms
+        self._vectors = vectors
+        self._graphs = graphs
+
+    def __len__(self) -> int:
+        return int(self._uses.num_rows)
+
+    @property
+    def n_documents(self) -> int:
+        return int(self._texts.num_rows)
+
+    def use(self, row: int) -> tuple[str, Use]:
+        """The id of its document, and the use itself."""
+        document, start, end = (self._uses.column(name)[row].as_py() for name in ("document", "start", "end"))
+        text = self._texts.column("text")[document].as_py()
+        return self._texts.column("id")[document].as_py(), Use(text, start, end)
+
+    def are(self, word: str) -> NDArray[np.bool_]:
+        """Which uses are of this word, whatever its case: [uses]."""
+        number = pc.index(self._forms.column("form"), form(word)).as_py()
+        found: NDArray[np.bool_] = self._form_of_use == number
+        return found
+
+    def rows_of(self, text: str, start: int, end: int) -> NDArray[np.int64]:
+        """The uses that stand at this very place of this very text."""
+        documents = np.flatnonzero(pc.equal(self._texts.column("text"), text).to_numpy())
+        if not len(documents):
+            return np.empty(0, dtype=np.int64)
+        uses = {name: self._uses.column(name).to_numpy() for name in ("document", "start", "end")}
+        is_there = np.isin(uses["document"], documents) & (uses["start"] == start) & (uses["end"] == end)
+        return np.flatnonzero(is_there)
+
+    def nearest(self, query: Floats, top: int, allowed: NDArray[np.bool_] | None = None, view: int = 0) -> Near:
+        """The `top` uses nearest to a vector of length 1, of those allowed ([uses])."""
+        graph = self._graphs[view]
+        if graph is not None and (allowed is None or int(allowed.sum()) > EXACT_UP_TO):
+            return graph.nearest(self._vectors[view], query, top, allowed)
+        return nearest(self._vectors[view], query, top, allowed)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `nearest` looks at every vector."""
+        return all(graph is None for graph in self._graphs)
+
+    @cached_property
+    def _form_of_use(self) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = self._uses.column("form").to_numpy()
+        return found
+
+
+def load_index(folder: str | PathLike[str], wanted: Sequence[View] | None = None) -> UseIndex:
+    """The index in a folder. One of another model, layer or pooling than `wanted` is refused, with what differs."""
+    folder = Path(folder)
+    card = _read_card(folder)
+    views = [
+        View(fingerprint=each["fingerprint"], layer=_layer_of(each["layer"]), pool=each["pool"])
+        for each in card["views"]
+    ]
+    if wanted is not None:
+        views_wanted = [_number_of(view, views, folder) for view in wanted]
+    else:
+        views_wanted = list(range(len(views)))
+    n_uses = card["uses"]
+    try:
+        return UseIndex(
+            texts=_table(folder / "texts.arrow"),
+            uses=_table(folder / "uses.arrow"),
+            forms=_table(folder / "forms.arrow"),
+            vectors=[_vectors(folder, number, (n_uses, card["views"][number]["width"])) for number in views_wanted],
+            graphs=[_graph(folder, number, n_uses) for number in views_wanted],
+            views=[views[number] for number in views_wanted],
+            source=card["source"],
+        )
+    except (OSError, ValueError, pa.ArrowInvalid) as error:
+        raise InputError(f"The index {folder} is damaged ({error}). Make it again with --force.") from error
+
+
+def view_to_json(view: View, width: int) -> dict[str, Any]:
+    """A view as index.json has it."""
+    return {"fingerprint": view.fingerprint, "layer": asdict(view.layer), "pool": view.pool, "width": width}
+
+
+def _read_card(folder: Path) -> dict[str, Any]:
+    try:
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"There is no index in {folder}: it has no {CARD}. Name what to make one of with --in."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / CARD} cannot be read: {error}. Make the index again with --force.") from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise InputError(f"{folder / CARD} is not of the format that this polyseme reads ({FORMAT}). Make it again.")
+    return card
+
+
+def _number_of(wanted: View, views: Sequence[View], folder: Path) -> int:
+    """Which view of an index is the one that is wanted."""
+    differing = [view.differences(wanted) for view in views]
+    for number, differs in enumerate(differing):
+        if not differs:
+            return number
+    fewest = min(differing, key=len)
+    raise ModelError(
+        f"The index {folder} does not fit: it differs in {', '.join(fewest)}. Ask it with the model and the settings "
+        "that it was made with, or make another with --index and --in."
+    )
+
+
+def _layer_of(fields: dict[str, Any]) -> LayerChoice:
+    return LayerChoice(fields["how"], tuple(fields["layers"]), tuple(fields["weights"]))
+
+
+def _name(layer: LayerChoice) -> str:
+    """A layer as a user would write it."""
+    if layer.how == "one":
+        return str(layer.layers[0])
+    if layer.weights:
+        return f"mix:last{len(layer.layers)}:{','.join(f'{weight:g}' for weight in layer.weights)}"
+    return f"{layer.how}:{layer.layers[0]}:{layer.layers[-1]}"
+
+
+def _table(path: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def _vectors(folder: Path, number: int, shape: tuple[int, int]) -> Floats:
+    path = folder / vectors_name(number)
+    if path.stat().st_size != 4 * shape[0] * shape[1]:
+        raise ValueError(f"{path.name} is not of the size it should be")
+    return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
+
+
+def _graph(folder: Path, number: int, n_uses: int) -> Graph | None:
+    path = folder / graph_name(number)
+    return Graph.load(path) if n_uses > EXACT_UP_TO and path.exists() else None
+
+
+def vectors_name(number: int) -> str:
+    """The file of a view's vectors."""
+    return f"vectors-{number}.f32"
+
+
+def graph_name(number: int) -> str:
+    """The file of the graph over a view's vectors."""
+    return f"graph-{number}.usearch"

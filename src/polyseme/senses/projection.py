@@ -1,0 +1,67 @@
+"""Vectors on a plane, to be looked at: near ones near each other, as far as a plane can do that.
+
+PCA keeps distances as they are in the two directions of greatest spread, and needs nothing beyond the core. t-SNE and
+UMAP keep neighbours together and say little of distances; they need scikit-learn and umap-learn (the extra `maps`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import OptionError, nearest
+from polyseme.extras import require
+from polyseme.senses.nearest_neighbors import Floats
+
+Points = NDArray[np.float64]
+NEIGHBOURS = 15
+"""How many neighbours of a use t-SNE and UMAP try to keep, where there are more uses than that."""
+
+
+def pca(vectors: Floats, seed: int) -> Points:
+    """The two directions of greatest spread; each points to where its largest part lies, so that a map has one side."""
+    spread = vectors - vectors.mean(axis=0)
+    if min(spread.shape) < 2:
+        return np.zeros((len(vectors), 2))
+    left, sizes, directions = np.linalg.svd(spread.astype(np.float64), full_matrices=False)
+    largest = np.abs(directions[:2]).argmax(axis=1)
+    signs = np.sign(directions[[0, 1], largest])
+    points: Points = left[:, :2] * sizes[:2] * np.where(signs == 0, 1, signs)
+    return points
+
+
+def t_sne(vectors: Floats, seed: int) -> Points:
+    """Neighbours kept together, by scikit-learn."""
+    if len(vectors) < 3:
+        return pca(vectors, seed)
+    manifold: Any = require("sklearn.manifold", extra="maps")
+    perplexity = min(NEIGHBOURS, (len(vectors) - 1) / 3)
+    points: Points = manifold.TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(vectors)
+    return points.astype(np.float64)
+
+
+def umap(vectors: Floats, seed: int) -> Points:
+    """Neighbours kept together, by umap-learn."""
+    if len(vectors) < 4:
+        return pca(vectors, seed)
+    learn: Any = require("umap", extra="maps")
+    n_neighbours = min(NEIGHBOURS, len(vectors) - 1)
+    points: Points = learn.UMAP(n_neighbors=n_neighbours, random_state=seed, n_jobs=1).fit_transform(vectors)
+    return points.astype(np.float64)
+
+
+MAPS: Mapping[str, Callable[[Floats, int], Points]] = {"pca": pca, "tsne": t_sne, "umap": umap}
+
+
+def find_map(name: str) -> Callable[[Floats, int], Points]:
+    """What a user's `--map` means."""
+    if name not in MAPS:
+        raise OptionError(f"There is no map {name!r}. {nearest(name, MAPS)}")
+    return MAPS[name]
+
+
+NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+"""As they are written under a map."""

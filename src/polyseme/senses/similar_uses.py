@@ -1,0 +1,194 @@
+"""The nearest uses of a use: of the same word and of others, in context and, to compare, without."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.bundle import Bundle
+from polyseme.cost import Cost
+from polyseme.embedding.embed_files import cost_so_far
+from polyseme.embedding.flow import Embedder, warn_unread
+from polyseme.embedding.model_fingerprint import fingerprint
+from polyseme.encoders.inference import Precision, freeze
+from polyseme.errors import InputError, OptionError, PolysemeWarning
+from polyseme.files.source_paths import Sources
+from polyseme.plots.word_uses import Use
+from polyseme.senses.build_index import AnyPath, opened_index
+from polyseme.senses.index import UseIndex, View
+from polyseme.senses.nearest_neighbors import Floats, unit
+from polyseme.text.marked_word import marked_use
+from polyseme.text.tokenizer import MASK_TEXT
+from polyseme.types import Progress
+
+
+@dataclass(frozen=True)
+class NearUse:
+    """A use of a word, and how near it is."""
+
+    word: str
+    text: str
+    start: int
+    end: int
+    """The word is `text[start:end]`."""
+    id: str
+    """Of the text: as in the file it came from."""
+    cosine: float
+
+    @property
+    def use(self) -> Use:
+        return Use(self.text, self.start, self.end)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest uses at one layer, the nearest first; None where they were not asked for."""
+
+    layer: str
+    same: list[NearUse] | None
+    """Uses of the marked word, whatever its case."""
+    other: list[NearUse] | None
+    """Uses of other words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Similar:
+    """A marked use and its neighbours."""
+
+    word: str
+    text: str
+    start: int
+    end: int
+    pool: str
+    near: Neighbours
+    against: Neighbours | None
+    """The neighbours at another layer, to compare."""
+    n_uses: int
+    """How many uses there were to choose from."""
+    n_same: int
+    """How many of them are of the marked word."""
+    n_left_out: int
+    """How many were left out, being the marked use itself: the same place in the same text."""
+    exact: bool
+    """Whether every use was looked at; past a million some neighbours may be missed."""
+    cost: Cost
+
+    @property
+    def use(self) -> Use:
+        return Use(self.text, self.start, self.end)
+
+
+def similar_uses(
+    bundle: Bundle,
+    text: str,
+    source: Sources | None = None,
+    *,
+    index: AnyPath | None = None,
+    layer: str | int = -1,
+    against: str | int | None = None,
+    pool: str = "mean",
+    top: int = 10,
+    same_word: bool | None = None,
+    batch_pieces: int | None = None,
+    precision: Precision = "own",
+    reading: Mapping[str, Any] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Similar:
+    """The `top` nearest uses of the word that is marked in `text`, among all words of `source` or of an index.
+
+    `same_word` True looks only at uses of the marked word, False only at those of other words.
+    """
+    started = time.perf_counter()
+    if top < 1:
+        raise OptionError(f"The number of neighbours must be at least 1. Got {top} instead.")
+    layers = [layer] if against is None else [layer, against]
+    frozen = freeze(bundle.encoder, precision)
+    embedders = [
+        Embedder(bundle, layer=each, pool=pool, batch_pieces=batch_pieces, precision=precision, frozen=frozen)
+        for each in layers
+    ]
+    for embedder, spec in zip(embedders, layers, strict=True):
+        if embedder.choice.how == "all":
+            raise OptionError(f"A use is compared by one vector, and layer {spec!r} gives it several. Use concat:a:b.")
+    marked = marked_use(text, masks=_masks(bundle))
+    [use] = marked.words
+    queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
+    warn_unread(embedders[0].tally)
+    embedders[0].tally.vanished = embedders[0].tally.unknown = 0
+    model = fingerprint(bundle, precision)
+    views = [View(fingerprint=model, layer=embedder.choice, pool=pool) for embedder in embedders]
+    with opened_index(source, index, embedders, views, reading=reading, force=force, progress=progress) as found:
+        same = found.are(use)
+        itself = found.rows_of(marked.text, use.start, use.end)
+        same_but_itself, others = same.copy(), ~same
+        same_but_itself[itself] = others[itself] = False
+        n_same = int(same.sum())
+        if same_word is not False and not same_but_itself.any():
+            _say_none(use, n_same, found, required=same_word is True)
+        sides = (same_but_itself if same_word is not False else None, others if same_word is not True else None)
+        near, *rest = [
+            _neighbours(found, query, str(spec), number, top, sides)
+            for number, (query, spec) in enumerate(zip(queries, layers, strict=True))
+        ]
+        return Similar(
+            word=str(use),
+            text=marked.text,
+            start=use.start,
+            end=use.end,
+            pool=pool,
+            near=near,
+            against=rest[0] if rest else None,
+            n_uses=len(found),
+            n_same=n_same,
+            n_left_out=len(itself),
+            exact=found.is_exact,
+            cost=cost_so_far(embedders[0], time.perf_counter() - started),
+        )
+
+
+def _neighbours(
+    found: UseIndex,
+    query: Floats,
+    layer: str,
+    view: int,
+    top: int,
+    sides: Sequence[NDArray[np.bool_] | None],
+) -> Neighbours:
+    same, other = (None if side is None else _near(found, query, view, top, side) for side in sides)
+    return Neighbours(layer, same, other)
+
+
+def _near(found: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_]) -> list[NearUse]:
+    near = found.nearest(query, top, allowed, view)
+    uses = [found.use(row) for row in near.rows.tolist()]
+    return [
+        NearUse(use.text[use.start : use.end], use.text, use.start, use.end, id, cosine)
+        for (id, use), cosine in zip(uses, near.cosines.tolist(), strict=True)
+    ]
+
+
+def _say_none(word: str, n_same: int, found: UseIndex, *, required: bool) -> None:
+    """Say that there is no other use of the same word; refuse where that is all that was asked for."""
+    where = f"{found.source['name']} ({len(found):,} words)"
+    told = (
+        f"The word {word!r} does not occur in {where}"
+        if not n_same
+        else f"The word {word!r} occurs in {where} only as the marked use itself"
+    )
+    if required:
+        raise InputError(f"{told}, so no other use of it can be found. Look among other words, or in another text.")
+    warnings.warn(f"{told}; only uses of other words are found.", PolysemeWarning, stacklevel=3)
+
+
+def _masks(bundle: Bundle) -> list[str]:
+    """How masks are written in a text: as in any model's, and as in this one's."""
+    tokenizer = bundle.tokenizer
+    own = [] if tokenizer is None or "mask" not in tokenizer.specials else [tokenizer.specials["mask"]]
+    return [MASK_TEXT, *(tokenizer.pieces(own) if tokenizer is not None else [])]

@@ -1,0 +1,183 @@
+"""Documents with their words coloured by how alike they are to one use: what a notebook shows."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import InputError
+from polyseme.files.atomic import whole_file
+from polyseme.plots.html_page import page
+from polyseme.plots.notebook_view import ColouredText, coloured_texts
+from polyseme.plots.word_uses import Use
+from polyseme.types import Embedded
+
+MOST_WORDS = 2000
+"""Words that are shown; the rest is counted."""
+CONTEXT = 40
+"""Characters on each side of the chosen use in the caption."""
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarityView:
+    """Words and how alike each is to a chosen use; at the end of a notebook's cell it shows itself."""
+
+    word: str
+    use: tuple[int, int]
+    """Where the chosen use stands: which document, which of its words, both counted from 0."""
+    cosines: list[NDArray[Any]] = field(repr=False)
+    """One a word, for each document; not a number where a vector is zero."""
+    html: str = field(repr=False)
+    """What a notebook shows: a piece of a page, whole in itself, without scripts."""
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+        """Write it as a page of its own, which loads nothing from elsewhere."""
+        with whole_file(path, force=force) as file:
+            file.write_text(page(f"Cosines to {self.word}", self.html), encoding="utf-8")
+
+
+def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int, int]) -> SimilarityView:
+    """Documents that `embed` returned, each word coloured by its cosine to one use.
+
+    `to` is a word, of which the first use is taken (in other case, if not as it is written); or a word's position in
+    the first document; or which document and which of its words. All are counted from 0.
+
+        >>> polyseme.view(model.embed("Dawn broke, and so did the vase."), to="broke")          # doctest: +SKIP
+    """
+    given = [documents] if isinstance(documents, Embedded) else list(documents)
+    _check(given)
+    number, position = _place(given, to)
+    chosen = given[number]
+    word = chosen.words[position]
+    cosines = [_cosines(each.vectors, chosen.vectors[position]) for each in given]
+    if not np.isfinite(cosines[number][position]):
+        raise InputError(f"The vector of {str(word)!r} is zero, so that nothing can be compared with it.")
+    shown = _shown(given, cosines, number, position)
+    n_words, n_shown = (sum(len(each.words) for each in some) for some in (given, shown))
+    n_uses = len(_places(given, word))
+    html = coloured_texts(
+        shown,
+        least=_least(shown),
+        use=Use(chosen.text, word.start, word.end).keyword(CONTEXT),
+        more=f", one of its {n_uses:,} uses here" if n_uses > 1 else "",
+        note="" if n_shown == n_words else f"{n_shown:,} of {n_words:,} words are shown.",
+    )
+    return SimilarityView(str(word), (number, position), cosines, html)
+
+
+def html_of(document: Embedded) -> str | None:
+    """What a notebook shows of a document that is not viewed: its words, compared with the one that tells most.
+
+    That is the longest of those that are used twice or more, or else of all. None where there is nothing to compare.
+    """
+    if document.vectors.ndim != 2 or len(document.words) != len(document.vectors):
+        return None
+    forms = [word.casefold() for word in document.words]
+    n_uses = Counter(forms)
+    comparable = [at for at, vector in enumerate(document.vectors) if np.isfinite(vector).all() and vector.any()]
+    if not comparable:
+        return None
+    return view(document, to=max(comparable, key=lambda at: (n_uses[forms[at]] > 1, len(forms[at]), -at))).html
+
+
+def _check(documents: Sequence[Any]) -> None:
+    for number, each in enumerate(documents):
+        if not isinstance(each, Embedded):
+            raise InputError(
+                f"What is viewed must be documents with vectors, as embed returns them. Got a {type(each).__name__} "
+                f"at {number}."
+            )
+        if each.vectors.ndim != 2:
+            raise InputError("The words have a vector for every layer, and are compared by one. Embed with one layer.")
+        if each.vectors.shape[1] != documents[0].vectors.shape[1]:
+            raise InputError(
+                f"Document {number} has vectors of width {each.vectors.shape[1]}, and the first of width "
+                f"{documents[0].vectors.shape[1]}. Embed them with one model and one layer."
+            )
+    if not any(each.words for each in documents):
+        raise InputError("There are no words to view.")
+
+
+def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tuple[int, int]:
+    """Which document the chosen use stands in, and where."""
+    if isinstance(to, str):
+        return _find(documents, to)
+    number, position = to if isinstance(to, tuple) else (0, to)
+    if not 0 <= number < len(documents):
+        raise InputError(f"There is no document {number}: there are {len(documents):,}, counted from 0.")
+    if not 0 <= position < len(documents[number].words):
+        raise InputError(
+            f"There is no word {position} in document {number}: it has {len(documents[number].words):,}, counted "
+            "from 0."
+        )
+    return number, position
+
+
+def _find(documents: Sequence[Embedded], word: str) -> tuple[int, int]:
+    places = _places(documents, word)
+    if not places:
+        known = {str(each) for document in documents for each in document.words}
+        close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+        guess = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise InputError(f"The word {word!r} is not among the words to view.{guess}")
+    return places[0]
+
+
+def _places(documents: Sequence[Embedded], word: str) -> list[tuple[int, int]]:
+    """All uses of a word: as it is written or, where there are none, in any case."""
+    every = [
+        (str(each), (number, position))
+        for number, document in enumerate(documents)
+        for position, each in enumerate(document.words)
+    ]
+    exact = [place for each, place in every if each == word]
+    return exact or [place for each, place in every if each.casefold() == word.casefold()]
+
+
+def _cosines(vectors: NDArray[Any], to: NDArray[Any]) -> NDArray[Any]:
+    """[n], not a number where a vector is zero."""
+    vectors, to = vectors.astype(np.float64), to.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        found: NDArray[Any] = vectors @ to / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(to))
+    return found
+
+
+def _shown(
+    documents: Sequence[Embedded], cosines: Sequence[NDArray[Any]], number: int, position: int
+) -> list[ColouredText]:
+    """What there is room for: the chosen use's document first, around the use, then the others as they come."""
+    ends: dict[int, tuple[int, int]] = {}
+    room = MOST_WORDS
+    for each in [number, *(other for other in range(len(documents)) if other != number)]:
+        n_words = len(documents[each].words)
+        n_shown = min(n_words, room)
+        start = min(max(position - n_shown // 2, 0), n_words - n_shown) if each == number else 0
+        if n_shown or not n_words:
+            ends[each] = (start, start + n_shown)
+        room -= n_shown
+    return [
+        ColouredText(
+            documents[each].text,
+            documents[each].words[start:end],
+            cosines[each][start:end].tolist(),
+            position - start if each == number else None,
+        )
+        for each, (start, end) in sorted(ends.items())
+    ]
+
+
+def _least(shown: Sequence[ColouredText]) -> float:
+    """Where the scale begins: the lowest cosine, down to a tenth."""
+    every = [cosine for each in shown for cosine in each.cosines if math.isfinite(cosine)]
+    return min(math.floor(min(every) * 10 + 1e-6) / 10, 0.9)

@@ -1,0 +1,87 @@
+"""Models of estimators: loaded once in a process, shared by all that name them, and never pickled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from polyseme.api import AnyPath, Dtype, Model, load
+from polyseme.convert.hub import HUB, find_model
+from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.text.input_texts import given_document
+from polyseme.types import Document
+
+KEPT_MODELS = 2
+"""How many models stay loaded; of more, those used last."""
+
+_loading = threading.Lock()
+_fetched = cache(find_model)
+
+
+def model_of(given: AnyPath | Model | None, device: str, dtype: Dtype) -> Model:
+    """The model that an estimator was given, or the one of this name."""
+    if not isinstance(given, Model):
+        return shared_model(given, device, dtype)
+    if (device, dtype) != ("auto", "fp32"):
+        raise OptionError(
+            f"A loaded model has its own device and dtype. Got device {device!r} and dtype {dtype!r}: leave them out, "
+            "or give the model's path."
+        )
+    return given
+
+
+def shared_model(model: AnyPath | None, device: str, dtype: Dtype) -> Model:
+    """The model of a name, as it is on disk now: loaded when it is first wanted, and again when its files change."""
+    name = None if model is None else str(model)
+    with _loading:
+        folder = _fetched(name) if name is not None and name.startswith(HUB) else find_model(name)
+        return _loaded(folder.resolve(), _files(folder), device, dtype)
+
+
+@lru_cache(maxsize=KEPT_MODELS)
+def _loaded(folder: Path, files: tuple[object, ...], device: str, dtype: Dtype) -> Model:
+    return load(folder, device=device, dtype=dtype)
+
+
+def _files(folder: Path) -> tuple[object, ...]:
+    """Name, size and age of each file of a model; nothing where that cannot be said, which `load` then explains."""
+    try:
+        found = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+    except OSError:
+        return ()
+    return tuple((name, about.st_size, about.st_mtime_ns) for name, about in found)
+
+
+def refuse_to_pickle(model: object) -> None:
+    """A loaded model is not pickled; a name or path is."""
+    if isinstance(model, Model):
+        raise ModelError(
+            "The estimator holds a loaded model, whose weights are not pickled. Give it the model's path instead"
+            f"{f': {model.path!r}.' if model.path else '; model.save writes one.'}"
+        )
+
+
+# MERGED: What users of scikit-learn give as texts: lists, Series, arrays, any iterable; and as labels.
+
+
+Texts = Iterable[str] | Iterable[Sequence[str]] | Iterable[Document]
+
+
+class GivenError(InputError, ValueError):
+    """Texts or labels that nothing can be learnt from: a `ValueError`, too, since scikit-learn promises one."""
+
+
+def documents(texts: Any) -> Iterator[Document]:
+    """The texts with their words, one after another; what only looks like texts is refused."""
+    n_dimensions = getattr(texts, "ndim", 1)
+    if isinstance(texts, (str, bytes, Document)) or not isinstance(texts, Iterable):
+        raise InputError(f"The texts must come as a list or another iterable. Got one {type(texts).__name__} instead.")
+    if n_dimensions != 1:
+        raise InputError(
+            f"The texts must come one after another. Got a {type(texts).__name__} with {n_dimensions} dimensions: "
+            "choose one column, as in frame['text']."
+        )
+    return (given_document(text, position) for position, text in enumerate(texts))

@@ -1,0 +1,186 @@
+"""What classifier and tagger share: a task model that is learnt from items (`transfer.finetuning`), used and pickled.
+
+A frozen encoder is pickled as the name it was loaded by, with the head that was learnt; a tuned one as the files of its
+model folder, which need nothing else.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from polyseme.api import AnyPath, Model
+from polyseme.embedding.model_fingerprint import differences, fingerprint
+from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
+from polyseme.heads.head_config import HeadConfig
+from polyseme.heads.head_table import build_head
+from polyseme.parts.device import find_device
+from polyseme.sklearn.inputs import GivenError, model_of, shared_model
+from polyseme.tasks.data_checks import check_data
+from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.splits import dev_note, with_dev
+from polyseme.transfer.encoder_rows import Cut
+from polyseme.transfer.finetune_report import FinetuneReport
+from polyseme.transfer.finetune_settings import FinetuneSettings
+from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.gold import Judged
+from polyseme.transfer.prepare_items import judge, prepare
+from polyseme.transfer.task_folder import load_task_model, save_task_model
+from polyseme.transfer.task_model import TaskConfig, TaskModel
+from polyseme.transfer.train_seed import put
+
+CHUNK_TEXTS = 1024
+"""Texts that are judged together: of all that went before, only what was said of them is kept."""
+
+
+class FittedTask:
+    """A task model that was learnt; once unpickled, its encoder is loaded when it is first used."""
+
+    def __init__(
+        self,
+        model: TaskModel,
+        report: FinetuneReport,
+        source: AnyPath | None,
+        device: str,
+        cache: Path | None = None,
+    ) -> None:
+        self.report = report
+        self._cache = cache
+        self._source = source
+        self._device = device
+        self._model: TaskModel | None = model
+        self._kept: dict[str, Any] = {}
+
+    @property
+    def model(self) -> TaskModel:
+        if self._model is None:
+            restore = _restored_head if self._kept["frozen"] else _restored_files
+            self._model = restore(self._kept, self._source, self._device)
+        return self._model
+
+    def judge(self, items: Sequence[Item]) -> list[Judged]:
+        """What the model says of each; texts that had to be cut, or are empty, are counted, and that is said."""
+        model = self.model
+        before = _tally(model)
+        found: list[Judged] = []
+        for start in range(0, len(items), CHUNK_TEXTS):
+            some = prepare(model, items[start : start + CHUNK_TEXTS], learning=False, cache=self._cache)
+            found += judge(model, some)
+        cut = {name: count - before[name] for name, count in _tally(model).items()}
+        cut["empty"] = sum(not item.text.strip() for item in items)
+        for note in Cut(**cut).notes(model.config.most_pieces):
+            warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._model is not None:
+            self._kept = _head_of(self._model) if self._model.config.frozen else _files_of(self._model)
+        return {**self.__dict__, "_model": None}
+
+
+def fit_task(
+    data: TaskData,
+    model: AnyPath | Model | None,
+    *,
+    tune: bool,
+    dev: float,
+    device: str,
+    seed: int,
+    cache: AnyPath | None,
+    **settings: Any,
+) -> FittedTask:
+    """Learn a task whose items are all in `data`'s train; a part of them is set aside and chooses the best step."""
+    layer = settings.pop("layer")
+    wanted = FinetuneSettings(
+        frozen=not tune, layer=None if layer is None else str(layer), seeds=(_whole("seed", seed),), **settings
+    )
+    whole = _with_dev(data, dev)
+    found = model_of(model, device, "fp32")
+    bundle = found.bundle
+    if isinstance(model, Model):
+        bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer}).float()
+    on = str(bundle.device) if isinstance(model, Model) else find_device(device)
+    name = found.path or "a model"
+    place = None if cache is None else Path(cache)
+    done = finetune_task(whole, bundle, wanted, model_name=name, device=on, cache=place)
+    for note in done.cut:
+        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
+    return FittedTask(done.model, done.report, None if isinstance(model, Model) else model, device, place)
+
+
+def _with_dev(data: TaskData, share: float) -> TaskData:
+    if not 0 <= share < 1:
+        raise OptionError(f"The share of the texts that becomes dev must be from 0 to below 1. Got {share!r} instead.")
+    items = data.splits["train"]
+    train, dev = with_dev(items, share=share) if share and len(items) > 1 else (items, ())
+    note = dev_note(train, dev) if dev else "No texts were set aside: those that were learnt from chose the best step."
+    changed = {**vars(data), "splits": {"train": train, "dev": dev or train}, "notes": (*data.notes, note)}
+    whole = TaskData(**changed)
+    try:
+        check_data(whole)
+    except InputError as error:
+        raise GivenError(str(error)) from None
+    return whole
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise OptionError(f"The {name} must be a whole number. Got {value!r} instead.")
+    return int(value)
+
+
+def _tally(model: TaskModel) -> dict[str, int]:
+    return asdict(Cut() if model.row_maker is None else model.row_maker.tally)
+
+
+# --- pickled ----------------------------------------------------------------------------------------------------------
+
+
+def _head_of(model: TaskModel) -> dict[str, Any]:
+    """What was learnt over a frozen encoder, and which one that was."""
+    if model.bundle is None:
+        raise ModelError("There is no encoder to be known by.")
+    return {
+        "frozen": True,
+        "reading": model.config.to_json(),
+        "head": model.head.config.to_json(),
+        "weights": {name: each.detach().cpu() for name, each in model.learnt().items()},
+        "encoder": fingerprint(model.bundle),
+    }
+
+
+def _restored_head(kept: dict[str, Any], source: AnyPath | None, device: str) -> TaskModel:
+    found = shared_model(source, device, "fp32")
+    changed = differences(kept["encoder"], fingerprint(found.bundle))
+    if changed:
+        raise ModelError(
+            f"The model at {found.path!r} is not the one that this estimator's head was learnt over: it differs in its "
+            f"{' and '.join(changed)}. Put that one back, or fit the estimator again."
+        )
+    head = build_head(HeadConfig.from_json(kept["head"]))
+    model = TaskModel(found.bundle, TaskConfig.from_json(kept["reading"]), head).to(found.bundle.device)
+    put(model, kept["weights"])
+    return model.eval()
+
+
+def _files_of(model: TaskModel) -> dict[str, Any]:
+    """A tuned model, as the files of its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "model"
+        save_task_model(model, place)
+        files = {str(each.relative_to(place)): each.read_bytes() for each in place.rglob("*") if each.is_file()}
+    return {"frozen": False, "files": files}
+
+
+def _restored_files(kept: dict[str, Any], source: AnyPath | None, device: str) -> TaskModel:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in kept["files"].items():
+            place = Path(folder) / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        return load_task_model(folder, device=find_device(device))

@@ -1,0 +1,204 @@
+"""Anyone's own data for a task: CSV, TSV, JSON lines, Parquet, CoNLL, CoNLL-U, or JSON laid out as SQuAD is.
+
+| kind | text | second | label |
+|---|---|---|---|
+| classify | the text | | a label; a number (regression); several labels, as a list or with a separator |
+| pair | the first text | the second | likewise |
+| tag | the words: a list, or a column of CoNLL | | the tags: a list, or a column of CoNLL |
+| span | the passage | the question | the answer, several, or SQuAD's object of `text` and `answer_start` |
+| choose | the question | | the right choice: its number from 0 on, its letter, or its text |
+
+Columns are named, or counted from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import cast
+
+from polyseme.datasets.benchmark import Read
+from polyseme.datasets.sequence_labeling import in_scheme
+from polyseme.datasets.squad import squad_items
+from polyseme.datasets.tab_separated import Said
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.reading_options import Quotes
+from polyseme.tasks.data_checks import Unseen, check_data, check_there
+from polyseme.tasks.data_columns import Column, OwnColumns, format_of
+from polyseme.tasks.items import KINDS, Item, Kind, TaskData
+from polyseme.tasks.own_items import Wanted, look_like_scores, own_items, with_scores
+from polyseme.tasks.splits import DEV_SHARE, dev_note, labels_in, with_dev
+from polyseme.tasks.tag_schemes import named_scheme, sorted_tags
+
+SPANS = ("span_f1", "span_precision", "span_recall", "word_accuracy")
+
+
+def read_own(
+    kind: str,
+    files: Mapping[str, str | PathLike[str]],
+    *,
+    text: Column | None = None,
+    second: Column | None = None,
+    label: Column | None = None,
+    choices: Sequence[Column] | Column | None = None,
+    start: Column | None = None,
+    marks: Column | None = None,
+    id: Column | None = None,
+    regression: bool | None = None,
+    separator: str | None = None,
+    first: int = 0,
+    scheme: str | None = None,
+    repair: bool = False,
+    unseen: Unseen = "refuse",
+    dev_share: float = DEV_SHARE,
+    seed: int = 0,
+    format: str | None = None,
+    quotes: Quotes = "double",
+    delimiter: str | None = None,
+    name: str | None = None,
+) -> TaskData:
+    """A task of one's own, read and checked.
+
+    Args:
+        kind: classify, pair, tag, span or choose.
+        files: of each split (train, dev, test) its file. Where there is a train and no dev, part of train becomes dev.
+        text: the column with the text, by name or, counted from 1, by number; likewise the others.
+        second: the column with the second text, or the question on a passage.
+        label: the column with what is to be predicted.
+        choices: the columns with the choices, or the one with a list of them.
+        start: the column with the character at which an answer starts; without it the answer is looked for.
+        marks: the column with a number a word, as 1 at the predicate whose roles are asked for.
+        id: the column with the id of a row.
+        regression: whether labels are numbers on a scale; None: if they are numbers, and some between whole ones.
+        separator: what stands between several labels of one row.
+        first: the number of the first choice, where answers are numbers.
+        scheme: what tags that mark spans are turned into; None: as they are, BIO where they are IOB1, BIOES where they
+            are BILOU.
+        repair: whether invalid tags are written anew, and misplaced answers looked for, instead of refused.
+        unseen: whether labels that train lacks are refused in other splits or kept.
+        dev_share: what part of train becomes dev where there is none.
+        seed: draws that part.
+        format: how files are read, where their ending does not say it.
+        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
+        delimiter: in CSV and TSV, what separates the fields.
+        name: what the task is called; the train file's name if None.
+    """
+    if kind not in KINDS:
+        raise OptionError(f"There is no kind of task {kind!r}. {nearest(kind, KINDS)}")
+    if not 0 < dev_share < 1:
+        raise OptionError(f"The part of train that becomes dev must be between 0 and 1. Got {dev_share} instead.")
+    paths = _distinct(files)
+    columns = OwnColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
+    wanted = Wanted(separator=separator, first=first, repair=repair, quotes=quotes, delimiter=delimiter)
+    target = None if scheme is None else named_scheme(scheme)
+    if target == "BILOU":
+        raise OptionError("Nothing is turned into BILOU. Ask for BIOES, which says the same with other letters.")
+    said = Said()
+    splits: dict[str, Sequence[Item]] = {}
+    a_line = True
+    for split, file in paths.items():
+        found = format_of(file, kind, format)
+        a_line = a_line and found == "conll"
+        if kind == "span" and found == "json":
+            splits[split] = list(squad_items(Path(file), said, repair=repair))
+        else:
+            splits[split] = own_items(file, kind, found, columns, wanted, said)
+    read = Read(splits, notes=[*said.notes(), *_numbered(paths, kind, format, (text, second, label))])
+    if kind == "tag":
+        read = in_scheme(splits, scheme=target, repair=repair, line_a_word=a_line)
+    task = name or Path(next(iter(paths.values()))).name
+    data = _checked(_task(task, cast(Kind, kind), read, regression), unseen)
+    return _with_dev(data, dev_share, seed) if "train" in data.splits and "dev" not in data.splits else data
+
+
+def _numbered(files: Mapping[str, str], kind: str, format: str | None, columns: Sequence[Column | None]) -> list[str]:
+    """A word on the first line of a table, where columns are known by their numbers alone."""
+    named = [column for column in columns if column is not None]
+    tables = [file for file in files.values() if format_of(file, kind, format) in ("csv", "tsv")]
+    if not tables or not named or not all(str(column).isdecimal() for column in named):
+        return []
+    return [f"The first line of {tables[0]} was read as the names of its columns. If it is a row, put names above it."]
+
+
+def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
+    if not files:
+        raise InputError("There is nothing to read: no file was named.")
+    seen: dict[Path, str] = {}
+    for split, file in files.items():
+        place = Path(file).resolve()
+        if place in seen:
+            raise OptionError(f"{fspath(file)} is both {seen[place]} and {split}. What is measured on must be apart.")
+        seen[place] = split
+    return {split: fspath(file) for split, file in files.items()}
+
+
+def _task(name: str, kind: Kind, read: Read, regression: bool | None) -> TaskData:
+    """What was read as a task: whether it is one of numbers, its labels, its metrics."""
+    splits, notes = dict(read.splits), list(read.notes)
+    labelled = kind in ("classify", "pair")
+    multi = labelled and any(isinstance(item.gold, tuple) for items in splits.values() for item in items)
+    if (
+        labelled
+        and regression is None
+        and not multi
+        and look_like_scores([i for items in splits.values() for i in items])
+    ):
+        regression = True
+        notes.append("The labels are numbers, some of them between whole ones: they are taken for scores (regression).")
+    if multi:
+        splits = {split: [_several(item) for item in items] for split, items in splits.items()}
+    scored = bool(regression) and labelled
+    if regression and not scored:
+        raise OptionError(f"Regression is for classify and pair. Got {kind} instead.")
+    if scored:
+        splits = {split: with_scores(items) for split, items in splits.items()}
+    labels = sorted_tags((each for items in splits.values() for i in items for each in labels_in(i)), read.scheme)
+    return TaskData(
+        name=name,
+        kind=kind,
+        labels=labels,
+        regression=scored,
+        multi=multi,
+        splits=splits,
+        metrics=_metrics(kind, len(labels), scored, multi, read.scheme),
+        scheme=read.scheme,
+        notes=tuple(notes),
+    )
+
+
+def _several(item: Item) -> Item:
+    return item if item.gold is None or isinstance(item.gold, tuple) else replace(item, gold=(item.gold,))
+
+
+def _checked(data: TaskData, unseen: Unseen) -> TaskData:
+    """All that was read, before part of it becomes dev, so that what is said of train is said of all of it."""
+    needs = [split for split in ("train", "dev") if split in data.splits] if "train" in data.splits else []
+    notes = check_data(data, unseen=unseen, needs=needs)
+    return replace(data, notes=(*data.notes, *notes)) if notes else data
+
+
+def _with_dev(data: TaskData, share: float, seed: int) -> TaskData:
+    """The task with part of train as dev."""
+    if len(data.splits["train"]) > 1:
+        train, dev = with_dev(data.splits["train"], share=share, seed=seed)
+        others = {split: items for split, items in data.splits.items() if split != "train"}
+        splits: dict[str, Sequence[Item]] = {"train": train, "dev": dev, **others}
+        data = replace(data, splits=splits, notes=(*data.notes, dev_note(train, dev, seed)))
+    check_there(data, "dev")
+    return data
+
+
+def _metrics(kind: Kind, n_labels: int, scored: bool, multi: bool, scheme: str | None) -> tuple[str, ...]:
+    if scored:
+        return ("spearman", "pearson")
+    if multi:
+        return ("micro_f1", "multi_macro_f1", "accuracy")
+    if kind == "tag":
+        return SPANS if scheme is not None else ("word_accuracy",)
+    if kind == "span":
+        return ("answer_f1", "exact_match")
+    if kind == "choose":
+        return ("accuracy",)
+    return ("accuracy", "f1" if n_labels == 2 else "macro_f1")

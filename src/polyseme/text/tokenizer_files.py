@@ -1,0 +1,322 @@
+"""The file layouts that tokenizers come in, in order of preference, each with the function that reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from polyseme.errors import ModelError
+from polyseme.text import sentencepiece
+from polyseme.text.framing import FRAMES, Frame, frame_named
+from polyseme.text.sentencepiece import Kind, Piece
+from polyseme.text.specials import find_specials, frame_in, mark_specials
+from polyseme.text.tokenizer import PieceTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What is known about a tokenizer besides its vocabulary."""
+
+    settings: Mapping[str, Any]
+    """The contents of tokenizer_config.json and special_tokens_map.json."""
+    lowercase: bool | None
+    """What the caller says about lower-casing, if anything."""
+    frame: str | None
+    """The name of the frame the caller wants, if any."""
+
+    def lowers(self, default: bool) -> bool:
+        """Whether to lower-case: what the caller says, else what the settings say, else the default."""
+        if self.lowercase is not None:
+            return self.lowercase
+        return bool(self.settings.get("do_lower_case", default))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The files of a layout, how they are read, and the frame that usually goes with what came out."""
+
+    files: tuple[str, ...]
+    read: Callable[[Sequence[Path], Wishes], Tokenizer]
+    usual_frame: Callable[[Tokenizer, Wishes], Frame]
+    masks_take_blanks: bool = True
+    """Whether blanks before a mask belong to it, as where blanks are part of pieces."""
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a model."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON, or it is damaged ({error}). Get the file again.") from None
+
+
+# --- one file with everything ----------------------------------------------------------------------------------------
+
+
+def _read_tokenizer_json(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+    [path] = paths
+    try:
+        backend = Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
+        raise ModelError(f"{path} is not a tokenizer that this version can read ({error}).") from None
+    if wishes.lowercase is not None:
+        _set_lowercase(backend, wishes.lowercase, path)
+    return backend
+
+
+def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:
+    normalizer = backend.normalizer
+    if isinstance(normalizer, normalizers.BertNormalizer):
+        normalizer.lowercase = lowercase
+        backend.normalizer = normalizer
+    elif lowercase != (backend.encode("A").ids == backend.encode("a").ids):
+        raise ModelError(
+            f"{path} says by itself whether text is lower-cased, in a way that cannot be changed from outside. "
+            "Leave the option out."
+        )
+
+
+def _frame_of_tokenizer_json(backend: Tokenizer, wishes: Wishes) -> Frame:
+    return frame_in(backend, wishes.settings) or _frame_by_pieces(backend)
+
+
+def _frame_by_pieces(backend: Tokenizer) -> Frame:
+    """The first frame whose start and end are in the vocabulary; XLNet's pieces include those of RoBERTa's."""
+    for name in ("bert", "xlnet", "roberta", "gpt2"):
+        frame = FRAMES[name]
+        if all(backend.token_to_id(frame.specials[role]) is not None for role in ("start", "end")):
+            return frame
+    return FRAMES["none"]
+
+
+# --- WordPiece -------------------------------------------------------------------------------------------------------
+
+
+def _read_wordpiece(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+    """BERT's vocabulary, a piece a line. Where nothing says so, text is lower-cased if no piece has a capital."""
+    [path] = paths
+    pieces = _lines(path)
+    vocabulary = {piece: id for id, piece in enumerate(pieces)}
+    unknown = str(FRAMES["bert"].specials["unknown"])
+    if unknown not in vocabulary:
+        raise ModelError(f"{path} has no piece {unknown}, so it is no vocabulary of BERT's kind, a piece a line.")
+    specials = set(FRAMES["bert"].specials.values())
+    has_capitals = any(piece != piece.lower() for piece in pieces if piece not in specials and piece[:7] != "[unused")
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=wishes.lowers(default=not has_capitals),
+        handle_chinese_chars=bool(wishes.settings.get("tokenize_chinese_chars", True)),
+        strip_accents=wishes.settings.get("strip_accents"),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    return backend
+
+
+# --- byte-pair encoding ----------------------------------------------------------------------------------------------
+
+
+def _read_bpe(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+    """Pieces with ids, and merges: over bytes (GPT-2 and after), or over letters with ends of words (GPT)."""
+    vocabulary, merges = _vocabulary(paths[0]), _merges(paths[1])
+    if any(piece.endswith("</w>") for piece in vocabulary):
+        return _letter_bpe(vocabulary, merges, paths)
+    return _byte_bpe(vocabulary, merges, wishes, paths)
+
+
+def _read_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+    """GPT-2's pieces in the order of fairseq's dict.txt, whose lines hold GPT-2's ids; four specials come before."""
+    vocabulary, merges, lines = _vocabulary(paths[0]), _merges(paths[1]), _lines(paths[2])
+    by_id = {str(id): piece for piece, id in vocabulary.items()}
+    names = [line.rpartition(" ")[0] for line in lines]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *(by_id.get(name, name) for name in names), "<mask>"]
+    if by_id.keys() - set(names):
+        raise ModelError(f"{paths[2]} lacks some of the pieces of {paths[0]}; they do not belong together.")
+    return _byte_bpe({piece: id for id, piece in enumerate(pieces)}, merges, wishes, paths)
+
+
+def _byte_bpe(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], wishes: Wishes, paths: Sequence[Path]
+) -> Tokenizer:
+    backend = Tokenizer(_bpe_model(paths, vocab=vocabulary, merges=merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(
+        add_prefix_space=bool(wishes.settings.get("add_prefix_space", False))
+    )
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _letter_bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], paths: Sequence[Path]) -> Tokenizer:
+    """GPT's own splitting took packages of its time; BERT's, which others put in its place, is nearest to it."""
+    model = _bpe_model(paths, vocab=vocabulary, merges=merges, unk_token="<unk>", end_of_word_suffix="</w>")
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix="</w>")
+    return backend
+
+
+def _bpe_model(paths: Sequence[Path], **settings: Any) -> models.BPE:
+    try:
+        return models.BPE(**settings)
+    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
+        raise ModelError(f"{paths[0]} and {paths[1]} do not belong together ({error}).") from None
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    content = read_json(path)
+    if not isinstance(content, dict) or not all(isinstance(id, int) for id in content.values()):
+        raise ModelError(f"{path} must hold one JSON object from pieces to ids.")
+    return content
+
+
+def _merges(path: Path) -> list[tuple[str, str]]:
+    merges = []
+    for place, line in enumerate(_lines(path)):
+        parts = line.split(" ")
+        if place == 0 and line.startswith("#version"):
+            continue
+        if len(parts) != 2:
+            raise ModelError(f"Line {place + 1} of {path} must hold two pieces to merge. Got {line!r}.")
+        merges.append((parts[0], parts[1]))
+    return merges
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file; only line feeds end one, since vocabularies hold other characters that might."""
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is not text in UTF-8 ({error}).") from None
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def _frame_of_bpe(backend: Tokenizer, wishes: Wishes) -> Frame:
+    if backend.token_to_id("<s>") is not None and backend.token_to_id("</s>") is not None:
+        return FRAMES["roberta"]
+    return FRAMES["gpt2" if backend.token_to_id("<|endoftext|>") is not None else "gpt"]
+
+
+# --- SentencePiece ---------------------------------------------------------------------------------------------------
+
+
+def _read_sentencepiece(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+    """ALBERT's, XLNet's and T5's file; which one it is shows in its pieces."""
+    model = sentencepiece.read_model(paths[0])
+    texts = {piece.text for piece in model.pieces}
+    before: list[Any] = []
+    if "[CLS]" in texts or "<cls>" in texts:
+        before = _cleaning(wishes, lowercase=wishes.lowers(default="[CLS]" in texts))
+    elif _is_t5(texts, wishes):
+        n = int(wishes.settings.get("extra_ids", 100))
+        sentinels = [f"<extra_id_{k}>" for k in reversed(range(n))]
+        model = _with(model, [*model.pieces, *(_control(piece) for piece in sentinels if piece not in texts)])
+    return _marked(sentencepiece.backend(model, before), model)
+
+
+def _read_xlm_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+    """XLM-R's file has SentencePiece's specials; its ids are fairseq's, where all pieces come one later."""
+    model = sentencepiece.read_model(paths[0])
+    if [piece.text for piece in model.pieces[:3]] != ["<unk>", "<s>", "</s>"]:
+        raise ModelError(f"{paths[0]} must begin with the pieces <unk>, <s> and </s>, as XLM-RoBERTa's file does.")
+    specials = [_control("<s>"), _control("<pad>"), _control("</s>"), model.pieces[0]]
+    model = _with(model, [*specials, *model.pieces[3:], _control("<mask>")])
+    return _marked(sentencepiece.backend(model), model)
+
+
+def _cleaning(wishes: Wishes, *, lowercase: bool) -> list[Any]:
+    """What ALBERT and XLNet do to text before SentencePiece sees it."""
+    steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if not wishes.settings.get("keep_accents", False):
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    return [*steps, normalizers.Lowercase()] if lowercase else steps
+
+
+def _is_t5(texts: set[str], wishes: Wishes) -> bool:
+    return wishes.frame == "t5" or (wishes.frame is None and {"<pad>", "</s>"} <= texts and "<s>" not in texts)
+
+
+def _control(text: str) -> Piece:
+    return Piece(text, 0.0, Kind.CONTROL)
+
+
+def _with(model: sentencepiece.SentencePieceModel, pieces: list[Piece]) -> sentencepiece.SentencePieceModel:
+    return dataclasses.replace(model, pieces=pieces)
+
+
+def _marked(backend: Tokenizer, model: sentencepiece.SentencePieceModel) -> Tokenizer:
+    """The tokenizer with its control pieces known as special; masks are marked later, since they may take blanks."""
+    names = [piece.text for piece in model.pieces if piece.kind == Kind.CONTROL and "mask" not in piece.text.lower()]
+    backend.add_special_tokens(names)
+    return backend
+
+
+def _frame_of_sentencepiece(backend: Tokenizer, wishes: Wishes) -> Frame:
+    names = {"[CLS]": "albert", "<cls>": "xlnet", "<s>": "roberta", "</s>": "t5"}
+    return FRAMES[next((name for piece, name in names.items() if backend.token_to_id(piece) is not None), "none")]
+
+
+LAYOUTS: tuple[Layout, ...] = (
+    Layout(files=("tokenizer.json",), read=_read_tokenizer_json, usual_frame=_frame_of_tokenizer_json),
+    Layout(
+        files=("vocab.txt",),
+        read=_read_wordpiece,
+        usual_frame=lambda backend, wishes: FRAMES["bert"],
+        masks_take_blanks=False,
+    ),
+    Layout(files=("vocab.json", "merges.txt"), read=_read_bpe, usual_frame=_frame_of_bpe),
+    Layout(files=("encoder.json", "vocab.bpe", "dict.txt"), read=_read_roberta, usual_frame=_frame_of_bpe),
+    Layout(files=("encoder.json", "vocab.bpe"), read=_read_bpe, usual_frame=_frame_of_bpe),
+    Layout(files=("encoder_bpe_40000.json", "vocab_40000.bpe"), read=_read_bpe, usual_frame=_frame_of_bpe),
+    Layout(files=("sentencepiece.bpe.model",), read=_read_xlm_roberta, usual_frame=_frame_of_sentencepiece),
+    Layout(files=("spiece.model",), read=_read_sentencepiece, usual_frame=_frame_of_sentencepiece),
+)
+"""What `load_tokenizer` looks for, in this order."""
+
+
+# MERGED: A tokenizer from the files in a model's folder.
+
+
+def load_tokenizer(
+    folder: str | Path, *, frame: Frame | str | None = None, lowercase: bool | None = None
+) -> PieceTokenizer:
+    """The tokenizer that a folder holds, in whichever of the known layouts its files are.
+
+    `frame` is how rows are framed, by name (`framing.FRAMES`) or as a whole; None takes what the files say, or what
+    usually goes with them. `lowercase` None likewise; a bare vocab.txt lower-cases if none of its pieces has a capital.
+    """
+    place = Path(folder)
+    layout = _layout(place)
+    wanted = frame_named(frame) if isinstance(frame, str) else frame
+    wishes = Wishes(settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None)
+    backend = layout.read([place / name for name in layout.files], wishes)
+    chosen = wanted if wanted is not None else layout.usual_frame(backend, wishes)
+    specials = dict(chosen.specials) if isinstance(frame, Frame) else find_specials(backend, chosen, wishes.settings)
+    mark_specials(backend, specials, masks_take_blanks=layout.masks_take_blanks)
+    return PieceTokenizer(backend, chosen.replace(specials=specials))
+
+
+def _layout(folder: Path) -> Layout:
+    for layout in LAYOUTS:
+        if all((folder / name).is_file() for name in layout.files):
+            return layout
+    known = "; ".join(" with ".join(layout.files) for layout in LAYOUTS)
+    raise ModelError(f"{folder} has no tokenizer. Looked for: {known}. Put the files of one of these beside the model.")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        path = folder / name
+        if path.is_file():
+            content = read_json(path)
+            if not isinstance(content, dict):
+                raise ModelError(f"{path} must hold one JSON object. Got a {type(content).__name__}.")
+            settings.update(content)
+    return settings

@@ -1,0 +1,173 @@
+"""One device or several: what a run asks of them. Under `torchrun` each process has one device and a rank."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from polyseme.training.training_settings import Parallel
+
+
+@dataclass(frozen=True)
+class Devices:
+    """This process's device, its rank, and how many there are."""
+
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def wrap(self, nets: nn.Module, parallel: Parallel, *, compiled: bool) -> nn.Module:
+        """The same module, compiled where asked, so that all processes take each step together.
+
+        With FSDP the parameters of `nets` itself are spread over the processes from here on.
+        """
+        if self.world > 1 and parallel == "fsdp":
+            _shard(nets, self.device)
+        run = cast(nn.Module, torch.compile(nets, dynamic=False)) if compiled else nets
+        if self.world > 1 and parallel == "ddp":
+            ids = [self.device.index] if self.device.type == "cuda" else None
+            return DistributedDataParallel(run, device_ids=ids, gradient_as_bucket_view=True)
+        return run
+
+    def share_of(self, n_rows: int) -> slice:
+        """Which of a step's rows are this process's; equally many each, but fewer or none in the last ones."""
+        each = self.largest_share(n_rows)
+        return slice(min(self.rank * each, n_rows), min((self.rank + 1) * each, n_rows))
+
+    def largest_share(self, n_rows: int) -> int:
+        """How many of a step's rows a process has at most."""
+        return -(-n_rows // self.world)
+
+    def sum_counts(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """Counts, added up over all processes, which have the same names."""
+        if self.world == 1:
+            return dict(counts)
+        names = sorted(counts)
+        sums = torch.tensor([counts[name] for name in names], dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return dict(zip(names, sums.tolist(), strict=True))
+
+    def sum_losses(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Sums of losses, added up over all processes, which have the same names."""
+        if self.world == 1:
+            return dict(losses)
+        names = sorted(losses)
+        if not names:
+            return {}
+        sums = torch.stack([losses[name].detach().double() for name in names])
+        dist.all_reduce(sums)
+        return dict(zip(names, sums.unbind(), strict=True))
+
+    def names_of_all(self, names: Iterable[str]) -> list[str]:
+        """The names that any process has, in an order that is the same for all; all must ask."""
+        if self.world == 1:
+            return list(names)
+        said: list[list[str]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(said, sorted(names))
+        return sorted({name for each in said for name in each})
+
+    def gather_rows(self, tensor: Tensor) -> Tensor:
+        """A tensor with the rows of all processes, which have equally many; all must ask."""
+        if self.world == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+    def agree(self, value: Any) -> Any:
+        """What the leading process says, for all."""
+        if self.world == 1:
+            return value
+        said = [value]
+        dist.broadcast_object_list(said, src=0, device=self.device)
+        return said[0]
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.world > 1:
+            dist.barrier()
+
+
+def no_sync(nets: nn.Module, last_pass: bool) -> AbstractContextManager[Any]:
+    """Gradients of all passes but a step's last stay where they are."""
+    if isinstance(nets, DistributedDataParallel) and not last_pass:
+        return nets.no_sync()
+    if isinstance(nets, FSDPModule):
+        nets.set_requires_gradient_sync(last_pass)
+    return contextlib.nullcontext()
+
+
+def is_sharded(nets: nn.Module) -> bool:
+    """Whether FSDP has spread the parameters, so that no process can run the networks without the others."""
+    return isinstance(nets, FSDPModule)
+
+
+def reshard(nets: nn.Module) -> None:
+    """Spread the root's parameters again, which FSDP leaves whole after a forward pass that no backward one follows.
+
+    As long as they are whole they are other objects than those that the optimiser knows.
+    """
+    if isinstance(nets, FSDPModule):
+        nets.reshard()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with all its parts, which FSDP2 spreads over processes; all of them must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def put_whole(mine: Tensor, given: Tensor) -> None:
+    """Fill a tensor, or this process's part of it where it is spread over several."""
+    if isinstance(mine, DTensor):
+        given = distribute_tensor(given.to(mine.device), mine.device_mesh, mine.placements)
+    mine.copy_(given)
+
+
+@contextlib.contextmanager
+def devices_for(device: str) -> Iterator[Devices]:
+    """The device of this process; under `torchrun` the processes are joined for the time of this block.
+
+    Let nothing that was wrapped outlive the block: networks that are torn down after the processes have parted may
+    wait for each other for ever.
+    """
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        yield Devices(torch.device(device))
+        return
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    on_gpu = torch.device(device).type == "cuda"
+    mine = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank))) if on_gpu else torch.device(device)
+    if on_gpu:
+        torch.cuda.set_device(mine)
+    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=mine if on_gpu else None)
+    try:
+        yield Devices(mine, rank, world)
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def _shard(nets: nn.Module, device: torch.device) -> None:
+    """FSDP2: the layers of every stack by themselves, the rest together at the root."""
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for module in nets.modules():
+        if isinstance(module, nn.ModuleList):
+            for layer in module:
+                fully_shard(layer, mesh=mesh)
+    fully_shard(nets, mesh=mesh)

@@ -1,0 +1,246 @@
+"""Optimisers: which parameters decay, which rate each has, and which of torch's (or our) update rules moves them.
+
+Every parameter is in the optimiser exactly once, also one that takes no gradient now: torch passes over it and keeps
+nothing for it, and whoever lets it take gradients later (gradual unfreezing) need not touch the optimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.config import Config
+from polyseme.encoders.encoder import Encoder
+from polyseme.errors import OptionError, nearest
+
+OptimiserKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd"]
+Groups: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings(Config):
+    """An update rule and its numbers. The defaults are BERT's, but for the rate, which goes with size and batch."""
+
+    kind: OptimiserKind = "adamw"
+    lr: float = 1e-4
+    """The peak rate; the schedule's factor and a parameter's own multiply it. Muon's steps are scaled to be as long as
+    AdamW's, so that one rate serves both."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's, and that of the parameters which Muon leaves to it."""
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    """Apart from the gradient in AdamW and Muon, added to it in Adagrad and SGD. Biases, norms and other vectors have
+    none."""
+    momentum: float = 0.95
+    """Muon's and SGD's."""
+    nesterov: bool = True
+    """Whether Muon and SGD look ahead along the momentum."""
+    initial_sum: float = 0.0
+    """What Adagrad's sums of squares begin with (ELMo: 1)."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(OptimiserKind):
+            raise OptionError(f"There is no optimiser {self.kind!r}. {nearest(self.kind, get_args(OptimiserKind))}")
+        if not 0 < self.lr < float("inf"):
+            raise OptionError(f"The learning rate must be above 0. Got {self.lr} instead.")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise OptionError(
+                f"The betas of an optimiser must be two numbers from 0 to below 1. Got {self.betas} instead."
+            )
+        if not 0 <= self.momentum < 1:
+            raise OptionError(f"The momentum of an optimiser must be from 0 to below 1. Got {self.momentum} instead.")
+        for name in ("epsilon", "weight_decay", "initial_sum"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise OptionError(f"The {name} of an optimiser must be 0 or more. Got {getattr(self, name)} instead.")
+
+
+class UncorrectedAdamW(torch.optim.Optimizer):
+    """AdamW without bias correction, as BERT and ELECTRA were trained with: Adam's means as they are, from zero on.
+
+    m ← β₁m + (1 - β₁)g;  v ← β₂v + (1 - β₂)g²;  w ← w - rate · (m / (√v + ε) + decay · w)
+
+    The first steps are longer than with the correction (by about (1 - β₁)/√(1 - β₂), thus three times), which a
+    warm-up makes up for. All parameters of a group move in a handful of calls, also those that FSDP spreads out.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-4,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-6,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": epsilon, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move every parameter that has a gradient."""
+        for group in self.param_groups:
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter in moved:
+                if not self.state[parameter]:
+                    self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
+                    self.state[parameter]["exp_avg_sq"] = torch.zeros_like(parameter)
+            if moved:
+                self._move(moved, group)
+
+    def _move(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        means = [self.state[parameter]["exp_avg"] for parameter in parameters]
+        squares = [self.state[parameter]["exp_avg_sq"] for parameter in parameters]
+        rate, (first, second) = group["lr"], group["betas"]
+        torch._foreach_lerp_(means, gradients, 1 - first)
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - second)
+        below = torch._foreach_sqrt(squares)
+        torch._foreach_add_(below, group["eps"])
+        if group["weight_decay"]:
+            torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+        torch._foreach_addcdiv_(parameters, means, below, -rate)
+
+
+class Several:
+    """Optimisers that share the parameters among them and step together, used as if they were one."""
+
+    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
+        self.optimisers = optimisers
+
+    @property
+    def param_groups(self) -> Groups:
+        """Those of all, which may be changed in place."""
+        return [group for each in self.optimisers for group in each.param_groups]
+
+    @property
+    def state(self) -> dict[Tensor, dict[str, Any]]:
+        """What is kept for each parameter, by any of them."""
+        return {parameter: kept for each in self.optimisers for parameter, kept in each.state.items()}
+
+    def step(self) -> None:
+        for each in self.optimisers:
+            each.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for each in self.optimisers:
+            each.zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"optimisers": [each.state_dict() for each in self.optimisers]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for each, kept in zip(self.optimisers, state["optimisers"], strict=True):
+            each.load_state_dict(kept)
+
+
+Optimiser: TypeAlias = torch.optim.Optimizer | Several
+
+
+def build_optimiser(
+    nets: nn.Module,
+    settings: OptimiserSettings,
+    *,
+    device: torch.device | str,
+    rates: Mapping[nn.Parameter, float] | None = None,
+) -> Optimiser:
+    """The optimiser of everything in `nets`, which stand on their device, and are spread out where FSDP does that.
+
+    `rates` multiplies the rate of single parameters (see `layer_rates`); those that are not in it have the rate itself.
+    """
+    named = dict(nets.named_parameters())
+    device = torch.device(device)
+    if settings.kind != "muon":
+        return _BUILDERS[settings.kind](_groups(named, settings, rates), settings, device)
+    if not hasattr(torch.optim, "Muon"):
+        raise OptionError(
+            f"The optimiser 'muon' needs torch 2.9 or newer, and this is torch {torch.__version__}. Update torch, or "
+            "choose 'adamw'."
+        )
+    inside = {parameter for parameter in _inside_stacks(nets) if parameter.dim() == 2}
+    matrices = {name: each for name, each in named.items() if each in inside and _decays(name, each)}
+    if not matrices:
+        raise OptionError(
+            "The optimiser 'muon' moves the matrices inside an encoder's layers, and there are none in what is to be "
+            "trained. Choose 'adamw'."
+        )
+    others = {name: each for name, each in named.items() if name not in matrices}
+    return Several(
+        _muon(_groups(matrices, settings, rates), settings), _adamw(_groups(others, settings, rates), settings, device)
+    )
+
+
+def layer_rates(groups: Sequence[Iterable[nn.Parameter]], decay: float) -> dict[nn.Parameter, float]:
+    """Rates that fall by `decay` from each of an encoder's `layer_groups()` to the one below; the top's is 1."""
+    return {parameter: decay**below for below, group in enumerate(reversed(groups)) for parameter in group}
+
+
+def set_rate(optimiser: Optimiser, factor: float) -> None:
+    """Let each parameter's rate be this much of what it was built with."""
+    for group in optimiser.param_groups:
+        group["lr"] = group["initial_lr"] * factor
+
+
+def _groups(
+    named: Mapping[str, nn.Parameter], settings: OptimiserSettings, rates: Mapping[nn.Parameter, float] | None
+) -> Groups:
+    """Parameters of one rate and one decay together, in the order in which the first of each came."""
+    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in named.items():
+        rate = settings.lr * (1.0 if rates is None else rates.get(parameter, 1.0))
+        decay = settings.weight_decay if _decays(name, parameter) else 0.0
+        found.setdefault((rate, decay), []).append(parameter)
+    return [
+        {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
+        for (rate, decay), parameters in found.items()
+    ]
+
+
+def _decays(name: str, parameter: nn.Parameter) -> bool:
+    """Matrices and tables do; biases (XLNet's have two dimensions), norms and other vectors do not."""
+    return parameter.dim() > 1 and not name.endswith("bias")
+
+
+def _inside_stacks(nets: nn.Module) -> set[nn.Parameter]:
+    """What stands above the lowest group of layers of every encoder: no tables, no outputs."""
+    encoders = [module for module in nets.modules() if isinstance(module, Encoder)]
+    above = {parameter for encoder in encoders for group in encoder.layer_groups()[1:] for parameter in group}
+    tables = {module.weight for module in nets.modules() if isinstance(module, nn.Embedding)}
+    return above - tables
+
+
+def _adamw(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+    """Fused where torch has that; on a CPU too it is the fastest, and the same on any number of cores."""
+    fused = True if device.type in ("cuda", "cpu") else None
+    return torch.optim.AdamW(groups, betas=settings.betas, eps=settings.epsilon, fused=fused)
+
+
+def _uncorrected(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+    return UncorrectedAdamW(groups, betas=settings.betas, epsilon=settings.epsilon)
+
+
+def _muon(groups: Groups, settings: OptimiserSettings) -> torch.optim.Optimizer:
+    built: torch.optim.Optimizer = torch.optim.Muon(
+        groups, momentum=settings.momentum, nesterov=settings.nesterov, adjust_lr_fn="match_rms_adamw"
+    )
+    return built
+
+
+def _adagrad(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+    return torch.optim.Adagrad(groups, eps=settings.epsilon, initial_accumulator_value=settings.initial_sum)
+
+
+def _sgd(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+    nesterov = settings.nesterov and settings.momentum > 0
+    return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=nesterov)
+
+
+_BUILDERS: Mapping[str, Callable[[Groups, OptimiserSettings, torch.device], torch.optim.Optimizer]] = {
+    "adamw": _adamw,
+    "adamw-uncorrected": _uncorrected,
+    "adagrad": _adagrad,
+    "sgd": _sgd,
+}

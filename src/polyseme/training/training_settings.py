@@ -1,0 +1,123 @@
+"""How a run trains: everything that decides its numbers but the model, the objective and the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from polyseme.config import Config
+from polyseme.errors import OptionError, nearest
+from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.schedules import Schedule
+
+TrainingDtype = Literal["fp32", "bf16", "fp64"]
+Parallel = Literal["ddp", "fsdp"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase(Config):
+    """A part of a run with rows of one length (BERT: nine tenths of the steps at 128 pieces, one tenth at 512)."""
+
+    share: float = 1.0
+    """Of the steps."""
+    length: int
+    """Pieces of a row, specials included."""
+    rows: int
+    """Rows of a step, over all devices and passes."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise OptionError(f"The share of a phase must be above 0 and at most 1. Got {self.share} instead.")
+        if self.length < 4 or self.rows < 1:
+            raise OptionError(
+                f"A step needs at least 1 row of at least 4 pieces. Got {self.rows} of {self.length} instead."
+            )
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of a step."""
+        return self.rows * self.length
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(Config):
+    """Phases, optimiser, schedule and precision."""
+
+    phases: tuple[Phase, ...]
+    optimiser: OptimiserSettings
+    schedule: Schedule
+    clip: float | None = 1.0
+    """The largest norm of all gradients together; None: as they are."""
+    pass_rows: int | None = None
+    """Rows that a device runs at once; a step's rows take as many passes as they need. None: what suits the device."""
+    apart: bool = False
+    """Whether the documents that share a row are hidden from each other."""
+    reset: bool = False
+    """Whether positions count anew with each document of a row."""
+    varied: bool = False
+    """Whether rows of streams have lengths around that of their phase, from step to step another one."""
+    dtype: TrainingDtype = "fp32"
+    compile: bool = False
+    parallel: Parallel = "ddp"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.phases or abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
+            raise OptionError("The shares of a run's phases must add up to 1.")
+        for name, known in (("dtype", get_args(TrainingDtype)), ("parallel", get_args(Parallel))):
+            value = getattr(self, name)
+            if value not in known:
+                raise OptionError(f"There is no {name} {value!r} for training. {nearest(str(value), known)}")
+        if self.pass_rows is not None and self.pass_rows < 1:
+            raise OptionError(f"A pass needs at least 1 row. Got {self.pass_rows} instead.")
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any]) -> TrainingSettings:
+        """The settings of `to_json`, the records in them included."""
+        settings = dict(settings)
+        settings["phases"] = tuple(Phase.from_json(each) for each in settings["phases"])
+        settings["optimiser"] = OptimiserSettings.from_json(settings["optimiser"])
+        settings["schedule"] = Schedule.from_json(settings["schedule"])
+        read: TrainingSettings = super().from_json(settings)
+        return read
+
+    @property
+    def longest(self) -> int:
+        """The longest row of any phase."""
+        return max(phase.length for phase in self.phases)
+
+    def mean_over_phases(self, of_phase: Sequence[float]) -> float:
+        """What a step costs on average, given what a step of each phase costs."""
+        return sum(phase.share * value for phase, value in zip(self.phases, of_phase, strict=True))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which phase a step belongs to, once the number of steps is known."""
+
+    settings: TrainingSettings
+    n_steps: int
+    starts: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        starts, done = [], 0.0
+        for phase in self.settings.phases:
+            starts.append(round(done * self.n_steps))
+            done += phase.share
+        object.__setattr__(self, "starts", tuple(starts))
+
+    def at(self, step: int) -> tuple[int, int]:
+        """The number of a step's phase, and of the step in it."""
+        number = max(index for index, start in enumerate(self.starts) if start <= step)
+        return number, step - self.starts[number]
+
+    def steps_until(self, step: int) -> list[int]:
+        """Of each phase, how many steps come before this one."""
+        ends = [*self.starts[1:], self.n_steps]
+        return [max(0, min(step, end) - start) for start, end in zip(self.starts, ends, strict=True)]
+
+    def pieces_until(self, step: int) -> int:
+        """Pieces that all steps before this one read."""
+        counts = zip(self.settings.phases, self.steps_until(step), strict=True)
+        return sum(phase.pieces * n_steps for phase, n_steps in counts)

@@ -1,0 +1,132 @@
+"""A new task model: how it is to read, by what its encoder and its head can take, and the head that goes with that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polyseme.bundle import Bundle
+from polyseme.embedding.decoder_stack import check_stack
+from polyseme.embedding.layer_selection import parse_layers
+from polyseme.embedding.pooling import parse_pooling
+from polyseme.errors import ModelError, OptionError
+from polyseme.heads.head_config import HeadConfig
+from polyseme.heads.head_table import build_head, named_settings
+from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
+from polyseme.transfer.encoder_rows import RowMaker
+from polyseme.transfer.readout import check_readout, config_of, whole_width
+from polyseme.transfer.task_model import TaskConfig, TaskModel, pooler_of
+from polyseme.transfer.text_labels import check_writes, pieces_of
+
+FROM_THE_START = ("first", "pooled")
+"""Readouts that take the state of a start special."""
+
+
+def build_task_model(
+    bundle: Bundle | None,
+    *,
+    kind: str,
+    head: str,
+    layer: str = "-1",
+    pool: str = "mean",
+    readout: str = "mean",
+    frozen: bool = False,
+    most_pieces: int = 512,
+    stride: int = 128,
+    stack: str = "encoder",
+    prompt: tuple[str, ...] = (),
+    inputs: WordInputsConfig | None = None,
+    head_settings: Mapping[str, Any] | None = None,
+) -> TaskModel:
+    """A new task model around a bundle, which is taken over; what is new is drawn from torch's present seed.
+
+    `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
+    Without a bundle the head reads learnt inputs alone. `prompt` is for the head that writes (`prompt_of`).
+    """
+    settings = {**named_settings(head), **(head_settings or {})}
+    if settings["body"] == "text":
+        return _writing_model(bundle, kind, most_pieces, prompt, settings)
+    plan = _plan(
+        bundle, kind, head, layer, pool, readout, frozen, most_pieces, stride, stack, learnt_inputs=inputs is not None
+    )
+    width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
+    plan = plan.replace(with_marks=bool(settings.get("n_marks")))
+    words = readout if readout not in FROM_THE_START else "mean"
+    head_config = HeadConfig(
+        kind=kind,  # type: ignore[arg-type]
+        width=width + (0 if inputs is None else inputs.width),
+        whole_width=whole_width(plan.readout, width) if plan.whole else None,
+        apart=plan.apart,
+        readout=words,  # type: ignore[arg-type]
+        **settings,
+    )
+    return TaskModel(bundle, plan, build_head(head_config), None if inputs is None else WordInputs(inputs))
+
+
+def _writing_model(
+    bundle: Bundle | None, kind: str, most_pieces: int, prompt: tuple[str, ...], settings: Mapping[str, Any]
+) -> TaskModel:
+    """A model that writes its answers."""
+    check_writes(bundle, kind, multi=bool(settings.get("multi")))
+    if bundle is None or bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so it cannot read a task.")
+    if not prompt:
+        raise OptionError("A head that writes must be told what stands before the texts (prompt).")
+    plan = TaskConfig(
+        kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", most_pieces=most_pieces, prompt=prompt
+    )
+    maker = RowMaker(bundle.tokenizer, bundle.config, most_pieces)
+    texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
+    config = HeadConfig(
+        kind=kind,  # type: ignore[arg-type]
+        width=bundle.config.widths[-1],
+        **{**settings, "pieces": pieces_of(maker, texts)},
+    )
+    return TaskModel(bundle, plan, build_head(config))
+
+
+def _plan(
+    bundle: Bundle | None,
+    kind: str,
+    head: str,
+    layer: str,
+    pool: str,
+    readout: str,
+    frozen: bool,
+    most_pieces: int,
+    stride: int,
+    stack: str,
+    *,
+    learnt_inputs: bool,
+) -> TaskConfig:
+    """How a model of this kind is to read, by what its encoder and its head can take."""
+    two = kind in ("pair", "span", "choose")
+    plain = {"frozen": frozen, "layer": layer, "pool": pool, "most_pieces": most_pieces, "stride": stride}
+    if bundle is None and stack == "decoder":
+        raise OptionError("There is no model, and so no decoder. Leave the stack out.")
+    if bundle is None:
+        return TaskConfig(kind=kind, readout=readout, apart=two, **{**plain, "frozen": True})  # type: ignore[arg-type]
+    if bundle.tokenizer is None:
+        raise ModelError("The model has no tokenizer, so it cannot read a task.")
+    check_stack(bundle, stack)
+    read = config_of(bundle, stack)
+    if parse_layers(layer, read).how == "all":
+        raise OptionError("A head reads one vector a word; 'all' layers are several. Take mix, concat:a:b or a number.")
+    parse_pooling(pool, read.direction)
+    maker = RowMaker(bundle.tokenizer, read, most_pieces, stride=stride)
+    over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learnt_inputs
+    from_start = readout in FROM_THE_START
+    if from_start and stack == "decoder":
+        raise OptionError(
+            f"The readout {readout!r} takes the state of a start special, and there the decoder has read nothing yet. "
+            "Take last, mean, max or concat, or the encoder's stack."
+        )
+    if from_start:
+        check_readout(readout, starts=maker.starts, pooler=pooler_of(bundle))
+    if kind == "span":
+        whole = not frozen and maker.frames_pairs and maker.starts
+        readout = ("last" if stack == "decoder" else "first") if whole else readout
+    else:
+        whole = kind != "tag" and over_whole and (not frozen or from_start) and (maker.frames_pairs or not two)
+    apart = two and not (maker.frames_pairs and (whole or not frozen))
+    return TaskConfig(kind=kind, readout=readout, apart=apart, whole=whole, stack=stack, **plain)  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""A task model scored on labelled files, or on a benchmark by its name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from polyseme.bundle import model_folder
+from polyseme.datasets.named_benchmarks import read_benchmark
+from polyseme.errors import InputError
+from polyseme.heads.head_config import HeadConfig
+from polyseme.heads.head_table import check_kind
+from polyseme.metrics.evaluation_report import Line, Report
+from polyseme.metrics.task_metrics import METRICS, measure
+from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.own_data import read_own
+from polyseme.transfer.predict_files import Predictor
+from polyseme.transfer.task_folder import load_task_model, task_card
+from polyseme.transfer.task_model import TaskModel
+from polyseme.types import Progress
+
+
+def evaluate_labelled(
+    name: str,
+    folder: str | PathLike[str],
+    *,
+    data: str | PathLike[str] | None = None,
+    columns: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Report:
+    """The figures of a task model on a file with labels, or on the labelled splits of a benchmark.
+
+    Labels are the model's, in its order; others that the data has count as wrong, which is said. `progress` is told how
+    many items of a split are done, and of how many.
+    """
+    started = time.perf_counter()
+    place = model_folder(Path(folder))
+    card = task_card(place) or {}
+    model = load_task_model(place, device=device)
+    task = _data(name, data, model, {**card.get("columns", {}), **_given(columns)}, str(place))
+    metrics = tuple(card.get("metrics") or task.metrics)
+    predictor = Predictor(model)
+    lines, records, notes = [], [], list(task.notes)
+    for split, items in task.splits.items():
+        labelled = [item for item in items if item.gold is not None]
+        if not labelled or (split == "train" and len(task.splits) > 1):
+            continue
+        answers = [each.label for each in predictor.in_chunks(labelled, progress)]
+        golds = [_gold(model.head.config, item) for item in labelled]
+        figures = measure(metrics, golds, answers, labels=model.head.config.labels)
+        lines.append(Line("split", split, len(labelled), figures))
+        records += [_record(split, item, each) for item, each in zip(labelled, answers, strict=True)]
+        notes += _unknown(model, split, labelled)
+    notes += predictor.notes()
+    if not lines:
+        raise InputError(f"{name} has no labels, so there is nothing to evaluate. To have them predicted: predict.")
+    if len(lines) == 1:
+        lines = [Line("all", "all", lines[0].n, lines[0].figures)]
+    return Report(
+        columns={metric: METRICS[metric].about for metric in metrics},
+        lines=lines,
+        items=records,
+        evaluation=task.name,
+        model=str(folder),
+        how=f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}",
+        notes=notes,
+        cost=predictor.cost(time.perf_counter() - started),
+    )
+
+
+def has_head(folder: str | PathLike[str]) -> bool:
+    """Whether a model folder holds a task model."""
+    return task_card(model_folder(Path(folder))) is not None
+
+
+def _given(columns: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (columns or {}).items() if value is not None}
+
+
+def _data(
+    name: str, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
+) -> TaskData:
+    head = model.head.config
+    if Path(name).is_file() or Path(name).suffix:
+        reading = dict(columns)
+        if head.kind in ("classify", "pair"):
+            reading["regression"] = head.regression
+        return read_own(head.kind, {"test": name}, **{**reading, "unseen": "keep"})
+    task = read_benchmark(name, data)
+    check_kind(head, task.kind, where=f"The head of {where}")
+    return task
+
+
+def _gold(head: HeadConfig, item: Item) -> Any:
+    """The gold as the head answers: of several labels a tuple, of one a label."""
+    if head.kind not in ("classify", "pair") or head.multi == isinstance(item.gold, tuple):
+        return item.gold
+    if not head.multi:
+        raise InputError(f"{item.place}: there are several labels, and the model gives one. Got {item.gold!r}.")
+    return (item.gold,)
+
+
+def _record(split: str, item: Item, answer: Any) -> dict[str, Any]:
+    gold = (
+        [each.text for each in item.gold] if item.gold and hasattr(item.gold, "__len__") and _spans(item) else item.gold
+    )
+    return {"split": split, "id": item.id, "text": item.text, "gold": gold, "predicted": answer}
+
+
+def _spans(item: Item) -> bool:
+    return all(hasattr(each, "text") for each in item.gold)
+
+
+def _unknown(model: TaskModel, split: str, items: Sequence[Item]) -> list[str]:
+    """What is to be said of labels that the head does not know."""
+    known = set(model.head.config.labels)
+    if not known:
+        return []
+    labels = [each for item in items for each in (item.gold if isinstance(item.gold, tuple) else (item.gold,))]
+    strange = sorted({label for label in labels if label not in known})
+    if not strange:
+        return []
+    return [
+        f"{split} has labels that the model does not know ({', '.join(map(repr, strange[:5]))}): they count as wrong."
+    ]

@@ -1,0 +1,348 @@
+"""What came of a fine-tuning, over all its seeds: figures, curves, confusions, errors, and what it cost."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from polyseme.metrics.answer_match import answer_scores
+from polyseme.plots.confusion_matrix import Confusion
+from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
+from polyseme.plots.svg_charts import Curve
+from polyseme.tasks.items import Item
+from polyseme.training.ledger import Ledger
+from polyseme.transfer.gold import Judged
+
+MOST_ERRORS = 20
+SHOWN = 400
+"""Characters of a text that a report shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedFigures:
+    """What came of one seed."""
+
+    seed: int
+    dev: Mapping[str, float]
+    """Of the step that was best on dev."""
+    others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of other splits with labels (test), scored once, with the weights of that step."""
+    best_step: int
+    n_steps: int
+    curve: Sequence[Mapping[str, Any]]
+    learnt: bool
+    """Whether it is better than the simplest guess."""
+    diverged: bool = False
+    seconds: float = 0.0
+    mix: Mapping[str, Any] | None = None
+
+    @property
+    def n_taken(self) -> int:
+        """Steps that were taken: fewer than planned where the loss was no number."""
+        return int(self.curve[-1]["step"]) if self.diverged and self.curve else self.n_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One figure over all seeds."""
+
+    median: float
+    lowest: float
+    highest: float
+    spread: float
+    """The standard deviation; 0 of one seed."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Over some values.
+
+        >>> Summary.of([0.5, 0.7, 0.6])
+        Summary(median=0.6, lowest=0.5, highest=0.7, spread=0.09999999999999998)
+        """
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        return cls(median=statistics.median(values), lowest=min(values), highest=max(values), spread=spread)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """What the model got wrong."""
+
+    n: int = 0
+    """How many there are in all."""
+    worst: Sequence[Mapping[str, Any]] = ()
+    """The worst of them, the worst first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneReport:
+    """A fine-tuning in figures. All are fractions."""
+
+    task: str
+    kind: str
+    model: str
+    how: str
+    """frozen or tuned"""
+    metrics: tuple[str, ...]
+    """The first is what dev chose by."""
+    seeds: tuple[SeedFigures, ...]
+    best_seed: int
+    """Whose weights are kept."""
+    baseline: Mapping[str, float]
+    """The simplest guess on dev: the commonest label, each word's commonest tag, the mean."""
+    sizes: Mapping[str, int]
+    """Items of each split."""
+    sampled: tuple[str, ...] = ()
+    """Splits that are samples of the published ones."""
+    labels: tuple[str, ...] = ()
+    confusion: Mapping[str, Any] | None = None
+    """Of the kept weights on dev: labels, and counts with a row a gold label."""
+    errors: Errors = field(default_factory=Errors)
+    """Those of the kept weights on dev."""
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ledger: Ledger
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def n_failed(self) -> int:
+        """Seeds that did not learn: no better than the simplest guess, or a loss that is no number."""
+        return sum(not each.learnt for each in self.seeds)
+
+    @property
+    def dev(self) -> dict[str, Summary]:
+        """Each metric on dev over all seeds."""
+        return self.split("dev")
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those with figures, dev first."""
+        return ("dev", *self.seeds[0].others)
+
+    def split(self, name: str) -> dict[str, Summary]:
+        """Each metric on a split over all seeds."""
+        each = [one.dev if name == "dev" else one.others[name] for one in self.seeds]
+        return {metric: Summary.of([figures[metric] for figures in each]) for metric in each[0]}
+
+    @property
+    def kept(self) -> SeedFigures:
+        """The seed whose weights are kept."""
+        return next(each for each in self.seeds if each.seed == self.best_seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, and what follows from it."""
+        return {
+            **asdict(self),
+            "ledger": self.ledger.to_json(),
+            "summary": {name: {key: asdict(each) for key, each in self.split(name).items()} for name in self.splits},
+            "n_failed": self.n_failed,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> FinetuneReport:
+        """The report of `to_json`."""
+        given = {name: each for name, each in content.items() if name not in ("summary", "n_failed")}
+        given["seeds"] = tuple(SeedFigures(**each) for each in given["seeds"])
+        given["ledger"] = Ledger.from_json(given["ledger"])
+        given["errors"] = Errors(**given["errors"])
+        for name in ("metrics", "sampled", "labels", "notes"):
+            given[name] = tuple(given[name])
+        return cls(**given)
+
+    def lines(self) -> list[str]:
+        """For the terminal: figures of dev and of test each on lines of their own, and called so."""
+        many = len(self.seeds)
+        said = [f"{self.task}, {self.how}, {many} seed{'' if many == 1 else 's'}: {self.model}"]
+        for split in self.splits:
+            chosen = " (chose the weights)" if split == "dev" else " (scored once)"
+            mark = ", a sample" if split in self.sampled else ""
+            figures = [f"{name} {_figure(each, many)}" for name, each in self.split(split).items()]
+            said.append(f"  {split}{mark}{chosen}: {'; '.join(figures)}")
+        guess = "; ".join(f"{name} {100 * value:.1f}" for name, value in self.baseline.items())
+        said.append(f"  the simplest guess on dev: {guess}")
+        if self.n_failed:
+            said.append(f"  {self.n_failed} of {many} runs failed to learn")
+        said += [f"  note: {note}" for note in self.notes]
+        return said + [f"  {line}" for line in self.ledger.lines()]
+
+
+def _figure(summary: Summary, many: int) -> str:
+    if many == 1:
+        return f"{100 * summary.median:.1f}"
+    return (
+        f"{100 * summary.median:.1f} median ({100 * summary.lowest:.1f} to {100 * summary.highest:.1f}, "
+        f"spread {100 * summary.spread:.1f})"
+    )
+
+
+def worst_errors(
+    kind: str, items: Sequence[Item], judged: Sequence[Judged], labels: Sequence[str], *, regression: bool
+) -> Errors:
+    """What the model was most wrong about: surest of a wrong label, farthest from a number, most tags wrong …"""
+    pairs = [(item, each) for item, each in zip(items, judged, strict=True) if item.gold is not None]
+    number = {label: place for place, label in enumerate(labels)}
+    scored = []
+    for item, each in pairs:
+        badness = _badness(kind, item, each, number, regression=regression)
+        if badness > 0:
+            scored.append((badness, item, each))
+    scored.sort(key=lambda one: -one[0])
+    worst = [_error(kind, badness, item, each, number) for badness, item, each in scored[:MOST_ERRORS]]
+    return Errors(n=len(scored), worst=worst)
+
+
+def _badness(kind: str, item: Item, judged: Judged, number: Mapping[str, int], *, regression: bool) -> float:
+    if kind == "tag":
+        return float(sum(one != other for one, other in zip(item.gold, judged.answer, strict=True)))
+    if kind == "span":
+        version = "v1.1" if item.gold else "v2.0"
+        return 1.0 - answer_scores([item.gold], [judged.answer], version=version)[0].f1
+    if regression:
+        return abs(float(item.gold) - float(judged.answer))
+    if _same(item.gold, judged.answer):
+        return 0.0
+    if judged.probabilities is None or isinstance(item.gold, tuple):
+        return 1.0
+    shares = judged.probabilities
+    place = item.gold if kind == "choose" else number.get(item.gold)
+    return float(max(shares) - (shares[place] if place is not None else 0.0)) + 1e-9
+
+
+def _same(one: Any, other: Any) -> bool:
+    return set(one) == set(other) if isinstance(one, tuple) else bool(one == other)
+
+
+def _probability(kind: str, judged: Judged, number: Mapping[str, int]) -> float | None:
+    """How sure the model was of its one answer; None where it gives no such number."""
+    if kind == "span":
+        return next((share for *_, text, share in judged.spans if text == judged.answer), None)
+    place = judged.answer if kind == "choose" else None
+    if kind in ("classify", "pair") and isinstance(judged.answer, str):
+        place = number.get(judged.answer)
+    return None if place is None or judged.probabilities is None else float(judged.probabilities[place])
+
+
+def _error(kind: str, badness: float, item: Item, judged: Judged, number: Mapping[str, int]) -> dict[str, Any]:
+    gold = [answer.text for answer in item.gold] if kind == "span" else item.gold
+    found: dict[str, Any] = {
+        "text": item.text[:SHOWN],
+        "gold": list(gold) if isinstance(gold, tuple) else gold,
+        "predicted": list(judged.answer) if isinstance(judged.answer, tuple) else judged.answer,
+        "badness": badness,
+        "probability": _probability(kind, judged, number),
+        "place": item.place,
+        "id": item.id,
+    }
+    if item.second is not None:
+        found["second"] = item.second[:SHOWN]
+    if item.choices:
+        found["choices"] = [choice[:SHOWN] for choice in item.choices]
+    if kind == "tag":
+        found["words"] = list(item.words)
+    return found
+
+
+# MERGED: A report as the record that `plots.task_page` draws.
+
+
+def page_of(report: FinetuneReport) -> str:
+    """The report as one page, whole in itself."""
+    return task_page(page_record(report))
+
+
+def page_record(report: FinetuneReport) -> TaskPage:
+    """What the page of a report shows."""
+    many = len(report.seeds)
+    sampled = f" Samples of the published splits: {', '.join(report.sampled)}." if report.sampled else ""
+    lead = f"{report.model}, {report.how}, {many} seed{'' if many == 1 else 's'}.{sampled}"
+    return TaskPage(
+        title=f"{report.task}: {report.kind}",
+        lead=lead,
+        scores=_scores(report),
+        curves=_curves(report),
+        confusion=_confusion(report),
+        mix=_mix(report),
+        errors=[_page_error(report.kind, each) for each in report.errors.worst],
+        n_errors=report.errors.n,
+        settings={name: value for name, value in report.settings.items() if value is not None},
+        cost=dict(zip(("work", "computing", "energy"), report.ledger.lines(), strict=False)),
+        notes=report.notes,
+    )
+
+
+def _scores(report: FinetuneReport) -> list[SeedScores]:
+    found = []
+    for split in report.splits:
+        chosen = "dev chose the step and the seed that is kept" if split == "dev" else "scored once"
+        for metric in report.split(split):
+            values = {
+                str(each.seed): (each.dev if split == "dev" else each.others[split])[metric] for each in report.seeds
+            }
+            found.append(
+                SeedScores(
+                    metric=metric,
+                    split=f"{split}, a sample" if split in report.sampled else split,
+                    values=values,
+                    failed=[str(each.seed) for each in report.seeds if not each.learnt],
+                    chance=report.baseline.get(metric) if split == "dev" else None,
+                    note=chosen,
+                )
+            )
+    return found
+
+
+def _curves(report: FinetuneReport) -> list[Curves]:
+    first = report.metrics[0]
+
+    def curve(seed: Any, value: Any) -> Curve:
+        points = [(float(each["step"]), float(value(each))) for each in seed.curve]
+        return Curve(name=f"seed {seed.seed}", points=points)
+
+    if not any(each.curve for each in report.seeds):
+        return []
+    losses = [curve(each, lambda point: point["loss"]) for each in report.seeds]
+    scores = [curve(each, lambda point: 100 * point["dev"][first]) for each in report.seeds]
+    return [
+        Curves(heading="Loss on train", x="step", y="loss", curves=losses),
+        Curves(heading=f"{first} on dev", x="step", y=first, curves=scores),
+    ]
+
+
+def _confusion(report: FinetuneReport) -> Confusion | None:
+    if report.confusion is None:
+        return None
+    return Confusion(labels=tuple(report.confusion["labels"]), counts=report.confusion["counts"])
+
+
+def _mix(report: FinetuneReport) -> MixWeights | None:
+    mixes = [each.mix for each in report.seeds if each.mix is not None]
+    if not mixes:
+        return None
+    return MixWeights(
+        layers=list(mixes[0]["shares"]),
+        shares=[list(each["shares"].values()) for each in mixes],
+        gammas=[each["gamma"] for each in mixes],
+    )
+
+
+def _page_error(kind: str, error: Any) -> TaskError:
+    gold, predicted = _spelled(error["gold"]), _spelled(error["predicted"])
+    if kind == "tag":
+        words = list(zip(error["words"], error["gold"], error["predicted"], strict=True))
+        return TaskError(gold=gold, predicted=predicted, words=words, place=error["place"])
+    second = error.get("second") or " | ".join(error.get("choices", ()))
+    return TaskError(
+        gold=gold,
+        predicted=predicted,
+        text=error["text"],
+        second=second,
+        probability=error["probability"],
+        place=error["place"],
+    )
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.3f}" if isinstance(value, float) else str(value) or "none"

@@ -1,0 +1,276 @@
+"""How a task model is trained: everything that decides its numbers but the model and the data.
+
+What a user does not set is chosen by what the encoder is, after Devlin et al. (2019, BERT), Peters, Ruder and Smith
+(2019, "To tune or not to tune?") and Howard and Ruder (2018, ULMFiT), and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from polyseme.config import Config, EncoderConfig
+from polyseme.embedding.decoder_stack import Stack
+from polyseme.errors import OptionError, nearest
+from polyseme.heads.head_table import NAMES as HEAD_NAMES
+from polyseme.training.schedules import Schedule
+from polyseme.transfer.text_labels import Answers
+
+TransferDtype = Literal["auto", "fp32", "bf16"]
+Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
+
+MOST_PIECES = 512
+"""Of a row, unless the user says otherwise or the encoder reads fewer."""
+MOST_SPAN_PIECES = 384
+"""Of a row with a question and a window of its passage (BERT's)."""
+SMALL_WIDTH = 512
+"""Encoders narrower than this are called small."""
+FEW_ROWS = 10_000
+"""Training sets smaller than this are gone through once more."""
+FROZEN_STEPS = 10_000
+"""About how many steps a head over frozen vectors is trained for."""
+OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "again", "inputs", "dropout")
+"""Settings of heads that read vectors, which one that writes has no use for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(Config):
+    """The settings of a fine-tuning; None is what suits the encoder (`chosen`)."""
+
+    frozen: bool = False
+    """Whether the encoder stays as it is: then the words' vectors are computed once, and only the head learns."""
+    layer: str | None = None
+    """As for `Model.embed`; `mix` is learnt."""
+    stack: str | None = None
+    """Of a model that has two, whose layers are read: the encoder's, or the decoder's, with the text on both sides."""
+    pool: str | None = None
+    """How the pieces of a word become one: first, last, mean, max, ends."""
+    readout: str | None = None
+    """What stands for a whole text: `first` (the start special's state, as it is), `pooled` (through the pooler),
+    `last`, `mean`, `max`, or `concat`, which is [last; max; mean]."""
+    head: str | None = None
+    """linear, mlp, bilstm, bilstm-attention, crf or bilstm-crf; or text: the label is written by the decoder."""
+    inner_width: int | None = None
+    """Of the head's own layer."""
+    again: bool = False
+    """Whether the head reads the words' vectors a second time, beside its body's output (ELMo at input and output)."""
+    inputs: str | None = None
+    """`char-cnn`: word vectors and a character CNN that are learnt with the head, beside those of the encoder."""
+    epochs: int | None = None
+    batch: int | None = None
+    """Items of a step."""
+    rate: float | None = None
+    head_rate: float | None = None
+    """Of what is new (head, mix); None: the same."""
+    layer_decay: float = 1.0
+    """By how much the rate falls from each layer of the encoder to the one below."""
+    schedule: Schedule = field(default_factory=Schedule)
+    gradual: bool = False
+    """Whether layers are let learn one after another, from the top, one more each epoch (ULMFiT)."""
+    fresh_layers: int = 0
+    """How many of the top layers are drawn anew before training."""
+    weight_decay: float = 0.01
+    """Of matrices; norms, biases and other vectors have none."""
+    clip: float | None = 1.0
+    dropout: float | None = None
+    """Of the head; None: the head's own. The encoder keeps its own."""
+    dtype: TransferDtype = "auto"
+    compile: bool | None = None
+    """Whether steps are recorded once and replayed (CUDA graphs); None: on a GPU."""
+    seeds: tuple[int, ...] = (0,)
+    most_pieces: int | None = None
+    """Of a row, specials included; longer texts are cut, and counted. Span tasks read windows of so many."""
+    stride: int = 128
+    """Pieces by which the windows of a passage overlap."""
+    evaluations: int = 1
+    """How often an epoch dev is scored; the best is kept."""
+
+    def __post_init__(self) -> None:
+        if self.readout is not None and self.readout not in get_args(Readout):
+            raise OptionError(f"There is no readout {self.readout!r}. {nearest(self.readout, get_args(Readout))}")
+        if self.dtype not in get_args(TransferDtype):
+            raise OptionError(f"There is no dtype {self.dtype!r} here. {nearest(self.dtype, get_args(TransferDtype))}")
+        if self.head is not None and self.head not in HEAD_NAMES:
+            raise OptionError(f"There is no head {self.head!r}. {nearest(self.head, HEAD_NAMES)}")
+        if self.inputs not in (None, "char-cnn"):
+            raise OptionError(f"There are no inputs {self.inputs!r}. There are: char-cnn.")
+        for name, least in (("epochs", 1), ("batch", 1), ("most_pieces", 8), ("evaluations", 1), ("inner_width", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise OptionError(f"The {name} of a fine-tuning must be at least {least}. Got {value} instead.")
+        for name in ("rate", "head_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise OptionError(f"The {name} of a fine-tuning must be above 0. Got {value} instead.")
+        if not 0 < self.layer_decay <= 1:
+            raise OptionError(f"The layer_decay must be above 0 and at most 1. Got {self.layer_decay} instead.")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise OptionError(f"The dropout must be from 0 to below 1. Got {self.dropout} instead.")
+        if self.fresh_layers < 0 or self.stride < 0 or self.weight_decay < 0:
+            raise OptionError("The settings fresh_layers, stride and weight_decay must be 0 or more.")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise OptionError(f"The seeds must be different numbers, one at least. Got {list(self.seeds)} instead.")
+        if self.stack is not None and self.stack not in get_args(Stack):
+            raise OptionError(f"There is no stack {self.stack!r}. {nearest(self.stack, get_args(Stack))}")
+        if self.head == "text":
+            self._check_text()
+        if self.frozen:
+            useless = {"gradual": False, "fresh_layers": 0, "layer_decay": 1.0}
+            for name, default in useless.items():
+                if getattr(self, name) != default:
+                    raise OptionError(f"A frozen encoder does not learn, so {name} means nothing. Leave it out.")
+
+    def _check_text(self) -> None:
+        if self.frozen:
+            raise OptionError(
+                "The head 'text' has nothing of its own to learn, so the model cannot stay frozen with it."
+            )
+        for name in OF_STATES:
+            if getattr(self, name):
+                raise OptionError(
+                    f"The head 'text' writes the label with the model's decoder and reads no vectors, so {name} means "
+                    "nothing. Leave it out, or take another head."
+                )
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any]) -> FinetuneSettings:
+        """The settings of `to_json`, the schedule included."""
+        read: FinetuneSettings = super().from_json({**settings, "schedule": Schedule.from_json(settings["schedule"])})
+        return read
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Settings with nothing left open, and what is to be said of what was chosen."""
+
+    settings: FinetuneSettings
+    notes: tuple[str, ...]
+
+
+def chosen(
+    settings: FinetuneSettings,
+    config: EncoderConfig | None,
+    *,
+    kind: str,
+    n_train: int,
+    pooler: bool,
+    starts: bool,
+    answers: Answers = "encoder",
+) -> Chosen:
+    """Fill in what was left open, by the encoder's direction and width and by the size of the data.
+
+    `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]), `answers` what such
+    a model's answers are read from (`answers_of`). Without a config there is no encoder, only learnt inputs.
+    """
+    notes: list[str] = []
+    filled: dict[str, Any] = {}
+
+    def open_one(name: str, value: Any, why: str = "") -> Any:
+        given = getattr(settings, name)
+        if given is None:
+            filled[name] = value
+            if why:
+                notes.append(f"{name.replace('_', ' ')} {value}: {why}")
+            return value
+        return given
+
+    recurrent = config is not None and config.memory == "state"
+    writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)
+    head = open_one(
+        "head", "text" if writes else _head(settings, kind, apart=config is None or settings.frozen),
+        "the answer is written, as by T5" if writes else "",
+    )  # fmt: skip
+    batch = open_one("batch", 32)
+    if config is not None and head != "text":
+        of_decoder = answers == "decoder" and not settings.frozen and _reads_decoder(settings, kind, head)
+        stack = open_one(
+            "stack", "decoder" if of_decoder else "encoder",
+            "the text is read on both sides, as by BART" if of_decoder else "",
+        )  # fmt: skip
+        if stack == "decoder":
+            config, pooler, starts = config.decoder or config, False, False
+    if config is not None:
+        window = config.window or MOST_PIECES
+        open_one("most_pieces", min(window, MOST_SPAN_PIECES if kind == "span" else MOST_PIECES))
+    if config is not None and head != "text":
+        open_one("layer", "mix" if settings.frozen and _one_width(config) else "-1")
+        open_one("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
+    if head != "text":
+        open_one("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
+    steps = max(1, -(-n_train // batch))
+    if settings.frozen or config is None:
+        open_one("rate", 1e-3, "heads over vectors that stay as they are (Adam, as for ELMo; Peters et al. 2018)")
+        open_one("epochs", max(3, min(20, FROZEN_STEPS // steps)), f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs")
+        return Chosen(settings.replace(**filled), tuple(notes))
+    small = config.widths[-1] < SMALL_WIDTH
+    if recurrent:
+        open_one("rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)")
+        open_one("head_rate", 1e-3, "what is new beside a recurrent encoder")
+    elif head == "text":
+        open_one("rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
+    elif small:
+        open_one("rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
+    else:
+        open_one("rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
+    few = n_train < FEW_ROWS
+    epochs = 5 if recurrent else 4 if few else 3
+    open_one("epochs", epochs, "BERT's 3, and one more for fewer than 10,000 items" if not recurrent else "")
+    return Chosen(settings.replace(**filled), tuple(notes))
+
+
+def _head(settings: FinetuneSettings, kind: str, *, apart: bool) -> str:
+    """A linear layer over what is fine-tuned; over what is frozen a BiLSTM for words and pairs of texts."""
+    if settings.inputs is not None:
+        return "bilstm-crf" if kind == "tag" else "bilstm"
+    if not apart or kind == "classify":
+        return "linear"
+    return {"tag": "bilstm", "pair": "mlp", "choose": "mlp", "span": "bilstm-attention"}[kind]
+
+
+def _reads_decoder(settings: FinetuneSettings, kind: str, head: str) -> bool:
+    """Whether one vector of the row is wanted, or places in it, as the original reads them off its decoder."""
+    if kind == "span":
+        return True
+    from_start = settings.readout in ("first", "pooled")
+    return kind != "tag" and head in ("linear", "mlp") and settings.inputs is None and not from_start
+
+
+def _readout(settings: FinetuneSettings, config: EncoderConfig, head: str, *, pooler: bool, starts: bool) -> str:
+    if settings.frozen:
+        return "max" if head.startswith("bilstm") else "mean"
+    if config.direction in ("both", "any-order") and starts:
+        return "pooled" if pooler else "first"
+    if config.direction == "causal":
+        return "concat" if config.memory == "state" else "last"
+    return "max" if config.direction == "two-way" else "mean"
+
+
+def _one_width(config: EncoderConfig) -> bool:
+    return len(set(config.widths)) == 1
+
+
+# MERGED: The settings of a fine-tuning among what a user gives: `finetune` and `glue` take the same, under th
+
+
+def settings_of(given: Mapping[str, Any]) -> FinetuneSettings:
+    """The settings among a verb's parameters; what is none of them is passed over.
+
+    >>> settings_of({"task": "rte", "layer": -1, "seeds": 2, "schedule": "linear", "warm_up": 0.1}).seeds
+    (0, 1)
+    """
+    found = {each.name: given[each.name] for each in fields(FinetuneSettings) if each.name in given}
+    layer = found.get("layer")
+    found["layer"] = None if layer is None else str(layer)
+    found["seeds"] = seeds_of(given["seeds"])
+    found["schedule"] = Schedule(kind=given["schedule"], warm_up=given["warm_up"])
+    return FinetuneSettings(**found)
+
+
+def seeds_of(given: int | Sequence[int]) -> tuple[int, ...]:
+    """So many seeds from 0 on, or those that are named."""
+    if isinstance(given, int):
+        if given < 1:
+            raise OptionError(f"There must be one seed at least. Got {given} instead.")
+        return tuple(range(given))
+    return tuple(given)

@@ -1,0 +1,439 @@
+"""A task from its data to its report: settings filled in, every seed trained, the best on dev kept."""
+
+from __future__ import annotations
+
+import copy
+import json
+import platform
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyseme import __version__
+from polyseme.bundle import Bundle
+from polyseme.convert.weight_files import read_weights, write_weights
+from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.files.atomic import whole_folder
+from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
+from polyseme.metrics.answer_match import answer_scores, best_threshold
+from polyseme.metrics.confusion import confusion, majority
+from polyseme.metrics.task_metrics import measure
+from polyseme.tasks.items import Item, TaskData
+from polyseme.training.ledger import Ledger, Meter, Rates
+from polyseme.transfer.build_task_model import build_task_model
+from polyseme.transfer.encoder_rows import RowMaker, document_of
+from polyseme.transfer.finetune_report import FinetuneReport, SeedFigures, worst_errors
+from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
+from polyseme.transfer.gold import Judged, labels_in
+from polyseme.transfer.interleaved_seeds import take_turns
+from polyseme.transfer.prepare_items import Prepared, judge, prepare
+from polyseme.transfer.task_model import TaskModel, pooler_of
+from polyseme.transfer.task_prompts import prompt_of
+from polyseme.transfer.text_labels import answers_of, numbers_of
+from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learnt, Told, fresh_top, learn, put
+from polyseme.transfer.train_step import autocast, bucket, can_record
+from polyseme.types import Progress
+
+FEATURES = "features"
+RESULT = "result.json"
+MOST_ABREAST = 8
+WEIGHTS_KEPT = 6
+"""How often the weights are held by one seed: with gradients, two moments, the best so far and those of its graphs."""
+STATES_A_LAYER = 40
+"""How many states of a row a layer holds for the way back, generously."""
+
+
+@dataclass
+class Finetuned:
+    """What `finetune_task` gives: the model that is kept, and the report."""
+
+    model: TaskModel
+    report: FinetuneReport
+    cut: tuple[str, ...] = ()
+    """How many texts were not read as they stand, a line each; the report's notes have them too."""
+
+
+def finetune_task(
+    data: TaskData,
+    bundle: Bundle | None,
+    settings: FinetuneSettings,
+    *,
+    model_name: str = "",
+    device: str = "cpu",
+    folder: Path | None = None,
+    cache: Path | None = None,
+    rates: Rates | None = None,
+    abreast: int | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    notes: Sequence[str] = (),
+    told: Callable[[Told], None] | None = None,
+    progress: Progress | None = None,
+) -> Finetuned:
+    """Train a head over `bundle`, or the whole, for a task whose data has been checked.
+
+    `folder` is where unfinished work is kept, and gone on with; without one nothing is kept. `bundle` is not changed.
+    `abreast` seeds take their steps in turn; without it as many as fit on a GPU, and one on a CPU.
+    """
+    work = _Work(data, bundle, settings, device=torch.device(device), cache=cache, folder=folder, progress=progress)
+    meter = Meter(work.device, rates=rates)
+    started = time.perf_counter()
+    results = take_turns(
+        [partial(work.seed, seed, checkpoint_seconds, told) for seed in work.settings.seeds],
+        abreast=work.abreast() if abreast is None else abreast,
+        device=work.device,
+    )
+    best = max(results, key=work.rank)
+    model = work.kept(best)
+    judged_dev = judge(model, work.prepared["dev"], autocast=work.autocast())
+    ledger = work.ledger(results, time.perf_counter() - started, meter, rates)
+    return Finetuned(model, work.report(results, best, judged_dev, ledger, model_name, notes, model), work.cut)
+
+
+@dataclass
+class _Result:
+    figures: SeedFigures
+    score: float
+    weights: Mapping[str, Tensor] | None
+    head: Mapping[str, Any]
+    """The head's config: the threshold of no answer is chosen on dev."""
+    seconds_before: float = 0.0
+    """What earlier sessions spent on it."""
+
+
+class _Work:
+    """What all seeds share."""
+
+    def __init__(
+        self,
+        data: TaskData,
+        bundle: Bundle | None,
+        settings: FinetuneSettings,
+        *,
+        device: torch.device,
+        cache: Path | None,
+        folder: Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self.data = data
+        self.bundle = bundle
+        self.device = device
+        self.folder = folder
+        self.cache = cache or (None if folder is None else folder / FEATURES)
+        train = data.splits["train"]
+        seen = labels_in(train, kind=data.kind, multi=data.multi)
+        labelled = data.kind in ("classify", "pair", "tag") and not data.regression
+        self.labels = tuple(label for label in data.labels if label in seen) if labelled else ()
+        maker = None
+        if bundle is not None and bundle.tokenizer is not None:
+            maker = RowMaker(bundle.tokenizer, bundle.config, bundle.config.window or 512)
+        starts = maker is not None and maker.starts
+        filled = chosen(
+            settings,
+            None if bundle is None else bundle.config,
+            kind=data.kind,
+            n_train=len(train),
+            pooler=bundle is not None and pooler_of(bundle) is not None,
+            starts=starts,
+            answers=answers_of(bundle, data, starts=starts),
+        )
+        self.settings = filled.settings
+        self.notes = list(filled.notes)
+        self.bf16 = settings.dtype == "bf16" or (settings.dtype == "auto" and device.type == "cuda")
+        self.inputs = self._inputs(train)
+        self.best: _Result | None = None
+        self.first = self.new_model(self.settings.seeds[0])
+        self.prepared = {
+            name: prepare(self.first, items, learning=name == "train", cache=self.cache, progress=progress)
+            for name, items in data.splits.items()
+            if items and any(item.gold is not None for item in items)
+        }
+        self.cut: tuple[str, ...] = ()
+        if self.first.row_maker is not None:
+            self.cut = tuple(self.first.row_maker.tally.notes(self.settings.most_pieces))
+            self.notes += self.cut
+
+    def _inputs(self, train: Sequence[Item]) -> WordInputsConfig | None:
+        if self.settings.inputs is None:
+            return None
+        return learn_word_inputs([list(map(str, document_of(item).words)) for item in train])
+
+    def autocast(self) -> Any:
+        return autocast(self.device, bf16=self.bf16)
+
+    def new_model(self, seed: int) -> TaskModel:
+        """The model that a seed begins with."""
+        settings, data = self.settings, self.data
+        torch.manual_seed(seed)
+        bundle = self.bundle
+        if bundle is not None and not settings.frozen:
+            bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer})
+        head: dict[str, Any] = {"labels": self.labels, "regression": data.regression, "multi": data.multi}
+        head["again"] = settings.again
+        if settings.dropout is not None:
+            head["dropout_rate"] = settings.dropout
+        if settings.inner_width is not None:
+            head["inner_width"] = settings.inner_width
+        if data.kind == "tag":
+            head["scheme"] = data.scheme
+            marks = max((mark for item in data.splits["train"] for mark in item.marks), default=0)
+            head["n_marks"] = marks + 1 if marks else 0
+        if data.kind == "span":
+            head["no_answer"] = any(not item.gold for item in data.splits["train"])
+        if settings.head == "text":
+            head["numbers"] = numbers_of(data)
+        model = build_task_model(
+            bundle,
+            kind=data.kind,
+            head=settings.head or "linear",
+            layer=settings.layer or "-1",
+            pool=settings.pool or "mean",
+            readout=settings.readout or "mean",
+            frozen=settings.frozen,
+            most_pieces=settings.most_pieces or 512,
+            stride=settings.stride,
+            stack=settings.stack or "encoder",
+            prompt=prompt_of(data.name, data.kind),
+            inputs=self.inputs,
+            head_settings=head,
+        ).to(self.device)
+        if settings.fresh_layers and bundle is not None:
+            torch.manual_seed(seed + 1)
+            fresh_top(model, model.fresh_groups(), settings.fresh_layers)
+        return model
+
+    # --- one seed -----------------------------------------------------------------------------------------------------
+
+    def abreast(self) -> int:
+        """How many seeds fit side by side: on a GPU, where steps are recorded, and half the free memory is enough."""
+        if not can_record(self.first) or self.settings.compile is False:
+            return 1
+        weights = sum(each.numel() * each.element_size() for each in self.first.learnt().values())
+        lengths = self.prepared["train"].source.lengths
+        pieces = int(self.settings.batch or 32) * bucket(int(lengths.max(initial=1)))
+        widths = self.first.bundle.config.widths if self.first.bundle is not None else ()
+        states = STATES_A_LAYER * pieces * sum(widths) * 4
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHTS_KEPT * weights + states))))
+
+    def seed(
+        self, seed: int, checkpoint_seconds: float, told: Callable[[Told], None] | None
+    ) -> Generator[None, None, _Result]:
+        """Train one, or take what an earlier session made of it."""
+        kept = self._finished(seed)
+        if kept is not None:
+            return self._better(kept)
+        model = self.new_model(seed)
+        checkpoints = None if self.folder is None else self.folder / f"seed-{seed}.checkpoints"
+        found = yield from learn(
+            model,
+            self.prepared["train"],
+            self.dev_figures,
+            self.settings,
+            seed,
+            bf16=self.bf16,
+            checkpoints=checkpoints,
+            checkpoint_seconds=checkpoint_seconds,
+            told=told,
+        )
+        result = self._result(model, found)
+        self._keep(seed, result)
+        if checkpoints is not None:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        return self._better(result)
+
+    def dev_figures(self, model: TaskModel) -> dict[str, float]:
+        return self._figures("dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
+
+    def _figures(self, split: str, judged: Sequence[Judged]) -> dict[str, float]:
+        pairs = [
+            (item.gold, each.answer)
+            for item, each in zip(self.data.splits[split], judged, strict=True)
+            if item.gold is not None
+        ]
+        return measure(
+            self.data.metrics, [gold for gold, _ in pairs], [answer for _, answer in pairs], labels=self.data.labels
+        )
+
+    def _result(self, model: TaskModel, found: Learnt) -> _Result:
+        dev = found.dev
+        if model.head.config.no_answer:
+            self._choose_threshold(model)
+            dev = self.dev_figures(model)
+        others = {
+            name: self._figures(name, judge(model, prepared, autocast=self.autocast()))
+            for name, prepared in self.prepared.items()
+            if name not in ("train", "dev")
+        }
+        first = self.data.metrics[0]
+        learnt = not found.diverged and dev[first] > self.baseline[first]
+        figures = SeedFigures(
+            seed=found.seed,
+            dev=dev,
+            others=others,
+            best_step=found.best_step,
+            n_steps=found.n_steps,
+            curve=found.curve,
+            learnt=learnt,
+            diverged=found.diverged,
+            seconds=found.seconds,
+            mix=model.shares(),
+        )
+        weights = {name: each.detach() for name, each in model.learnt().items()}
+        return _Result(figures, dev[first], weights, model.head.config.to_json(), found.seconds_before)
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        if not hasattr(self, "_baseline"):
+            self._baseline = majority(self.data, "dev")
+        return self._baseline
+
+    def _choose_threshold(self, model: TaskModel) -> None:
+        """How sure the model must be that a passage has no answer, as is best on dev."""
+        model.head.config = model.head.config.replace(no_answer_threshold=0.0)
+        items = self.data.splits["dev"]
+        judged = judge(model, self.prepared["dev"], autocast=self.autocast())
+        best = [each.spans[0][2] if each.spans else "" for each in judged]
+        scores = [each.f1 for each in answer_scores([item.gold for item in items], best, version="v2.0")]
+        found = best_threshold(scores, [bool(item.gold) for item in items], [each.none_margin for each in judged])
+        model.head.config = model.head.config.replace(no_answer_threshold=found.value)
+
+    def rank(self, result: _Result) -> tuple[bool, float, int]:
+        """What the best seed is highest in; of two that are as good it is the first."""
+        return result.figures.learnt, result.score, -self.settings.seeds.index(result.figures.seed)
+
+    def _better(self, result: _Result) -> _Result:
+        """Let go of the weights of all but the best."""
+        before = self.best
+        if before is None or self.rank(result) > self.rank(before):
+            self.best, worse = result, before
+        else:
+            worse = result
+        if worse is not None:
+            worse.weights = None
+            if self.folder is not None:
+                shutil.rmtree(self.folder / f"seed-{worse.figures.seed}" / "weights", ignore_errors=True)
+        return result
+
+    # --- kept and gone on with ----------------------------------------------------------------------------------------
+
+    def _keep(self, seed: int, result: _Result) -> None:
+        if self.folder is None:
+            return
+        with whole_folder(self.folder / f"seed-{seed}", force=True) as made:
+            content = {"figures": asdict(result.figures), "score": result.score, "head": result.head}
+            (made / RESULT).write_text(json.dumps(content), encoding="utf-8")
+            (made / "weights").mkdir()
+            write_weights(made / "weights", {name: each.cpu() for name, each in (result.weights or {}).items()})
+
+    def _finished(self, seed: int) -> _Result | None:
+        place = None if self.folder is None else self.folder / f"seed-{seed}"
+        if place is None or not (place / RESULT).is_file():
+            return None
+        try:
+            content = json.loads((place / RESULT).read_text(encoding="utf-8"))
+            weights = read_weights(place / "weights") if (place / "weights").is_dir() else None
+            figures = SeedFigures(**content["figures"])
+            return _Result(figures, content["score"], weights, content["head"], figures.seconds)
+        except (ValueError, KeyError, TypeError, ModelError) as error:
+            warnings.warn(
+                f"What is kept of seed {seed} in {place} is damaged ({error}); it is trained again.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+            return None
+
+    def kept(self, best: _Result) -> TaskModel:
+        """The model with the weights of the best seed."""
+        model = self.new_model(best.figures.seed)
+        if best.weights is None:
+            raise RuntimeError("The weights of the best seed are gone.")
+        put(model, {name: each.to(self.device) for name, each in best.weights.items()})
+        model.head.config = type(model.head.config).from_json(best.head)
+        return model.eval()
+
+    # --- the report ---------------------------------------------------------------------------------------------------
+
+    def ledger(self, results: Sequence[_Result], seconds: float, meter: Meter, rates: Rates | None) -> Ledger:
+        """What it all cost, in earlier sessions, too; their energy is estimated by this one's.
+
+        Training reads each row forwards and backwards. Frozen vectors are computed once, or were in the cache.
+        """
+        train, settings = self.prepared["train"], self.settings
+        steps = sum(each.figures.n_taken for each in results)
+        before = sum(each.seconds_before for each in results)
+        joules = meter.stop()
+        an_epoch = max(1, -(-len(train.source.units) // int(settings.batch or 32)))
+        pieces = flops = 0.0
+        if self.bundle is not None:
+            forward = self.first.forward_flops(train.row_lengths, learning=True)
+            if settings.frozen:
+                made = [each for each in self.prepared.values() if self._computed(each)]
+                pieces = sum(map(_pieces, made))
+                flops = sum(self.first.forward_flops(each.row_lengths) for each in made)
+            else:
+                pieces = train.n_pieces * steps / an_epoch
+                flops = 3 * forward * steps / an_epoch
+        return Ledger.of(
+            pieces=int(pieces),
+            flops=flops,
+            seconds=seconds + before,
+            steps=steps,
+            device=torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else str(self.device),
+            joules=joules * (1 + before / max(seconds, 1e-9)),
+            measured=meter.measured and not before,
+            rates=rates,
+        )
+
+    def _computed(self, prepared: Prepared) -> bool:
+        """Whether the vectors are this run's work: not if a cache of the user's had them."""
+        store = getattr(prepared.source, "store", None)
+        own = self.folder is not None and self.cache == self.folder / FEATURES
+        return own or store is None or store.computed
+
+    def report(
+        self,
+        results: Sequence[_Result],
+        best: _Result,
+        judged_dev: Sequence[Judged],
+        ledger: Ledger,
+        model_name: str,
+        notes: Sequence[str],
+        model: TaskModel,
+    ) -> FinetuneReport:
+        data = self.data
+        items = data.splits["dev"]
+        table = None
+        if self.labels and not data.multi:
+            found = confusion([item.gold for item in items], [each.answer for each in judged_dev], self.labels)
+            table = {"labels": list(found.labels), "counts": [list(row) for row in found.counts]}
+        return FinetuneReport(
+            task=data.name,
+            kind=data.kind,
+            model=model_name,
+            how="frozen" if self.settings.frozen or self.bundle is None else "tuned",
+            metrics=data.metrics,
+            seeds=tuple(each.figures for each in results),
+            best_seed=best.figures.seed,
+            baseline=self.baseline,
+            sizes={name: len(each) for name, each in data.splits.items()},
+            sampled=data.sampled,
+            labels=self.labels,
+            confusion=table,
+            errors=worst_errors(data.kind, items, judged_dev, self.labels, regression=data.regression),
+            notes=(*data.notes, *notes, *self.notes),
+            settings=self.settings.to_json(),
+            ledger=ledger,
+            versions={"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        )
+
+
+def _pieces(prepared: Prepared) -> float:
+    return float(prepared.n_pieces)

@@ -1,0 +1,353 @@
+"""Frozen vectors: computed once through the flow that `embed` runs, kept on the disk, read as they are needed.
+
+A store is a folder named after what decides its content: the model, the layers, the pooling, and the texts.
+
+| file | |
+|---|---|
+| vectors.npy | [N, D], or [N, layers, D] where they are mixed by what a task learns: all words end to end |
+| ends.npy | [n + 1]: the words of text i are `ends[i]:ends[i + 1]` |
+| about.json | what decided it |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.bundle import Bundle
+from polyseme.embedding.decoder_stack import Stack
+from polyseme.embedding.flow import BATCH_PIECES, Embedder
+from polyseme.embedding.layer_selection import LayerChoice
+from polyseme.embedding.model_fingerprint import fingerprint
+from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.errors import PolysemeWarning
+from polyseme.files.atomic import explained, whole_folder
+from polyseme.heads.features import Features
+from polyseme.heads.word_inputs import WordInputs
+from polyseme.tasks.items import Item
+from polyseme.transfer.encoder_rows import Text, document_of, second_of
+from polyseme.transfer.unit_batches import TaskBatch, Unit, beside, widened
+from polyseme.types import Document, Progress
+
+CHUNK_CHARACTERS = 1 << 19
+ON_DEVICE_BYTES = 16 << 30
+"""Vectors up to so many bytes are kept in a GPU's memory."""
+
+Key = tuple[bool, tuple[str, ...]]
+
+
+@dataclass
+class Store:
+    """The vectors of some texts, end to end."""
+
+    vectors: Tensor
+    """[N, …]; memory-mapped where they come from the disk"""
+    ends: NDArray[np.int64]
+    computed: bool = True
+    """Whether they were computed here; otherwise they were there already."""
+
+    @classmethod
+    def open(cls, folder: Path, n_texts: int) -> Store:
+        """What a folder holds; pages are read as they are needed, and nothing here writes them.
+
+        A ValueError says that it is damaged.
+        """
+        try:
+            vectors, ends = np.load(folder / "vectors.npy", mmap_mode="c"), np.load(folder / "ends.npy")
+        except (OSError, EOFError) as error:
+            raise ValueError(str(error)) from error
+        if len(ends) != n_texts + 1 or ends[0] or (np.diff(ends) < 0).any() or ends[-1] != len(vectors):
+            raise ValueError("it holds the vectors of other texts, or not of all")
+        return cls(torch.from_numpy(vectors), ends, computed=False)
+
+    def on(self, device: torch.device) -> Store:
+        """The same on a GPU, where it has the room."""
+        if device.type == "cpu" or self.vectors.numel() * self.vectors.element_size() > ON_DEVICE_BYTES:
+            return self
+        return replace(self, vectors=self.vectors.to(device))
+
+    def rows(self, texts: Sequence[int], device: torch.device, longest: int | None = None) -> tuple[Tensor, Tensor]:
+        """The vectors of some texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
+
+        W is `longest`, where that is said and none is longer.
+        """
+        starts, counts = self.ends[list(texts)], self.ends[[text + 1 for text in texts]] - self.ends[list(texts)]
+        here = np.arange(int(counts.max(initial=longest or 0)))
+        mask = torch.from_numpy(here[None] < counts[:, None])
+        index = torch.from_numpy(np.where(here[None] < counts[:, None], starts[:, None] + here[None], 0))
+        if not len(self.vectors):
+            return self.vectors.new_zeros(*mask.shape, *self.vectors.shape[1:]).to(device), mask.to(device)
+        found = self.vectors[index.to(self.vectors.device)].to(device)
+        mask = mask.to(device)
+        return found * mask.view(*mask.shape, *[1] * (found.dim() - 2)), mask
+
+
+def key_of(document: Document) -> Key:
+    """Equal for texts that have equal vectors."""
+    return (True, tuple(map(str, document.words))) if document.given else (False, (document.text,))
+
+
+class VectorSource:
+    """Units whose vectors are there already."""
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        store: Store | None,
+        places: Mapping[Key, int] | None,
+        *,
+        device: torch.device,
+        apart: bool,
+        with_marks: bool = False,
+        tags: bool = False,
+        inputs: WordInputs | None = None,
+    ) -> None:
+        self.units = units
+        self.store = None if store is None else store.on(device)
+        self.device = device
+        self.apart = apart
+        self.with_marks = with_marks
+        self.tags = tags
+        """Whether the gold is a number a word."""
+        self.inputs = inputs
+        self._texts = [_texts(unit, places) for unit in units] if places is not None else []
+        self.lengths: NDArray[np.int64] = np.array(
+            [
+                max(max(row.n_words, 0 if row.second is None else len(row.second.words)) for row in unit.rows)
+                for unit in units
+            ],
+            dtype=np.int64,
+        )
+
+    def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
+        units = [self.units[number] for number in numbers]
+        made = TaskBatch(**beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest))
+        if self.store is not None:
+            pairs = [pair for number in numbers for pair in self._texts[number]]
+            made.features = Features(*self.store.rows([first for first, _ in pairs], self.device, longest))
+            if self.apart:
+                made.features.second, made.features.second_mask = self.store.rows(
+                    [other for _, other in pairs], self.device, longest
+                )
+        return widened(made) if longest is not None and self.tags else made
+
+
+class WholeSource:
+    """Units of which one vector a row is there already."""
+
+    def __init__(self, units: Sequence[Unit], store: Store, *, device: torch.device) -> None:
+        self.units = units
+        self.store = store.on(device)
+        self.device = device
+        self.lengths: NDArray[np.int64] = np.ones(len(units), dtype=np.int64)
+        self._firsts = np.cumsum([0, *(len(unit.rows) for unit in units)])
+
+    def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
+        units = [self.units[number] for number in numbers]
+        rows = [row for number in numbers for row in range(self._firsts[number], self._firsts[number + 1])]
+        vectors, mask = self.store.rows(rows, self.device)
+        made = TaskBatch(**beside(units))
+        none = vectors[:, :0]
+        made.features = Features(words=none, mask=mask[:, :0], whole=vectors[:, 0])
+        return made
+
+
+def _texts(unit: Unit, places: Mapping[Key, int]) -> list[tuple[int, int]]:
+    first = places[key_of(document_of(unit.item))]
+    if unit.item.choices:
+        return [(first, places[key_of(second_of(choice_of(unit.item, row.choice)))]) for row in unit.rows]
+    return [
+        (first, places[key_of(second_of(unit.item))]) if unit.item.second is not None else (first, 0) for _ in unit.rows
+    ]
+
+
+def choice_of(item: Item, number: int) -> Item:
+    """An item with one of its choices as the second text."""
+    return Item(text=item.text, second=item.choices[number], place=item.place)
+
+
+# --- how vectors are made ---------------------------------------------------------------------------------------------
+
+
+def different_documents(items: Sequence[Item]) -> dict[Key, Document]:
+    """Every text of some items, each once."""
+    found: dict[Key, Document] = {}
+    for item in items:
+        documents = [document_of(item)]
+        if item.second is not None:
+            documents.append(second_of(item))
+        documents += [second_of(choice_of(item, number)) for number in range(len(item.choices))]
+        for each in documents:
+            found.setdefault(key_of(each), each)
+    return found
+
+
+def word_store(
+    bundle: Bundle,
+    documents: Mapping[Key, Document],
+    *,
+    layer: str,
+    pool: str,
+    stack: Stack = "encoder",
+    cache: Path | None,
+    progress: Progress | None = None,
+) -> Store:
+    """The vectors of every word of some texts, computed unless they are in the cache."""
+    layer = "all" if layer == "mix" else layer
+    decides = {"layer": layer, "pool": pool, "unit": "word"}
+    texts = list(documents.values())
+
+    def make() -> Iterator[list[NDArray[Any]]]:
+        embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
+        embedder.frozen.settle()
+        done = 0
+        for some in _some(texts):
+            yield [each.vectors for each in embedder(some)]
+            done += len(some)
+            if progress is not None:
+                progress(done, len(texts))
+
+    return _stored(bundle, decides, list(documents), make, cache, stack)
+
+
+def whole_store(
+    bundle: Bundle,
+    texts: Sequence[Text],
+    *,
+    choice: LayerChoice,
+    layer: str,
+    cache: Path | None,
+    progress: Progress | None = None,
+) -> Store:
+    """The state of the piece that stands for its row, of each of some rows."""
+    frozen = freeze(bundle.encoder)
+    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+    budget = BATCH_PIECES[bundle.device.type]
+
+    def make() -> Iterator[list[NDArray[Any]]]:
+        frozen.settle()
+        found: list[NDArray[Any] | None] = [None] * len(texts)
+        for numbers in _fitting(order, texts, budget):
+            states = frozen(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
+            starts = np.cumsum([0, *(len(texts[number]) for number in numbers)])[:-1]
+            places = torch.tensor([texts[number].whole for number in numbers]) + torch.from_numpy(starts)
+            taken = {layer: each[places.to(each.device)] for layer, each in states.items()}
+            if layer == "mix":
+                vectors = torch.stack([taken[number] for number in choice.layers], dim=1)
+            else:
+                vectors = choice.combine(taken)
+            for number, vector in zip(numbers, vectors.float().cpu().numpy(), strict=True):
+                found[number] = vector[None]
+            if progress is not None:
+                progress(int(starts[-1]), None)
+        yield [each for each in found if each is not None]
+
+    decides = {"layer": "all" if layer == "mix" else layer, "unit": "row"}
+    keys = [(text.ids.tobytes(), text.segments.tobytes(), text.whole) for text in texts]
+    return _stored(bundle, decides, keys, make, cache)
+
+
+def _stored(
+    bundle: Bundle,
+    decides: Mapping[str, Any],
+    keys: Sequence[Any],
+    make: Callable[[], Iterator[list[NDArray[Any]]]],
+    cache: Path | None,
+    stack: Stack = "encoder",
+) -> Store:
+    if cache is None:
+        arrays = [array for some in make() for array in some]
+        ends = np.cumsum([0, *map(len, arrays)])
+        return Store(torch.from_numpy(np.concatenate(arrays)), ends)
+    about = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
+    name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    folder = cache / name
+    if folder.is_dir():
+        try:
+            return Store.open(folder, len(keys))
+        except ValueError as error:
+            warnings.warn(
+                f"The vectors kept in {folder} are damaged ({error}) and are computed again.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+    with explained(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+    with whole_folder(folder, force=True) as made:
+        _write(made, make())
+        (made / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    return replace(Store.open(folder, len(keys)), computed=True)
+
+
+def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:
+    """All vectors end to end in one .npy, whose header is written again once their number is known."""
+    counts: list[int] = [0]
+    shape: tuple[int, ...] = ()
+    with (folder / "vectors.npy").open("wb") as file:
+        file.write(_npy_header((0,)))
+        for some in chunks:
+            for array in some:
+                shape = array.shape[1:]
+                counts.append(len(array))
+                file.write(np.ascontiguousarray(array, "<f4").tobytes())
+        file.seek(0)
+        file.write(_npy_header((sum(counts), *shape)))
+    np.save(folder / "ends.npy", np.cumsum(counts))
+
+
+def _npy_header(shape: tuple[int, ...]) -> bytes:
+    """The beginning of an .npy file of version 1.0; as long for one shape as for another."""
+    about = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(about).to_bytes(2, "little") + about.encode("ascii")
+
+
+def _digest(keys: Sequence[Any]) -> str:
+    digest = hashlib.sha256()
+    for key in keys:
+        digest.update(repr(key).encode("utf-8", "surrogatepass"))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _some(documents: Sequence[Document]) -> Iterator[list[Document]]:
+    some: list[Document] = []
+    size = 0
+    for each in documents:
+        some.append(each)
+        size += len(each.text)
+        if size >= CHUNK_CHARACTERS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _fitting(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterator[list[int]]:
+    some: list[int] = []
+    size = 0
+    for number in order:
+        if some and size + len(texts[number]) > budget:
+            yield some
+            some, size = [], 0
+        some.append(number)
+        size += len(texts[number])
+    if some:
+        yield some
+
+
+def _flat(texts: Sequence[Text], device: torch.device) -> FlatRows:
+    ids = torch.from_numpy(np.concatenate([text.ids for text in texts]))
+    segments = torch.from_numpy(np.concatenate([text.segments for text in texts]))
+    return FlatRows(
+        ids.to(device), segments.to(device) if bool(segments.any()) else None, [len(text) for text in texts]
+    )

@@ -1,0 +1,112 @@
+"""GLUE as one table: our figures on dev beside the published ones on test, and never without saying so.
+
+GLUE's test labels are not public. A task of two figures counts in the mean with its first: F1 of MRPC and QQP,
+Spearman of STS-B, as BERT's paper gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from polyseme.datasets.glue import GLUE
+from polyseme.published.published_figures import beside, mean_over
+from polyseme.transfer.finetune_report import FinetuneReport
+
+TASKS: tuple[str, ...] = tuple(benchmark.name for benchmark in GLUE)
+"""GLUE's nine, in its order."""
+SHORT = ("cola", "sst2", "mrpc", "stsb", "rte")
+"""The tasks whose training sets are whole here, over which means are compared."""
+SHOWN_MODELS = ("ELMo", "GPT", "BERT-base")
+UNCONFIRMED = "?"
+"""Behind a published figure that could not be found again in its paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueReport:
+    """The reports of all tasks, by name."""
+
+    model: str
+    how: str
+    reports: Mapping[str, FinetuneReport]
+    notes: tuple[str, ...] = field(default=())
+
+    def figure(self, task: str) -> float:
+        """The median on dev of a task's first metric."""
+        return self.reports[task].dev[counted(task)].median
+
+    def mean(self, tasks: Sequence[str] = SHORT) -> float | None:
+        """The mean over some tasks; None where one is missing."""
+        if not all(task in self.reports for task in tasks):
+            return None
+        return fmean(self.figure(task) for task in tasks)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the table's columns are called: ours is of dev, the others are of test."""
+        ours = (f"{self.how} (dev, median)", "lowest", "highest", "failed")
+        return ("task", "figure", *ours, *(f"{each} (test)" for each in SHOWN_MODELS))
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table, in percent; `*` marks a task trained on, or scored on, a sample."""
+        made = []
+        for task, report in self.reports.items():
+            mark = "*" if {"train", "dev"} & set(report.sampled) else ""
+            for metric, summary in report.dev.items():
+                ours = [f"{100 * value:.1f}" for value in (summary.median, summary.lowest, summary.highest)]
+                theirs = [_published(model, task, metric) for model in SHOWN_MODELS]
+                failed = f"{report.n_failed} of {len(report.seeds)}"
+                made.append((f"{task}{mark}", metric, *ours, failed, *theirs))
+        mean = self.mean()
+        if mean is not None:
+            means = [_mean(model) for model in SHOWN_MODELS]
+            made.append(("mean of " + ", ".join(SHORT), "", f"{100 * mean:.1f}", "", "", "", *means))
+        return made
+
+    def lines(self) -> list[str]:
+        """What must be known to read the table."""
+        said = [
+            "Ours are medians over seeds on dev, which also chose the weights; the published ones are on test: not the "
+            "same thing.",
+        ]
+        if any({"train", "dev"} & set(report.sampled) for report in self.reports.values()):
+            said.append("* trained or scored on a sample of the published split.")
+        if any(UNCONFIRMED in cell for row in self.rows() for cell in row):
+            said.append("? published, but unconfirmed: not found again in the paper.")
+        return [*said, *self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "how": self.how,
+            "mean": self.mean(),
+            "mean_over": list(SHORT),
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows()],
+            "notes": self.lines(),
+            "reports": {name: report.to_json() for name, report in self.reports.items()},
+        }
+
+    def markdown(self) -> str:
+        """The table for a page."""
+        lines = [list(self.columns), ["---"] * len(self.columns), *map(list, self.rows())]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"{table}\n\n" + "\n".join(self.lines()) + "\n"
+
+
+def counted(task: str) -> str:
+    """The metric by which a task counts in the mean."""
+    return next(each for each in GLUE if each.name == task).metrics[0]
+
+
+def _published(model: str, task: str, metric: str) -> str:
+    found = next((row for row in beside(task, metric, split="test") if row.model == model), None)
+    return "" if found is None else f"{found.value:.1f}{UNCONFIRMED if found.unconfirmed else ''}"
+
+
+def _mean(model: str) -> str:
+    """The mean of what is published of a model."""
+    found = mean_over(model, [(task, counted(task)) for task in SHORT])
+    return "" if found is None else f"{found:.1f}"

@@ -1,0 +1,244 @@
+"""Where the parts of an item stand in what is read for `predict`: as they are named, or as they were in training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from pathlib import Path
+from typing import Any
+
+from polyseme.datasets.squad import squad_questions
+from polyseme.errors import InputError, OptionError
+from polyseme.files.read_rows import ENDINGS
+from polyseme.files.reading_options import ALL, told
+from polyseme.files.rows import Place, Row, no_field
+from polyseme.files.source import Reading, suffixes
+from polyseme.files.source_paths import Found, Sources, find_files, listed
+from polyseme.heads.head_config import HeadConfig
+from polyseme.tasks.data_columns import column_in, header_of
+from polyseme.tasks.items import Item
+from polyseme.tasks.own_items import conllu_name, marks_of, text_of
+
+TABLES = ("csv", "tsv", "jsonl", "parquet")
+"""Formats whose columns have names."""
+SENTENCES = ("conll", "conllu")
+OF_TAGS = ("jsonl", "parquet", *SENTENCES)
+"""Formats in which tags are learnt: a list of words, or a word a line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Names of fields."""
+
+    field: str | None = None
+    """That of the text; None: the only one that it can be."""
+    second: str | None = None
+    choices: tuple[str, ...] = ()
+    marks: str | None = None
+    missing: Mapping[str, str] = dataclass_field(default_factory=dict)
+    """Those of training that the input lacks, by what they held."""
+
+    def fields(self, kept: Sequence[str]) -> tuple[str, ...]:
+        """The fields besides the text that must be read."""
+        if tuple(kept) == ("all",):
+            return ("all",)
+        needed = (self.second, *self.choices, self.marks)
+        return tuple(dict.fromkeys([*kept, *(name for name in needed if name is not None)]))
+
+    def check(self, head: HeadConfig) -> None:
+        """Refuse columns that a head has no use for, and a lack of those that it needs."""
+        kind = head.kind
+        if kind in ("pair", "span") and self.second is None:
+            what = "the second text" if kind == "pair" else "the question"
+            raise self._lacks(f"A model for task {kind!r} needs the field with {what}.", "second")
+        if kind == "choose" and not self.choices:
+            raise self._lacks("A model that chooses needs the fields with the choices.", "choices")
+        if kind in ("classify", "tag") and (self.second is not None or self.choices):
+            raise OptionError(f"A model for task {kind!r} reads one text: leave out 'second' and 'choices'.")
+        if head.n_marks and self.marks is None:
+            raise self._lacks("The model needs the field with the marks of the words (1 at the predicate).", "marks")
+        if self.marks is not None and not head.n_marks:
+            raise OptionError("The model was trained without marks, and has no use for marks: leave them out.")
+
+    def _lacks(self, said: str, role: str) -> OptionError:
+        several = role == "choices"
+        before = self.missing.get(role)
+        if before is not None and several:
+            said += f" In training they were {before}, of which the input lacks some."
+        elif before is not None:
+            said += f" In training it was {before}, which the input lacks."
+        return OptionError(f"{said} Name {'them' if several else 'it'} ({role}=…, --{role}).")
+
+    def item(self, row: Row, kept: Sequence[str]) -> Item:
+        """A row as an item."""
+        place = str(row.place)
+        given = isinstance(row.content, str)
+        choices: list[str] = []
+        for name in self.choices:
+            value = _value(row.fields, name)
+            several = value if len(self.choices) == 1 and isinstance(value, list) else [value]
+            choices += [text_of(each, name, row.place) for each in several]
+        if self.choices and len(choices) < 2:
+            raise InputError(f"{place}: there must be two choices or more. Got {len(choices)}.")
+        fields = dict(row.fields)
+        if tuple(kept) != ("all",):
+            fields = {name: value for name, value in fields.items() if name in kept}
+        return Item(
+            text=str(row.content) if given else " ".join(row.content),
+            words=() if given else tuple(row.content),
+            second=None if self.second is None else text_of(_value(row.fields, self.second), self.second, row.place),
+            choices=tuple(choices),
+            marks=() if self.marks is None else marks_of(row, _value(row.fields, self.marks)),
+            id=row.id,
+            place=place,
+            fields=fields,
+        )
+
+
+def _value(fields: Any, name: str) -> Any:
+    """A field of a row, also of one that has all of its own; None where it lacks it. A point goes down into objects."""
+    if not isinstance(fields, Mapping):
+        return None
+    outer, point, inner = name.partition(".")
+    return _value(fields.get(outer), inner) if point and name not in fields else fields.get(name)
+
+
+def as_trained(
+    columns: Columns,
+    head: HeadConfig,
+    card: Mapping[str, Any],
+    sources: Sources,
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+) -> Columns:
+    """The columns with those that nobody named filled in, as they were in training, where the input has them.
+
+    `card` is what the model keeps of its columns. What comes through a pipe cannot be looked at beforehand, and of
+    several files the first one is.
+    """
+    if is_squad(head.kind, sources, format):
+        refuse_useless({name: each for name in ("field", "second") if (each := getattr(columns, name)) is not None})
+        return replace(columns, second=QUESTION)
+    look = _looking(head.kind, sources, format, delimiter)
+    if look is None:
+        return columns
+    found: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
+    taken = columns.field or found.get("field")
+    roles = {"second": head.kind in ("pair", "span"), "marks": bool(head.n_marks)}
+    for role, wanted in roles.items():
+        if wanted and getattr(columns, role) is None:
+            name = look(role, card.get(role))
+            found[role] = name if name != taken else None
+    if columns.marks is not None:
+        found["marks"] = look("marks", columns.marks) or columns.marks
+    if head.kind == "choose" and not columns.choices:
+        names = [look("choices", each) for each in _listed(card.get("choices"))]
+        found["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
+    missing = {role: card[role] for role, name in found.items() if not name and card.get(role) is not None}
+    spelled = {role: ", ".join(map(repr, _listed(given))) for role, given in missing.items()}
+    return replace(columns, **found, missing=spelled)
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _looking(
+    kind: str, sources: Sources, format: str | None, delimiter: str | None
+) -> Callable[[str, Any], str | None] | None:
+    """What finds the column of a role in the input; None where columns have no names or numbers to go by."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is left out is said where the files are read
+        files = find_files(sources, endings=None if format else ENDINGS)
+    names = files.names
+    formats = {_format_of(name, format) for name in names}
+    if files.total is None or len(formats) != 1:
+        return None
+    [read_as] = formats
+    if kind == "tag" and read_as in SENTENCES:
+        return lambda role, column: _of_sentences(read_as, column)
+    if read_as not in (OF_TAGS if kind == "tag" else TABLES):
+        return None
+    try:
+        header = header_of(names[0], read_as, delimiter)
+    except InputError:  # the reader will say what is wrong
+        return None
+    return lambda role, column: column_in(header, column, kind, role)
+
+
+def _format_of(name: str, format: str | None) -> str:
+    spelled = (format or "").lower().removeprefix(".")
+    return ENDINGS.get(f".{spelled}", spelled) if format else ENDINGS.get(suffixes(name)[0], "text")
+
+
+def _of_sentences(format: str, column: str | int | None) -> str | None:
+    """CoNLL has numbers for its columns, CoNLL-U names."""
+    if column is None or (format == "conll" and not str(column).isdecimal()):
+        return None
+    return conllu_name(column) if format == "conllu" else str(column)
+
+
+# MERGED: SQuAD's JSON as what `predict` reads: a row a question, the passage as its text.
+
+
+QUESTION = "question"
+FIELDS = (QUESTION, "title")
+"""What comes beside the passage."""
+
+
+def is_squad(kind: str, sources: Sources, format: str | None) -> bool:
+    """Whether a model for tasks of this kind is given JSON, which is then taken for SQuAD's."""
+    if kind != "span":
+        return False
+    if format is not None:
+        return format.lower().removeprefix(".") == "json"
+    return any(suffixes(name)[0] == ".json" for name in listed(sources))
+
+
+def refuse_useless(options: Mapping[str, Any]) -> None:
+    """Refuse options that say where something stands: in SQuAD's layout that is known."""
+    for name in options:
+        raise OptionError(f"The option {name!r} has no use where SQuAD's JSON is read. Leave it out.")
+
+
+def read_questions(sources: Sources, *, fields: Sequence[str] = (), **reading: Any) -> Reading[Row]:
+    """The questions of one file or of several; options are those of `read_rows`."""
+    format = reading.pop("format", None)
+    refuse_useless(told(**reading))
+    found = find_files(sources, endings=None)
+    for name in found.names:
+        if format is None and suffixes(name)[0] != ".json":
+            raise OptionError(f"{name} is not JSON, and other files are. Files of SQuAD's JSON are read by themselves.")
+    for name in fields:
+        if name not in (*FIELDS, ALL):
+            raise no_field(name, FIELDS, found.names[0])
+    files = _Questions(found)
+    return Reading(files, files.rows(FIELDS if ALL in fields else fields))
+
+
+class _Questions:
+    """Files of questions one after another. Each is held whole, and counts as read by the share of its questions."""
+
+    def __init__(self, found: Found) -> None:
+        self.name = found.name
+        self.total = found.total
+        self.done = 0
+        self._files = list(zip(found.names, found.sizes, found.labels, strict=True))
+
+    def rows(self, fields: Sequence[str]) -> Iterator[Row]:
+        before = 0
+        for name, size, label in self._files:
+            items = list(squad_questions(Path(name)))
+            for number, item in enumerate(items, start=1):
+                self.done = before + (size or 0) * number // len(items)
+                beside = {QUESTION: item.second, "title": item.fields.get("title", "")}
+                id_ = item.id or (f"{label}:{number}" if label else str(number))
+                kept = {each: beside[each] for each in fields}
+                yield Row(item.text, id_, Place(name, number, "question"), kept)
+            before += size or 0
+
+    def close(self) -> None:
+        """Nothing is open between two questions."""

@@ -1,0 +1,121 @@
+"""A task model as a folder: the encoder as any model folder has it, the head beside it.
+
+| file | |
+|---|---|
+| config.json, model.safetensors, tokenizer.json … | the encoder and its outputs; `polyseme.load` reads it |
+| head.safetensors | the head, the mix, and what other inputs it learnt |
+| polyseme.json | what `bundle` keeps there, and under `task` how the model reads, its head and its labels |
+| report.json, report.html | what came of the training |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from polyseme.bundle import CARD, load_bundle, model_folder, save_bundle
+from polyseme.convert.model_folder import read_json
+from polyseme.errors import ModelError
+from polyseme.files.atomic import whole_folder
+from polyseme.heads.head_config import HeadConfig
+from polyseme.heads.head_table import build_head
+from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
+from polyseme.transfer.task_model import TaskConfig, TaskModel
+
+HEAD = "head.safetensors"
+REPORT = "report.json"
+PAGE = "report.html"
+
+
+def save_task_model(
+    model: TaskModel,
+    path: str | PathLike[str],
+    *,
+    about: Mapping[str, Any] | None = None,
+    files: Mapping[str, str] | None = None,
+    force: bool = False,
+    shard_size: int | None = None,
+) -> None:
+    """Write a task model, whole or not at all; `about` goes into its card, `files` beside it."""
+    with whole_folder(Path(path), force=force) as folder:
+        if model.bundle is not None:
+            save_bundle(model.bundle, folder / "model", shard_size=shard_size)
+            for each in (folder / "model").iterdir():
+                each.rename(folder / each.name)
+            (folder / "model").rmdir()
+        card: dict[str, Any] = read_json(folder / CARD) if model.bundle is not None else {"format": 1}
+        card["task"] = {
+            "reading": model.config.to_json(),
+            "head": model.head.config.to_json(),
+            "inputs": None if model.inputs is None else model.inputs.config.to_json(),
+            **(about or {}),
+        }
+        (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        save_file(
+            {name: each.detach().cpu().contiguous() for name, each in _own(model).state_dict().items()}, folder / HEAD
+        )
+        for name, content in (files or {}).items():
+            (folder / name).write_text(content, encoding="utf-8")
+
+
+def load_task_model(path: str | PathLike[str], *, device: str = "cpu") -> TaskModel:
+    """The task model in a folder."""
+    folder = model_folder(Path(path))
+    task = task_card(folder)
+    if task is None:
+        raise ModelError(
+            f"{folder} is a model without a head, so there is nothing it could predict. Train one: polyseme finetune … "
+            f"-m {folder}"
+        )
+    try:
+        config = TaskConfig.from_json(task["reading"])
+        head = build_head(HeadConfig.from_json(task["head"]))
+        inputs = None if task.get("inputs") is None else WordInputs(WordInputsConfig.from_json(task["inputs"]))
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"{folder / CARD} does not say what the head is ({error!r}).") from None
+    bundle = load_bundle(folder, device=device) if (folder / "config.json").exists() or inputs is None else None
+    model = TaskModel(bundle, config, head, inputs)
+    try:
+        weights = load_file(folder / HEAD)
+        _own(model).load_state_dict(weights)
+    except FileNotFoundError:
+        raise ModelError(f"{folder} has no {HEAD}, which its card speaks of.") from None
+    except RuntimeError as error:
+        raise ModelError(f"{folder / HEAD} does not fit its card: {' '.join(str(error).split())[:300]}") from None
+    return model.to(torch.device(device)).eval()
+
+
+def task_card(path: str | PathLike[str]) -> dict[str, Any] | None:
+    """What a model folder says of its task; None where it has none."""
+    card = Path(path) / CARD
+    if not card.is_file():
+        return None
+    found: dict[str, Any] | None = read_json(card).get("task")
+    return found
+
+
+def weights_digest(model: TaskModel) -> str:
+    """Equal for task models that predict alike: a hash of every number, and of how they read."""
+    digest = hashlib.sha256(json.dumps([model.config.to_json(), model.head.config.to_json()]).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _own(model: TaskModel) -> nn.ModuleDict:
+    """What is not the encoder's."""
+    parts: dict[str, nn.Module] = {"head": model.head}
+    if model.mix is not None:
+        parts["mix"] = model.mix
+    if model.inputs is not None:
+        parts["inputs"] = model.inputs
+    return nn.ModuleDict(parts)

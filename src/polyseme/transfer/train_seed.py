@@ -1,0 +1,232 @@
+"""One seed: a task model learns from train, dev is scored as it goes, and the best on dev is kept.
+
+What a step does hangs on the weights, the optimiser and the step's number alone; so a run that was stopped goes on from
+its last checkpoint as if it had not been, and several may take their steps in turn (see `turns`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.errors import OptionError
+from polyseme.training.checkpoint import (
+    optimiser_tensors,
+    put_optimiser_tensors,
+    read_latest,
+    write_checkpoint,
+)
+from polyseme.training.optimizers import Optimiser, OptimiserSettings, build_optimiser, layer_rates
+from polyseme.transfer.finetune_settings import FinetuneSettings
+from polyseme.transfer.interleaved_seeds import Run
+from polyseme.transfer.prepare_items import Prepared
+from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
+from polyseme.transfer.unit_batches import order
+
+CHECKPOINT_SECONDS = 60.0
+"""Between two checkpoints, at least."""
+WEIGHTS, BEST, OPTIMISER = "weights/", "best/", "optimiser/"
+
+Score = Callable[[TaskModel], dict[str, float]]
+"""A model's figures on dev; the first is what is chosen by."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """How learning goes."""
+
+    seed: int
+    done: int
+    n_steps: int
+    loss: float | None = None
+    dev: Mapping[str, float] | None = None
+
+
+@dataclass
+class Learnt:
+    """What came of one seed."""
+
+    seed: int
+    best_step: int
+    dev: dict[str, float]
+    """The figures of the best step on dev."""
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    """Of each evaluation: step, epoch, mean loss since the one before, figures on dev."""
+    seconds: float = 0.0
+    n_steps: int = 0
+    seconds_before: float = 0.0
+    """How many of them were before it was gone on with."""
+    diverged: bool = False
+
+
+def learn(
+    model: TaskModel,
+    train: Prepared,
+    score: Score,
+    settings: FinetuneSettings,
+    seed: int,
+    *,
+    bf16: bool = False,
+    checkpoints: Path | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    told: Callable[[Told], None] | None = None,
+) -> Run[Learnt]:
+    """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
+
+    A run for `take_turns`, which yields after every step.
+    """
+    batch, epochs = int(settings.batch or 32), int(settings.epochs or 3)
+    lengths = train.source.lengths
+    an_epoch = -(-len(lengths) // batch)
+    n_steps = epochs * an_epoch
+    optimiser = build_optimiser(
+        model,
+        OptimiserSettings(lr=float(settings.rate or 1e-4), weight_decay=settings.weight_decay),
+        device=model.device,
+        rates=rates_of(model, settings),
+    )
+    recorded = can_record(model) and settings.compile is not False
+    steps = (RecordedSteps if recorded else PlainSteps)(model, optimiser, bf16=bf16, clip=settings.clip)
+    found = Learnt(seed=seed, best_step=0, dev={}, n_steps=n_steps)
+    best: dict[str, Tensor] = {}
+    done = _go_on(checkpoints, model, optimiser, found, best)
+    due = {round((number + 1) * an_epoch / settings.evaluations) for number in range(settings.evaluations)}
+    before = found.seconds_before = found.seconds
+    started = kept = time.perf_counter()
+    model.train()
+    for epoch in range(done // an_epoch, epochs):
+        let_loose(model, settings, epoch, epochs)
+        for place, numbers in enumerate(order(lengths, batch, seed, epoch)):
+            step = epoch * an_epoch + place
+            if step < done:
+                continue
+            torch.manual_seed(step_seed(seed, step))
+            steps(train.source, numbers.tolist(), settings.schedule.factor(step, n_steps))
+            yield
+            if told is not None and (step + 1) % 10 == 0:
+                told(Told(seed, step + 1, n_steps))
+            if place + 1 not in due:
+                continue
+            loss = steps.mean_loss()
+            if not math.isfinite(loss):
+                found.diverged = True
+                break
+            figures = score(model)
+            model.train()
+            found.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
+            if not found.dev or _first(figures) > _first(found.dev):
+                found.best_step, found.dev = step + 1, figures
+                best.update({name: each.detach().clone() for name, each in model.learnt().items()})
+            if told is not None:
+                told(Told(seed, step + 1, n_steps, loss, figures))
+            found.seconds = before + time.perf_counter() - started
+            if checkpoints is not None and time.perf_counter() - kept >= checkpoint_seconds and step + 1 < n_steps:
+                _keep(checkpoints, step + 1, model, optimiser, found, best)
+                kept = time.perf_counter()
+        if found.diverged:
+            break
+    steps.close()
+    put(model, best)
+    if not found.dev:
+        found.dev = score(model)
+    found.seconds = before + time.perf_counter() - started
+    return found
+
+
+def rates_of(model: TaskModel, settings: FinetuneSettings) -> dict[nn.Parameter, float]:
+    """What each parameter's rate is multiplied by: less below, by layers; what is new has a rate of its own."""
+    found = layer_rates(model.layer_groups(), settings.layer_decay)
+    if settings.head_rate is not None and settings.rate is not None:
+        new = (name for name in model.learnt() if not name.startswith("bundle."))
+        parameters = dict(model.named_parameters())
+        found.update({parameters[name]: settings.head_rate / settings.rate for name in new})
+    return found
+
+
+def n_loose(n_groups: int, epoch: int, epochs: int) -> int:
+    """How many of an encoder's groups learn in an epoch of gradual unfreezing: none at first, all in the last.
+
+    >>> [n_loose(7, epoch, 4) for epoch in range(4)]
+    [0, 2, 5, 7]
+    """
+    return n_groups if epoch >= epochs - 1 else round(n_groups * epoch / (epochs - 1))
+
+
+def let_loose(model: TaskModel, settings: FinetuneSettings, epoch: int, epochs: int) -> None:
+    """Let those layers learn whose turn has come."""
+    groups = model.layer_groups()
+    if not settings.gradual or not groups:
+        return
+    loose = n_loose(len(groups), epoch, epochs)
+    for number, group in enumerate(groups):
+        for parameter in group:
+            parameter.requires_grad_(number >= len(groups) - loose)
+
+
+def step_seed(seed: int, step: int) -> int:
+    """What dropout in a step is drawn from."""
+    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 1) % 2**63
+
+
+@torch.no_grad()
+def put(model: TaskModel, weights: Mapping[str, Tensor]) -> None:
+    """Give what learns these values."""
+    mine = model.learnt()
+    for name, value in weights.items():
+        mine[name].copy_(value)
+
+
+def _first(figures: Mapping[str, float]) -> float:
+    return next(iter(figures.values()))
+
+
+def _keep(
+    folder: Path, step: int, model: TaskModel, optimiser: Optimiser, found: Learnt, best: Mapping[str, Tensor]
+) -> None:
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.learnt().items()}
+    tensors |= {f"{BEST}{name}": each for name, each in best.items()}
+    tensors |= {f"{OPTIMISER}{name}": each for name, each in optimiser_tensors(optimiser, names).items()}
+    about = {"best_step": found.best_step, "dev": found.dev, "curve": found.curve, "seconds": found.seconds}
+    write_checkpoint(folder, step, tensors, about, keep=1)
+
+
+def _go_on(folder: Path | None, model: TaskModel, optimiser: Optimiser, found: Learnt, best: dict[str, Tensor]) -> int:
+    """Put things as a checkpoint has them; the steps that were taken before."""
+    checkpoint = None if folder is None else read_latest(folder)
+    if checkpoint is None:
+        return 0
+
+    def kept(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): each for name, each in checkpoint.tensors.items() if name.startswith(prefix)}
+
+    put(model, kept(WEIGHTS))
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    put_optimiser_tensors(optimiser, names, kept(OPTIMISER))
+    best.update({name: each.to(model.device) for name, each in kept(BEST).items()})
+    about = checkpoint.about
+    found.best_step, found.dev, found.curve = about["best_step"], about["dev"], about["curve"]
+    found.seconds = about["seconds"]
+    return checkpoint.step
+
+
+def fresh_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layers: int) -> None:
+    """Draw the top layers anew: they get what the same layers of a freshly drawn encoder have."""
+    groups = model.layer_groups()
+    if n_layers >= len(groups):
+        raise OptionError(
+            f"Only layers above the lowest can be drawn anew, and this encoder has {len(groups) - 1} of them. Got "
+            f"fresh_layers {n_layers}; choose {len(groups) - 1} or fewer."
+        )
+    with torch.no_grad():
+        for mine, new in zip(groups[len(groups) - n_layers :], fresh[len(groups) - n_layers :], strict=True):
+            for parameter, drawn in zip(mine, new, strict=True):
+                parameter.copy_(drawn)

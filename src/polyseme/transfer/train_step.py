@@ -1,0 +1,270 @@
+"""The gradient of a large table of pieces, kept from step to step on a CPU.
+
+A small batch reads few rows of a table, yet torch makes a gradient as large as the table for every step, mostly of
+zeros in memory fresh from the system. Here the rows alone are computed, put into a gradient that stays, and taken out
+of it after the step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from polyseme.errors import PolysemeWarning
+from polyseme.training.optimizers import Optimiser
+from polyseme.transfer.task_model import BY_PLACE, TaskModel
+from polyseme.transfer.unit_batches import ReadRows, Source, TaskBatch
+
+WORTH_KEEPING = 1 << 20
+"""Numbers in a table from which on it pays."""
+
+
+class TableGradient:
+    """The gradient of one table, which is the same tensor in every step."""
+
+    def __init__(self, table: nn.Embedding) -> None:
+        self.table = table
+        self.kept = torch.zeros_like(table.weight)
+        self.rows: Tensor | None = None
+        table.sparse = True
+        self.hook = table.weight.register_post_accumulate_grad_hook(self._fill)
+
+    def _fill(self, weight: Tensor) -> None:
+        given = weight.grad
+        if given is None or not given.is_sparse:  # a table that is an output's too: its gradient is whole
+            return
+        self.rows = given._indices()[0]
+        self.kept.index_add_(0, self.rows, given._values())
+        weight.grad = self.kept
+
+    def clear(self) -> None:
+        """After a step: zeros again, where the batch had put anything."""
+        if self.rows is not None:
+            self.kept.index_fill_(0, self.rows, 0.0)
+            self.rows = None
+
+    def close(self) -> None:
+        """Leave the table as it was found."""
+        self.hook.remove()
+        self.table.sparse = False
+
+
+def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
+    """For the tables of a model that are worth it: large, learning, on a CPU."""
+    tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
+    for table in tables:
+        weight = table.weight
+        if weight.requires_grad and weight.device.type == "cpu" and weight.numel() >= WORTH_KEEPING:
+            yield TableGradient(table)
+
+
+# MERGED: Steps of learning: forward, backward, clipping, the optimiser; on a GPU recorded once and replayed.
+
+
+BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Lengths that rows are padded to where steps are recorded; longer ones to the next multiple of 128. Few, since
+each is recorded, and since padding costs a GPU less than launches do."""
+MOST_GRAPHS = 64
+
+
+class Steps(Protocol):
+    """Takes steps."""
+
+    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        """One step over these units, at this share of the rates."""
+
+    def mean_loss(self) -> float:
+        """Over the steps since it was last asked; waits for the device."""
+
+    def close(self) -> None:
+        """After the last step."""
+
+
+class PlainSteps:
+    """A step after another, as they are written. Whoever has judged with the model meanwhile calls `train` again."""
+
+    def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
+        self.model = model
+        self.optimiser = optimiser
+        self.bf16 = bf16
+        self.clip = clip
+        self.device = model.device
+        self.total = torch.zeros((), device=self.device)
+        self.n_steps = 0
+        self.tables = list(table_gradients(model))
+
+    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        self._begin(factor)
+        self.take(source.batch(numbers).to(self.device))
+
+    def _begin(self, factor: float) -> None:
+        set_rates(self.optimiser, factor)
+        self.n_steps += 1
+
+    def take(self, batch: TaskBatch) -> None:
+        """One step over a batch that is on the device."""
+        with self.autocast():
+            loss = self.model(batch)
+        loss.backward()
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self._moved(), self.clip, foreach=True)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        for table in self.tables:
+            table.clear()
+        self.total.add_(loss.detach())
+
+    def close(self) -> None:
+        """Leave the model as it would be without having taken steps."""
+        for table in self.tables:
+            table.close()
+
+    def _moved(self) -> list[nn.Parameter]:
+        return [each for each in self.model.parameters() if each.grad is not None]
+
+    def mean_loss(self) -> float:
+        mean = float(self.total) / max(self.n_steps, 1)
+        self.total.zero_()
+        self.n_steps = 0
+        return mean
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Products in bf16 where that is asked for; weights and sums stay in fp32."""
+        return autocast(self.device, bf16=self.bf16)
+
+
+def autocast(device: torch.device, *, bf16: bool) -> AbstractContextManager[Any]:
+    """Products in bf16, or as they are."""
+    if not bf16:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+class RecordedSteps(PlainSteps):
+    """Steps as CUDA graphs: the first of a shape is taken plainly, the second is recorded, all others are replayed."""
+
+    def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
+        super().__init__(model, optimiser, bf16=bf16, clip=clip)
+        for group in optimiser.param_groups:
+            group["capturable"] = True
+            group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        self.seen: set[Any] = set()
+        self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, TaskBatch]] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+        self.stream = torch.cuda.Stream(self.device)
+        self.works = True
+        read = None if model.config.frozen or model.bundle is None else model.bundle.config.max_positions
+        self.most = read or 1 << 20
+
+    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        self._begin(factor)
+        longest = int(max(source.lengths[list(numbers)]))
+        batch = source.batch(numbers, min(bucket(longest), self.most)) if self.works else source.batch(numbers)
+        shape = (self._phase(), *(tuple(each.shape) for each in tensors_of(batch)))
+        if shape in self.graphs:
+            self._replay(batch, shape)
+        elif shape in self.seen and self.works and len(self.graphs) < MOST_GRAPHS:
+            self._record(batch.to(self.device), shape)
+        else:
+            self.seen.add(shape)
+            self._aside(batch.to(self.device))
+
+    def _aside(self, batch: TaskBatch) -> None:
+        """Plainly, on the stream on which steps are recorded, so that what kernels prepare is prepared."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):
+            self.take(batch)
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def _record(self, batch: TaskBatch, shape: Any) -> None:
+        graph = torch.cuda.CUDAGraph()
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.cuda.synchronize(self.device)
+        try:
+            self._capture(graph, batch)
+        except RuntimeError as error:
+            self.works = False
+            self.optimiser.zero_grad(set_to_none=True)
+            warnings.warn(
+                f"Steps of this model cannot be recorded ({str(error).splitlines()[0]}), and are taken one by one.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+            self._aside(batch)
+            return
+        self.graphs[shape] = (graph, batch)
+        graph.replay()
+
+    def _capture(self, graph: torch.cuda.CUDAGraph, batch: TaskBatch) -> None:
+        """As `torch.cuda.graph` does, but for its going through all objects of the process, of which there are many."""
+        collects = gc.isenabled()
+        gc.disable()  # what is freed while a step is recorded may break it
+        try:
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.pool)
+                try:
+                    self.take(batch)
+                except BaseException:
+                    with contextlib.suppress(RuntimeError):
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+        finally:
+            if collects:
+                gc.enable()
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def _replay(self, batch: TaskBatch, shape: Any) -> None:
+        graph, held = self.graphs[shape]
+        for mine, given in zip(tensors_of(held), tensors_of(batch), strict=True):
+            mine.copy_(given.pin_memory() if not given.is_cuda else given, non_blocking=True)
+        graph.replay()
+
+    def _phase(self) -> int:
+        """What is learnt now: with other layers let loose it is another graph."""
+        return sum(each.requires_grad for each in self.model.parameters())
+
+
+def tensors_of(batch: TaskBatch) -> Iterator[Tensor]:
+    """All tensors of a batch, in a fixed order."""
+    for each in vars(batch).values():
+        if isinstance(each, Tensor):
+            yield each
+        elif isinstance(each, ReadRows) or hasattr(each, "mask"):
+            yield from (part for part in vars(each).values() if isinstance(part, Tensor))
+
+
+def bucket(length: int) -> int:
+    """The length that rows are padded to.
+
+    >>> bucket(3), bucket(17), bucket(65), bucket(700)
+    (16, 32, 96, 768)
+    """
+    return next((each for each in BUCKETS if each >= length), -(-length // 128) * 128)
+
+
+def can_record(model: TaskModel) -> bool:
+    """Whether a step of this model has one shape for each length of rows, and waits for nothing."""
+    if model.device.type != "cuda" or model.runs_decoder:
+        return False
+    if model.config.frozen or model.bundle is None:
+        return True
+    by_place = not model.reads_words or model.config.pool in BY_PLACE
+    return by_place and model.bundle.config.memory != "state"
+
+
+def set_rates(optimiser: Optimiser, factor: float) -> None:
+    """Let each parameter's rate be this much of what it was built with, in place where it is a tensor."""
+    for group in optimiser.param_groups:
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

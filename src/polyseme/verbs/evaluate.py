@@ -1,0 +1,287 @@
+"""What users call to have a model evaluated: `evaluate`.
+
+`EVALUATIONS` is the one list of what language models can be evaluated on: a row is a reader, a scorer and a metric. A
+new benchmark is a row; what it needs of a model, if anything, it asks for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyseme.api import AnyPath, Dtype, load
+from polyseme.convert.hub import find_model
+from polyseme.cost import Cost
+from polyseme.datasets import agreement, lambada
+from polyseme.datasets import minimal_pairs as blimp
+from polyseme.datasets.benchmark import find_data
+from polyseme.datasets.minimal_pairs import PairSet, read_pairs
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.read_rows import ENDINGS
+from polyseme.files.source import suffixes
+from polyseme.metrics import bleu
+from polyseme.metrics import pair_accuracy as accuracy
+from polyseme.metrics.evaluation_report import Figures, Report, check_report_output, write_report
+from polyseme.parts.device import find_device
+from polyseme.scoring.benchmark_items import score_last_words, score_pairs
+from polyseme.scoring.choose_scorer import scorer_of
+from polyseme.scoring.pseudo_likelihood import Hide, check_hide
+from polyseme.scoring.scorer import Scorer
+from polyseme.scoring.target_rows import OnBatch
+from polyseme.transfer.evaluate_task import evaluate_labelled, has_head
+from polyseme.types import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What an evaluation is run with."""
+
+    model: AnyPath | None
+    hide: Hide
+    order: str | Sequence[int] | None
+    stride: int | None
+    device: str
+    dtype: Dtype
+    batch_pieces: int | None
+    on_batch: OnBatch | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Answers(NamedTuple):
+    """What a model, or whatever was asked, had to say of a benchmark's items, and what that took."""
+
+    values: Any
+    """Between a scorer and its metric."""
+    model: str
+    how: str
+    notes: Sequence[str] = ()
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A row of the table: a reader, a scorer and a metric."""
+
+    about: str
+    files: Sequence[str]
+    """Patterns of its files below the folder that a user names."""
+    read: Callable[[Sequence[Path]], Any]
+    """From files to items."""
+    score: Callable[[Any, Asked], Answers]
+    """From items to answers; loads what it needs, if anything."""
+    measure: Callable[[Any, Any], Figures]
+    """From items and the values of answers to figures."""
+    two_sides: bool = False
+    """Whether what is evaluated are texts beside their references, without a model."""
+
+
+def evaluate(
+    name: str,
+    *,
+    model: AnyPath | None = None,
+    data: AnyPath | None = None,
+    source: AnyPath | None = None,
+    reference: AnyPath | Sequence[AnyPath] = (),
+    text: str | int | None = None,
+    second: str | int | None = None,
+    label: str | int | None = None,
+    choices: Sequence[str | int] | str | int | None = None,
+    marks: str | int | None = None,
+    output: AnyPath | None = None,
+    hide: Hide = "word",
+    order: str | Sequence[int] | None = None,
+    stride: int | None = None,
+    device: str = "auto",
+    dtype: Dtype = "fp32",
+    batch_pieces: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Evaluate a model on a benchmark, or on a file of minimal pairs of one's own; or texts beside their references.
+
+    Args:
+        name: one of `EVALUATIONS` (blimp, lambada, agreement, pairs, bleu), or a file of pairs: a table with the
+            columns good and bad, and group where there are several kinds.
+        model: a model folder, or `hub:owner/name`, with an output that guesses pieces; none for bleu.
+        data: the benchmark's file, or the folder that it lies in.
+        source: for bleu, the file with the texts that are evaluated, one a line.
+        reference: for bleu, the file with the reference of each, or several such files.
+        text: for a model that `finetune` made, whose `name` is a file with labels or a benchmark: the column with the
+            text, by name or counted from 1. None: as in training; likewise the other columns.
+        second: the column with the second text, or the question.
+        label: the column with the gold.
+        choices: the columns with the choices, or the one with a list of them.
+        marks: the column with a number a word, as 1 at the predicate whose roles are asked for.
+        output: where the report goes: .json, .tsv, .html, .png or .svg; .jsonl has a line an item.
+        hide: as for `Model.score`.
+        order: as for `Model.score`.
+        stride: as for `Model.score`.
+        device: as for `load`.
+        dtype: what is computed in, as for `load`.
+        batch_pieces: how many pieces run together.
+        force: replace an output that is there.
+        progress: told how many pieces are done, and of how many; of a model that `finetune` made, how many items.
+    """
+    asked = Asked(
+        model=model,
+        hide=hide,
+        order=order,
+        stride=stride,
+        device=device,
+        dtype=dtype,
+        batch_pieces=batch_pieces,
+        on_batch=progress,
+    )
+    check_hide(hide)
+    if output is not None:
+        check_report_output(output, force=force)
+    folder = None if name in EVALUATIONS or model is None else find_model(str(model))
+    if folder is not None and has_head(folder):
+        columns = {"text": text, "second": second, "label": label, "choices": choices, "marks": marks}
+        report = evaluate_labelled(
+            name, folder, data=data, columns=columns, device=find_device(device), progress=progress
+        )
+        if output is not None:
+            write_report(report, output, force=force)
+        return report
+    references = [reference] if isinstance(reference, (str, PathLike)) else list(reference)
+    chosen, files = _chosen(name, data, source, references, model)
+    evaluation = EVALUATIONS[chosen]
+    items = evaluation.read(files)
+    answers = evaluation.score(items, asked)
+    figures = evaluation.measure(items, answers.values)
+    report = Report(
+        **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
+        evaluation=chosen if chosen == name else Path(name).name,
+        model=answers.model,
+        how=answers.how,
+        notes=answers.notes,
+        cost=answers.cost,
+    )
+    if output is not None:
+        write_report(report, output, force=force)
+    return report
+
+
+def _chosen(
+    name: str,
+    data: AnyPath | None,
+    source: AnyPath | None,
+    references: Sequence[AnyPath],
+    model: AnyPath | None,
+) -> tuple[str, list[Path]]:
+    """The row of the table, and its files. A name that is none is a file of pairs."""
+    if name in EVALUATIONS and EVALUATIONS[name].two_sides:
+        useless = "a model" if model is not None else "data" if data is not None else None
+        if useless is not None:
+            raise OptionError(f"{name} compares texts with their references, and has no use for {useless}.")
+        if source is None or not references:
+            missing = "the texts (--in)" if source is None else "their references (--reference)"
+            raise OptionError(f"{name} compares texts with their references. Name the file of {missing}.")
+        return name, [Path(source), *map(Path, references)]
+    if source is not None or references:
+        raise OptionError(
+            f"Texts and their references are for {', '.join(_two_sided())}, not for {name}. Leave both out."
+        )
+    if name in EVALUATIONS:
+        return name, find_data(data, name, EVALUATIONS[name].files)
+    if Path(name).is_file() or Path(name).suffix:
+        if data is not None:
+            raise OptionError(f"{name} is a file by itself; leave out --data (data={data!r}).")
+        if suffixes(name)[0] not in ENDINGS and Path(name).is_file():
+            known = ", ".join(ENDINGS)
+            raise InputError(f"{name} ends in none of the endings of a table of pairs ({known}), plain or compressed.")
+        return "pairs", find_data(name, "pairs", ())
+    raise OptionError(
+        f"There is no evaluation {name!r}, and no file of that name. {nearest(name, EVALUATIONS)} Or name a file of "
+        "minimal pairs, with the columns good and bad."
+    )
+
+
+def _score_pairs(sets: Sequence[PairSet], asked: Asked) -> Answers:
+    """Minimal pairs: how likely each side is."""
+    if not any(each.pairs for each in sets):
+        raise InputError("There is no pair in the data.")
+    path, scorer = _scorer(asked)
+    values = score_pairs(scorer, sets, asked.on_batch)
+    notes = [*(note for each in sets for note in each.notes), *scorer.notes()]
+    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - asked.started))
+
+
+def _score_last_words(items: Sequence[lambada.LastWord], asked: Asked) -> Answers:
+    """Last words: how likely each is, and whether it would have been guessed, piece by piece."""
+    path, scorer = _scorer(asked)
+    values = score_last_words(scorer, items, asked.on_batch)
+    notes = scorer.notes()
+    if scorer.from_both_sides:
+        notes.append("A masked model is told how many pieces the last word has, which a causal one is not.")
+    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - asked.started))
+
+
+def _compare(sides: bleu.Sides, asked: Asked) -> Answers:
+    """Texts beside their references: no model is asked."""
+    found = bleu.compare(sides)
+    return Answers(found, "none", f"beside {sides.n_references} reference{'s' * (sides.n_references > 1)}", found.notes)
+
+
+EVALUATIONS: Mapping[str, Evaluation] = {
+    "blimp": Evaluation(
+        about="67 paradigms of minimal pairs (Warstadt et al. 2020)",
+        files=blimp.FILES,
+        read=blimp.read_blimp,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+    ),
+    "lambada": Evaluation(
+        about="the last words of passages (Paperno et al. 2016)",
+        files=lambada.FILES,
+        read=lambada.read_lambada,
+        score=_score_last_words,
+        measure=accuracy.last_word_figures,
+    ),
+    "agreement": Evaluation(
+        about="subject-verb agreement (Linzen et al. 2016, Gulordava et al. 2018, Marvin and Linzen 2018)",
+        files=agreement.FILES,
+        read=agreement.read_agreement,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+    ),
+    "pairs": Evaluation(
+        about="minimal pairs of one's own: columns good and bad, and group where there are several kinds",
+        files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"),
+        read=read_pairs,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+    ),
+    "bleu": Evaluation(
+        about="texts beside their references (--in, --reference): BLEU and chrF by sacrebleu, without a model",
+        files=(),
+        read=bleu.read_sides,
+        score=_compare,
+        measure=bleu.figures,
+        two_sides=True,
+    ),
+}
+"""What can be evaluated, by name."""
+
+
+def _two_sided() -> list[str]:
+    return [name for name, evaluation in EVALUATIONS.items() if evaluation.two_sides]
+
+
+def _scorer(asked: Asked) -> tuple[str, Scorer]:
+    loaded = load(asked.model, device=asked.device, dtype=asked.dtype)
+    scorer = scorer_of(
+        loaded.bundle,
+        hide=asked.hide,
+        order=asked.order,
+        stride=asked.stride,
+        batch_pieces=asked.batch_pieces,
+        precision=loaded.precision,
+    )
+    return loaded.path, scorer

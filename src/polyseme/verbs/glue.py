@@ -1,0 +1,164 @@
+"""`glue`: `finetune` nine times, in one table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polyseme.api import AnyPath, Model
+from polyseme.convert.hub import find_model
+from polyseme.datasets.benchmark import Benchmark
+from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.atomic import check_output, explained, parents_of, whole_file
+from polyseme.files.unfinished_folder import begun, remove, settle
+from polyseme.parts.device import find_device
+from polyseme.training.ledger import Rates
+from polyseme.transfer.finetune_report import FinetuneReport
+from polyseme.transfer.finetune_settings import settings_of
+from polyseme.transfer.glue_table import TASKS, GlueReport
+from polyseme.transfer.task_folder import REPORT
+from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Told
+from polyseme.types import Progress
+from polyseme.verbs.finetune import NO_MODEL, finetune
+
+
+def glue(
+    *,
+    model: Model | AnyPath | None = None,
+    data: AnyPath,
+    tasks: Sequence[str] = (),
+    output: AnyPath | None = None,
+    seeds: int | Sequence[int] = 1,
+    frozen: bool = False,
+    layer: str | int | None = None,
+    stack: str | None = None,
+    pool: str | None = None,
+    readout: str | None = None,
+    head: str | None = None,
+    inner_width: int | None = None,
+    again: bool = False,
+    inputs: str | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    rate: float | None = None,
+    head_rate: float | None = None,
+    layer_decay: float = 1.0,
+    schedule: str = "linear",
+    warm_up: float = 0.1,
+    gradual: bool = False,
+    fresh_layers: int = 0,
+    weight_decay: float = 0.01,
+    clip: float | None = 1.0,
+    dropout: float | None = None,
+    dtype: str = "auto",
+    compile: bool | None = None,
+    most_pieces: int | None = None,
+    stride: int = 128,
+    evaluations: int = 1,
+    device: str = "auto",
+    cache: AnyPath | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    rates: Mapping[str, Any] | None = None,
+    force: bool = False,
+    on_start: Callable[[str], None] | None = None,
+    on_report: Callable[[Told], None] | None = None,
+    progress: Progress | None = None,
+) -> GlueReport:
+    """`finetune` over GLUE's nine tasks, and one table of all, beside what is published.
+
+    `data` is the folder with the tasks' folders; `tasks` are some of the nine, or none: those whose data is there.
+    `output` is a folder for a model a task, and for glue.json and glue.md; what is finished there is not done again,
+    unless `force` replaces it. `on_start` is told which task begins. Everything else is as for `finetune`.
+
+        >>> table = polyseme.glue(model="models/mine", data="data/tasks", seeds=5)            # doctest: +SKIP
+        >>> print(table.markdown())                                                           # doctest: +SKIP
+    """
+    given = dict(locals())
+    settings = settings_of(given)
+    find_device(device)
+    Rates.told(rates)
+    named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
+    if not isinstance(model, Model) and named != NO_MODEL:
+        find_model(None if model is None else str(model))
+    there, notes = _tasks(tasks, data)
+    passed_on = {name: value for name, value in given.items() if name not in _OF_GLUE}
+    reports: dict[str, FinetuneReport] = {}
+    needed = [data, model.path if isinstance(model, Model) else model]
+    with _folder(output, {"model": named, **settings.to_json()}, needed, force=force) as folder:
+        for benchmark in there:
+            if on_start is not None:
+                on_start(benchmark.name)
+            place = None if folder is None else folder / benchmark.name
+            if place is not None and (place / REPORT).is_file():
+                before = json.loads((place / REPORT).read_text(encoding="utf-8"))
+                reports[benchmark.name] = FinetuneReport.from_json(before)
+                continue
+            reports[benchmark.name] = finetune(
+                benchmark.name, model=model, data=data, output=place, force=force, **passed_on
+            )
+        first = next(iter(reports.values()))
+        report = GlueReport(model=first.model, how=first.how, reports=reports, notes=notes)
+        if folder is not None:
+            written = {"glue.json": json.dumps(report.to_json(), indent=2), "glue.md": report.markdown()}
+            for name, content in written.items():
+                with whole_file(folder / name, force=True) as made:
+                    made.write_text(content + "\n", encoding="utf-8")
+    return report
+
+
+_OF_GLUE = frozenset({"model", "data", "tasks", "output", "force", "on_start"})
+"""What `finetune` is told otherwise, or not at all."""
+
+
+def _tasks(names: Sequence[str], data: AnyPath) -> tuple[list[Benchmark], tuple[str, ...]]:
+    """The tasks to fit to, whose data is there, and what is to be said of the others."""
+    chosen = [named_benchmark(name, among=TASKS) for name in names]
+    for benchmark in chosen:
+        if not benchmark.glue:
+            raise OptionError(f"{benchmark.name!r} is none of GLUE's tasks. {nearest(benchmark.name, TASKS)}")
+        benchmark_folder(benchmark, data)
+    if chosen:
+        return chosen, ()
+    nine = [BENCHMARKS[name] for name in TASKS]
+    there = [benchmark for benchmark in nine if _is_there(benchmark, data)]
+    if not there:
+        raise InputError(f"{data} holds the data of none of GLUE's tasks ({', '.join(TASKS)}).")
+    return there, tuple(f"No data of {benchmark.name}: left out." for benchmark in nine if benchmark not in there)
+
+
+def _is_there(benchmark: Benchmark, data: AnyPath) -> bool:
+    try:
+        benchmark_folder(benchmark, data)
+    except InputError:
+        return False
+    return True
+
+
+@contextmanager
+def _folder(
+    output: AnyPath | None, settings: Mapping[str, Any], inputs: Sequence[AnyPath | None], *, force: bool
+) -> Iterator[Path | None]:
+    """Where models and table go; what was done there earlier must have these settings. Unused, a new one goes again."""
+    if output is None:
+        yield None
+        return
+    folder = Path(output)
+    if force and folder.exists():
+        check_output(folder, force=True, kind="folder", inputs=inputs, marks=["settings.json", "glue.json"])
+        shutil.rmtree(folder)
+    new = not folder.exists()
+    with parents_of(folder):
+        with explained(folder):
+            folder.mkdir(exist_ok=True)
+        settle(folder, json.loads(json.dumps(settings)), what="table", force=force)
+        try:
+            yield folder
+        except BaseException:
+            if new and not begun(folder):
+                remove(folder)
+            raise

@@ -1,0 +1,265 @@
+"""An index of uses: what it finds, what it keeps, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyseme.api import Model
+from polyseme.embedding.model_fingerprint import differences, fingerprint
+from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
+from polyseme.senses import index as index_module
+from polyseme.senses.gather_uses import form
+from polyseme.senses.index import load_index
+from polyseme.senses.similar_uses import Similar, similar_uses
+from polyseme.text.marked_word import Marked, write_marks
+from polyseme.text.words import split_words
+from text.samples import texts
+from tiny_models import tiny_model
+
+SENTENCES = [
+    "A crane caught a fish.",
+    "The Crane picked up the steel beam.",
+    "",
+    "I saw a crane.",
+    "Dawn broke. The news broke.",
+    "A crane caught a fish.",
+]
+
+
+@cache
+def model() -> Model:
+    return tiny_model("bert")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    return path
+
+
+def similar(text: str, source: Path | None = None, **options: Any) -> Similar:
+    return similar_uses(model().bundle, text, source, **options)
+
+
+def test_uses_are_found_as_their_cosines_say(source: Path) -> None:
+    found = similar("One [crane] broke a beam.", source, top=100)
+    query = next(
+        vector for word, vector in zip(*_words_and_vectors("One crane broke a beam."), strict=True) if word == "crane"
+    )
+    expected = {
+        (text, word.start): float(vector @ query / np.linalg.norm(vector) / np.linalg.norm(query))
+        for text in SENTENCES
+        for word, vector in zip(*_words_and_vectors(text), strict=True)
+    }
+    every = [*(found.near.same or []), *(found.near.other or [])]
+    assert len(every) == sum(len(split_words(text)) for text in SENTENCES) == found.n_uses
+    for use in every:
+        assert use.text[use.start : use.end] == use.word
+        assert use.cosine == pytest.approx(expected[use.text, use.start], abs=1e-5)
+        assert SENTENCES[int(use.id) - 1] == use.text
+    for near in (found.near.same or [], found.near.other or []):
+        assert [use.cosine for use in near] == sorted((use.cosine for use in near), reverse=True)
+
+
+def _words_and_vectors(text: str) -> tuple[list[str], Any]:
+    [document] = model().embed([text])
+    return document.words, document.vectors
+
+
+def test_uses_of_the_word_itself_whatever_its_case_and_of_others_are_kept_apart(source: Path) -> None:
+    found = similar("One [CRANE] broke.", source, top=100)
+    assert [use.word for use in found.near.same or []].count("Crane") == 1
+    assert {form(use.word) for use in found.near.same or []} == {"crane"}
+    assert "crane" not in {form(use.word) for use in found.near.other or []}
+    assert found.n_same == 4
+    assert similar("One [crane] broke.", source, same_word=True).near.other is None
+    assert similar("One [crane] broke.", source, same_word=False).near.same is None
+
+
+def test_the_marked_use_itself_is_left_out_and_counted(source: Path) -> None:
+    found = similar("A [crane] caught a fish.", source, top=100)
+    assert found.n_left_out == 2
+    assert len(found.near.same or []) == 2
+    assert all(use.text != "A crane caught a fish." for use in found.near.same or [])
+    assert similar("A crane caught a [fish].", source, same_word=False).n_left_out == 2
+
+
+def test_the_neighbours_without_context_stand_beside(source: Path) -> None:
+    found = similar("A [crane] broke.", source, against=0, top=1)
+    assert found.against is not None
+    assert found.against.layer == "0"
+    [alone] = found.against.same or []
+    assert alone.text == "A crane caught a fish."  # at the same place: at layer 0 it is the same
+    assert alone.cosine == pytest.approx(1, abs=1e-6)
+
+
+def test_several_words_can_be_marked_together(source: Path) -> None:
+    with pytest.warns(PolysemeWarning, match="'steel beam' does not occur"):
+        found = similar("The [steel beam] broke.", source)
+    assert found.near.same == []
+    assert found.near.other
+
+
+def test_a_word_that_is_not_there_or_only_as_the_marked_use_is_said(source: Path) -> None:
+    with pytest.warns(PolysemeWarning, match=r"'heron' does not occur in .*sentences.txt \(\d+ words\)"):
+        assert similar("A [heron].", source).near.same == []
+    with pytest.warns(PolysemeWarning, match="'saw' occurs in .* only as the marked use itself"):
+        similar("I [saw] a crane.", source)
+    with pytest.raises(InputError, match=r"'heron' does not occur.*Look among other words"):
+        similar("A [heron].", source, same_word=True)
+
+
+@pytest.mark.parametrize(("options", "message"), [({"top": 0}, "at least 1"), ({"layer": "all"}, "one vector")])
+def test_what_cannot_be_is_refused(source: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        similar("A [crane].", source, **options)
+
+
+def test_a_text_without_words_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "control.txt").write_text("\x1b\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has no words in it"):
+        similar("A [crane].", tmp_path / "control.txt")
+
+
+@settings(max_examples=25)
+@given(st.lists(texts.map(lambda text: " ".join(text.split())), min_size=1, max_size=4), st.data())
+def test_every_use_of_any_text_finds_its_copy(
+    tmp_path_factory: pytest.TempPathFactory, given: list[str], data: st.DataObject
+) -> None:
+    lines = [line for line in given if "\x00" not in line and split_words(line)]
+    if not lines:
+        return
+    path = tmp_path_factory.mktemp("any") / "texts.txt"
+    path.write_bytes("\n".join(["More to come.", *lines]).encode())  # a mark of byte order is one at the start alone
+    text = data.draw(st.sampled_from(lines))
+    word = data.draw(st.sampled_from(split_words(text)))
+    if word == "MASK":
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)
+        found = similar(write_marks(Marked(text, word.start, word.end)), path, top=1000)
+    assert found.n_left_out == lines.count(text)
+    assert found.n_left_out + len(found.near.same or []) + len(found.near.other or []) == found.n_uses
+
+
+# --- kept in a folder ------------------------------------------------------------------------------------------------
+
+
+def test_an_index_that_was_kept_finds_the_same(source: Path, tmp_path: Path) -> None:
+    made = similar("One [crane] broke.", source, index=tmp_path / "uses", against=0)
+    source.unlink()
+    asked = similar("One [crane] broke.", index=tmp_path / "uses", against=0)
+    assert asked.near == made.near
+    assert asked.against == made.against
+    assert similar("One [crane] broke.", index=tmp_path / "uses").near == made.near
+    assert asked.cost.words == 1
+    assert len(load_index(tmp_path / "uses")) == made.n_uses
+
+
+def test_an_index_of_another_model_is_refused_with_what_differs(source: Path, tmp_path: Path) -> None:
+    similar("A [crane].", source, index=tmp_path / "uses")
+    other = tiny_model("bert")
+    next(other.bundle.encoder.parameters()).data[0, 0] += 1
+    with pytest.raises(ModelError, match=r"differs in weights\. Ask it with the model"):
+        similar_uses(other.bundle, "A [crane].", index=tmp_path / "uses")
+    with pytest.raises(ModelError, match="differs in tokenizer, config, weights"):
+        similar_uses(tiny_model("roberta").bundle, "A [crane].", index=tmp_path / "uses")
+    with pytest.raises(ModelError, match="differs in config, weights"):
+        similar_uses(tiny_model("bert", n_layers=2).bundle, "A [crane].", index=tmp_path / "uses")
+    with pytest.raises(ModelError, match=r"differs in layer \(3 there, 1 here\)\. "):
+        similar("A [crane].", index=tmp_path / "uses", layer=1)
+    with pytest.raises(ModelError, match=r"differs in layer \(3 there, mix:last2:0.5,0.25 here\)"):
+        similar("A [crane].", index=tmp_path / "uses", layer="mix:last2:0.5,0.25")
+    with pytest.raises(ModelError, match=r"differs in pooling \(mean there, max here\)"):
+        similar("A [crane].", index=tmp_path / "uses", pool="max")
+    with pytest.raises(ModelError, match="differs in precision"):
+        similar_uses(tiny_model("bert").bundle.double(), "A [crane].", index=tmp_path / "uses")
+
+
+def test_the_same_layer_by_another_name_is_the_same(source: Path, tmp_path: Path) -> None:
+    similar("A [crane].", source, index=tmp_path / "uses", layer=-1)
+    assert similar("A [crane].", index=tmp_path / "uses", layer="3").near.same
+
+
+def test_an_index_of_another_text_is_refused_and_replaced_only_by_force(source: Path, tmp_path: Path) -> None:
+    similar("A [crane].", source, index=tmp_path / "uses")
+    assert similar("A [crane].", source, index=tmp_path / "uses").cost.words == 1
+    source.write_text("A crane.\nA crane flew.\n")
+    with pytest.raises(InputError, match=r"was made of .*sentences.txt, \d+ bytes, and --in is .* 23 bytes"):
+        similar("A [crane].", source, index=tmp_path / "uses")
+    assert similar("A [crane].", source, index=tmp_path / "uses", force=True).n_uses == 7
+    assert similar("A [crane].", index=tmp_path / "uses").n_uses == 7
+
+
+def test_a_folder_that_is_no_index_is_never_replaced(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("Dear …")
+    with pytest.raises(InputError, match="is no index, and is not replaced"):
+        similar("A [crane].", source, index=tmp_path / "letters", force=True)
+    assert (tmp_path / "letters" / "dear.txt").exists()
+    (tmp_path / "empty").mkdir()
+    assert similar("A [crane].", source, index=tmp_path / "empty").n_uses
+
+
+def test_neither_text_nor_index_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"neither a text nor an index.*--in"):
+        similar("A [crane].")
+    with pytest.raises(InputError, match=r"There is no index .*uses\. .*--in"):
+        similar("A [crane].", index=tmp_path / "uses")
+
+
+def test_a_damaged_index_is_refused(source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "uses"
+    similar("A [crane].", source, index=folder)
+    vectors = (folder / "vectors-0.f32").read_bytes()
+    (folder / "vectors-0.f32").write_bytes(vectors[:-4])
+    with pytest.raises(InputError, match=r"damaged .*vectors-0.f32 is not of the size"):
+        load_index(folder)
+    (folder / "vectors-0.f32").write_bytes(vectors)
+    (folder / "uses.arrow").write_bytes(b"")
+    with pytest.raises(InputError, match="damaged"):
+        load_index(folder)
+    card = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps({**card, "format": 7}))
+    with pytest.raises(InputError, match="not of the format"):
+        load_index(folder)
+
+
+def test_nothing_is_left_of_an_index_that_could_not_be_made(source: Path, tmp_path: Path) -> None:
+    source.write_bytes(b"fine\n\xff\xfe\xff not\n")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=r"UTF-8|line 2"):
+        similar("A [crane].", source, index=tmp_path / "uses")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_past_the_limit_a_graph_is_kept_and_said(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("usearch")
+    exact = similar("One [crane] broke.", source, top=3)
+    monkeypatch.setattr(index_module, "EXACT_UP_TO", 10)
+    found = similar("One [crane] broke.", source, index=tmp_path / "uses", top=3)
+    assert (tmp_path / "uses" / "graph-0.usearch").exists()
+    assert not found.exact
+    assert exact.exact
+    for one, other in ((found.near.same, exact.near.same), (found.near.other, exact.near.other)):
+        assert [dataclasses.replace(use, cosine=0) for use in one or []] == [
+            dataclasses.replace(use, cosine=0) for use in other or []
+        ]
+        assert [use.cosine for use in one or []] == pytest.approx([use.cosine for use in other or []], abs=1e-5)
+
+
+def test_a_fingerprint_tells_which_part_differs() -> None:
+    one = fingerprint(model().bundle)
+    assert one == fingerprint(tiny_model("bert").bundle)
+    assert differences(one, fingerprint(model().bundle, "int8")) == ["precision"]

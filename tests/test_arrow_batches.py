@@ -1,0 +1,84 @@
+"""The flow over Arrow batches: the vectors of `embed`, beside the columns that came, by a function that pickles."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import polyseme
+from polyseme.arrow_batches import EmbedBatches
+from polyseme.errors import InputError
+from tiny_models import tiny_model
+
+TEXTS = ["Dawn broke.", "", "the vase, the vases! " * 9]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("batches") / "model"
+    tiny_model("bert").save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("layer", [-1, "all"])
+def test_words(tiny: Path, layer: int | str) -> None:
+    table = pa.table({"n": [1, 2, 3], "text": TEXTS})
+    made = EmbedBatches(model=tiny, layer=layer, device="cpu")(table)
+    assert made.column_names == ["n", "text", "words", "start", "end", "vectors"]
+    assert made.select(["n", "text"]) == table
+    expected = polyseme.load(tiny, device="cpu").embed(TEXTS, layer=layer)
+    for row, document in zip(made.to_pylist(), expected, strict=True):
+        assert row["words"] == list(document.words)
+        assert list(zip(row["start"], row["end"], strict=True)) == [tuple(place) for place in document.offsets.tolist()]
+        assert np.array_equal(np.array(row["vectors"], np.float32).reshape(document.vectors.shape), document.vectors)
+
+
+def test_it_pickles_without_the_model(tiny: Path) -> None:
+    batch = pa.RecordBatch.from_pydict({"words of it": [["Dawn", "broke"], []]})
+    embed = EmbedBatches(model=tiny, field="words of it", per="text", device="cpu")
+    before = embed(pa.RecordBatch.from_pydict({"words of it": [["Dawn", "broke"]]}))
+    pickled = pickle.dumps(embed)
+    assert len(pickled) < 1000
+    made = pickle.loads(pickled)(batch)
+    assert made["vector"].to_pylist()[0] == before["vector"].to_pylist()[0]
+    assert not any(made["vector"].to_pylist()[1])
+
+
+def test_an_empty_batch_has_the_columns_of_any_other(tiny: Path) -> None:
+    embed = EmbedBatches(model=tiny, device="cpu")
+    empty = embed(pa.table({"text": pa.array([], pa.string())}))
+    assert empty.schema == embed(pa.table({"text": TEXTS})).schema
+
+
+def test_what_cannot_be(tiny: Path) -> None:
+    with pytest.raises(InputError, match=r"Got a dict instead.*batch_format='pyarrow'"):
+        EmbedBatches(model=tiny, device="cpu")({"text": np.array(["Dawn"])})  # type: ignore[arg-type]
+    embed = EmbedBatches(model=tiny, device="cpu")
+    with pytest.raises(InputError, match=r"no column 'text'. Did you mean 'texts'"):
+        embed(pa.table({"texts": TEXTS}))
+    with pytest.raises(InputError, match="a column 'vectors' already"):
+        embed(pa.table({"text": TEXTS, "vectors": [1, 2, 3]}))
+    with pytest.raises(InputError, match="row 2 is a NoneType"):
+        embed(pa.table({"text": ["a", None]}))
+
+
+@pytest.mark.slow
+def test_the_example_with_ray(tiny: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="comes with the extra 'ray'")
+    source, output = tmp_path / "in.parquet", tmp_path / "out"
+    texts = [f"{number} dawn broke" for number in range(200)]
+    pq.write_table(pa.table({"n": range(200), "text": texts}), source)
+    example = Path(__file__).parents[1] / "examples" / "ray_embed.py"
+    subprocess.run([sys.executable, str(example), str(source), str(output), "-m", str(tiny)], check=True)
+    made = pa.concat_tables(pq.read_table(path) for path in sorted(output.glob("*.parquet"))).sort_by("n")
+    assert made["n"].to_pylist() == list(range(200)), "every row once"
+    expected = polyseme.load(tiny, device="cpu").embed(texts)
+    for row, document in zip(made.to_pylist(), expected, strict=True):
+        assert np.abs(np.array(row["vectors"]) - document.vectors).max() <= 1e-5 * np.abs(document.vectors).max()

@@ -1,0 +1,413 @@
+"""Pretraining by one call: every recipe, stopped and gone on with, refused where it must be."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyseme
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe_table import RECIPES
+from polyseme.training.effects import read_log
+from polyseme.training.loader import StepRows
+from polyseme.training.pretraining import Pretraining, Timing
+from polyseme.training.trainer import Trainer
+from polyseme.training.training_settings import Plan
+from training.kills import write_text
+
+SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
+SMALL: dict[str, Any] = {
+    "recipe": "bert-tiny",
+    "budget": "6steps",
+    "rows": 8,
+    "length": 16,
+    "shape": SHAPE,
+    "device": "cpu",
+    "log_every": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents enough for a small corpus."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    write_text(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a corpus."""
+    place = tmp_path_factory.mktemp("corpus") / "corpus"
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.build_corpus(text, output=place, vocab=300)
+    return place
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is done."""
+    place = tmp_path_factory.mktemp("runs") / "run"
+    polyseme.pretrain(corpus, output=place, **SMALL)
+    return place
+
+
+def losses(run: Path) -> list[float]:
+    return [line["loss"] for line in read_log(run)]
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_holds_what_it_should(finished: Path) -> None:
+    run = json.loads((finished / "run.json").read_text())
+    assert run["finished"]
+    assert run["n_steps"] == 6
+    assert run["settings"]["training"]["phases"] == [{"share": 1.0, "length": 16, "rows": 8}]
+    assert {"polyseme", "torch", "python"} <= run["versions"].keys()
+    ledger = json.loads((finished / "ledger.json").read_text())
+    assert (ledger["pieces"], ledger["steps"], ledger["measured"]) == (6 * 8 * 16, 6, False)
+    assert ledger["flops"] > 0
+    assert [line["step"] for line in read_log(finished)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_model_is_taken_by_run_and_by_folder_and_by_transformers(finished: Path) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    by_run, by_folder = (polyseme.load(path, device="cpu") for path in (finished, finished / "model"))
+    one, other = (model.embed(["the dawn broke"])[0].vectors for model in (by_run, by_folder))
+    assert np.array_equal(one, other)
+    assert len(by_run.fill("the [MASK] broke")[0].pieces) == 5
+    theirs = AutoModelForMaskedLM.from_pretrained(finished / "model")
+    ids = torch.from_numpy(by_run.pieces("the dawn broke").ids)[None]
+    with torch.no_grad():
+        expected = theirs(ids, output_hidden_states=True).hidden_states[-1][0]
+    assert np.allclose(by_run.pieces("the dawn broke").states[-1], expected.numpy(), atol=1e-5)
+
+
+def test_electra_keeps_its_generator_beside_the_model(corpus: Path, tmp_path: Path) -> None:
+    changes = {"recipe": "electra-small", "shape": {**SHAPE, "embedding_width": 8}}
+    polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, **changes})
+    assert polyseme.load(tmp_path / "run", device="cpu").show().outputs == ("replaced",)
+    assert polyseme.load(tmp_path / "run" / "generator", device="cpu").fill("the [MASK] broke")
+
+
+def test_text_and_its_corpus_train_alike(text: Path, finished: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=tmp_path / "run", tokenizer=str(finished / "model"), **SMALL)
+    assert (tmp_path / "run" / "corpus" / "corpus.json").is_file()
+    assert losses(tmp_path / "run")[0] == pytest.approx(losses(finished)[0], rel=0.05)
+
+
+@pytest.mark.parametrize("what", ["corpus", "text"])
+def test_a_model_is_trained_further(what: str, finished: Path, corpus: Path, text: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "shape": None}
+    polyseme.pretrain({"corpus": corpus, "text": text}[what], output=tmp_path / "more", model=finished, **settings)
+    # warm-up takes the first step of six: the model begins where it ended, not at the level of chance
+    assert losses(tmp_path / "more")[0] == pytest.approx(losses(finished)[-1], rel=0.1)
+
+
+def shrunk(recipe: Recipe) -> dict[str, Any]:
+    """The recipe's encoder as small as may be, in the words of its kind."""
+    if "n_heads" in recipe.shape:
+        small: dict[str, Any] = {"embedding_width": 8, "head_width": 8, "decoder_layers": 1, "cutoffs": (40, 80)}
+        return SHAPE | {name: value for name, value in small.items() if recipe.shape.get(name)}
+    small = {"n_layers": 1, "width": 16, "token_width": 16}
+    if recipe.shape.get("inner_width"):
+        small["inner_width"] = 32
+    if "filter_counts" in recipe.shape:
+        small["filter_counts"] = (2,) * len(recipe.shape["filter_counts"])
+    return small
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Path) -> None:
+    recipe = RECIPES[name]
+    lines = tmp_path / "lines.txt"
+    lines.write_text(text.read_text().replace("\n\n", "\n"))
+    pairs: dict[str, Any] = {"source": lines, "target": lines}
+    texts = pairs if recipe.objective == "translation" else {"sources": text}
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        told = polyseme.pretrain(
+            **texts, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk(recipe), device="cpu", dry_run=True
+        )
+    assert len(told.seconds_a_step) == len(recipe.training.phases)
+    assert told.n_steps == 100
+    assert told.seconds > 0
+    assert told.memory > 0
+    assert told.checkpoint_bytes > 4 * told.parameters
+    assert any("100 steps" in line for line in told.lines())
+
+
+def test_recipes_have_the_published_shapes() -> None:
+    cards = {card.name: card for card in polyseme.list_recipes()}
+    assert (cards["bert-large"].layers, cards["bert-large"].width) == (24, 1024)
+    # BERT's own figure: 1M steps of 256 rows, nine tenths of them of 128 pieces
+    assert cards["bert-base"].published_pieces == pytest.approx(1e6 * 256 * (0.9 * 128 + 0.1 * 512))
+    # The paper's table 1 gives ELECTRA-Small 1.4e18 FLOPs, counted a little otherwise
+    assert cards["electra-small"].published_flops == pytest.approx(1.4e18, rel=0.3)
+    assert cards["bert-tiny"].published_flops is None
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def test_budgets_of_pieces_and_of_operations_become_steps(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    bill = json.loads((finished / "ledger.json").read_text())
+    for budget in (f"{4 * 8 * 16}pieces", f"{bill['flops'] / 6 * 4:.6e}flops"):
+        polyseme.pretrain(corpus, output=tmp_path / budget, **{**SMALL, "budget": budget})
+        assert json.loads((tmp_path / budget / "run.json").read_text())["n_steps"] == 4
+
+
+def test_a_budget_of_time_is_measured_once_and_leaves_the_weights_alone(corpus: Path, tmp_path: Path) -> None:
+    polyseme.pretrain(corpus, output=tmp_path / "timed", **{**SMALL, "budget": "6s"})
+    n_steps = json.loads((tmp_path / "timed" / "run.json").read_text())["n_steps"]
+    polyseme.pretrain(corpus, output=tmp_path / "counted", **{**SMALL, "budget": f"{n_steps}steps"})
+    assert losses(tmp_path / "timed") == losses(tmp_path / "counted")
+
+
+# --- stopped and gone on with -----------------------------------------------------------------------------------------
+
+
+def on_processes(n: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line under torchrun."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
+    return subprocess.run(
+        [*command, "-m", "polyseme", "pretrain", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_killed_on_two_processes_and_gone_on_with_on_one(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shape = [f"--set={name}={value}" for name, value in SHAPE.items()]
+    begun = on_processes(
+        2, str(corpus), "-o", str(run), "--budget=6steps", "--rows=8", "--length=16", "--device=cpu", "--log-every=1",
+        "--checkpoint-every=2", *shape,
+    )  # fmt: skip
+    assert begun.returncode == 0, begun.stderr[-3000:]
+    # as if it had been killed after its second checkpoint
+    for path in sorted((run / "checkpoints").iterdir())[1:]:
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "finished": False}))
+    polyseme.pretrain(resume=run, device="cpu")
+    assert losses(run) == pytest.approx(losses(finished), rel=1e-4)
+
+
+def test_the_same_call_goes_on_and_a_finished_run_is_refused(finished: Path, corpus: Path) -> None:
+    with pytest.raises(OutputError, match="finished"):
+        polyseme.pretrain(corpus, output=finished, **SMALL)
+    with pytest.raises(OptionError, match="is finished"):
+        polyseme.pretrain(resume=finished)
+
+
+def test_a_spoilt_checkpoint_is_left_out_and_said(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    polyseme.pretrain(corpus, output=run, **{**SMALL, "checkpoint_every": 2})
+    last = sorted((run / "checkpoints").iterdir())[-1] / "model.safetensors"
+    content = bytearray(last.read_bytes())
+    content[len(content) // 2] ^= 1
+    last.write_bytes(content)
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "finished": False}))
+    with pytest.warns(PolysemeWarning, match="left out"):
+        polyseme.pretrain(resume=run, device="cpu")
+    assert losses(run) == losses(finished)
+
+
+def test_a_loss_that_is_no_number_stops_with_a_checkpoint_and_a_reason(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolysemeError, match="lower rate"):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "rate": 1e30, "budget": "50steps"})
+    assert "lower rate" in json.loads((tmp_path / "run" / "run.json").read_text())["stopped"]
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
+    assert not (tmp_path / "run" / "model").exists()
+
+
+# --- refused ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget": "soon"}, "20min"),
+        ({"recipe": "bert-tinny"}, "bert-tiny"),
+        ({"rows": 100_000}, "smaller than a batch"),
+        ({"shape": {**SHAPE, "n_pieces": 64}}, "has room for 64"),
+        ({"shape": {**SHAPE, "wideness": 3}}, "wideness"),
+        ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
+        ({"objective": {"ratee": 0.2}}, "ratee"),
+        ({"optimiser": "adan"}, "adan"),
+        ({"schedule": "cosin"}, "cosine"),
+        ({"dtype": "fp17"}, "fp17"),
+        ({"device": "cuda:9"}, "cuda:9"),
+        ({"rows": 0}, "at least 1 row"),
+        ({"log_every": 0}, "'log_every' must be at least 1"),
+        ({"keep": 0}, "'keep' must be at least 1"),
+        ({"shard_size": -5}, "'shard_size' must be at least 1"),
+        ({"workers": -1}, "workers must be 0 or more"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_what_cannot_be_is_refused_and_nothing_is_left(
+    changes: dict[str, Any], message: str, corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PolysemeError, match=message):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, **changes})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plain_text_and_pairs_are_told_apart_before_either_is_read(tmp_path: Path) -> None:
+    """The files need not even be there: the recipe alone says what it learns from."""
+    with pytest.raises(OptionError, match=r"in pairs, and nowhere\.txt is plain text.*--source FILE --target FILE"):
+        polyseme.pretrain("nowhere.txt", output=tmp_path / "run", recipe="transformer-tiny", budget="2steps")
+    with pytest.raises(
+        OptionError, match=r"plain text, and source nowhere\.en, target nowhere\.de is of texts in pairs"
+    ):
+        polyseme.pretrain(source="nowhere.en", target="nowhere.de", output=tmp_path / "run", budget="2steps")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("budget", ["100steps", "2min"])
+def test_a_dry_run_counts_as_many_evaluations_as_the_run_has(
+    budget: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With steps of one second and evaluations of ten, whatever they take here."""
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing([1.0], 10.0))
+    told = {
+        every: polyseme.pretrain(corpus, dry_run=True, evaluate_every=every, **{**SMALL, "budget": budget})
+        for every in (None, 5, 50, 1000)
+    }
+    for every, each in told.items():
+        evaluated = [n for n in range(1, each.n_steps + 1) if n % (every or each.n_steps // 10 or 1) == 0]
+        n_evaluations = len(evaluated) + (each.n_steps not in evaluated)
+        assert each.seconds == each.n_steps + 10 * n_evaluations
+        if budget == "100steps":
+            assert each.n_steps == 100
+        else:
+            assert 120 - 21 <= each.seconds <= 120
+
+
+def test_sources_and_output_must_be_named(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="nothing to train on"):
+        polyseme.pretrain(output=tmp_path / "run")
+    with pytest.raises(OptionError, match="no place"):
+        polyseme.pretrain(corpus)
+    with pytest.raises(InputError, match="nowhere"):
+        polyseme.pretrain(tmp_path / "nowhere", output=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_resumed_run_takes_no_other_settings(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="rate"):
+        polyseme.pretrain(resume=finished, rate=1.0)
+    with pytest.raises(InputError, match="is no run"):
+        polyseme.pretrain(resume=tmp_path)
+
+
+def test_other_settings_are_named(finished: Path, corpus: Path) -> None:
+    with pytest.raises(OutputError, match=r"training\.seed is 0 there and 5 here"):
+        polyseme.pretrain(corpus, output=finished, **SMALL, seed=5)
+
+
+def test_other_text_in_a_run_is_refused_and_replaced_when_forced(text: Path, corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = {**SMALL, "budget": "2steps"}
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=run, vocab=300, **settings)
+        with pytest.raises(OutputError, match=r"other text.*--resume"):
+            polyseme.pretrain(text, output=run, vocab=300, held_out=0.3, **settings)
+        polyseme.pretrain(text, output=run, vocab=300, held_out=0.3, force=True, **settings)
+        polyseme.pretrain(corpus, output=run, force=True, **settings)
+        assert not (run / "corpus").exists()
+        polyseme.pretrain(text, output=run, vocab=300, force=True, **settings)
+    with pytest.raises(OutputError, match="would go with"):
+        polyseme.pretrain(run / "corpus", output=run, force=True, **settings)
+    assert (run / "corpus" / "corpus.json").is_file()
+
+
+def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(text, output=tmp_path / "run", vocab=300, **SMALL)
+        polyseme.build_corpus(text, output=tmp_path / "run" / "corpus", vocab=300, held_out=0.3, force=True)
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "finished": False}))
+    with pytest.raises(InputError, match="not the one"):
+        polyseme.pretrain(resume=tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("budget", ["6steps", "3s"])
+@pytest.mark.parametrize(("most", "message"), [(3, "--pass-rows 2"), (0, "Not even one fits")], ids=["two", "none"])
+def test_too_little_memory_names_what_fits(
+    budget: str, most: int, message: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer.step
+
+    def short_of_memory(self: Trainer, rows: StepRows, plan: Plan) -> Any:
+        self.at = rows.step
+        if any(len(batch["pieces"]) > most for batch in rows.passes):
+            raise torch.OutOfMemoryError("as a GPU would")
+        return step(self, rows, plan)
+
+    monkeypatch.setattr(Trainer, "step", short_of_memory)
+    with pytest.raises(OptionError, match=message):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": budget})
+
+
+def test_a_full_disk_ends_with_a_paragraph_and_whole_checkpoints(corpus: Path, tmp_path: Path) -> None:
+    shape = [f"--set={name}={value}" for name, value in {**SHAPE, "width": 64}.items()]
+    options = ["--budget=6steps", "--rows=8", "--length=16", "--device=cpu", *shape]
+    code = (
+        "import resource; from polyseme.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, 90_000)); "
+        f"main({['pretrain', str(corpus), '-o', str(tmp_path / 'run'), *options]!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "grown past the largest file" in done.stderr
+    assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
+
+
+def test_a_vanished_shard_is_named(corpus: Path, text: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        place = polyseme.build_corpus(text, output=tmp_path / "corpus", vocab=300).folder
+    gone = next(place.rglob("*train.pieces"))
+    gone.unlink()
+    with pytest.raises(InputError, match=gone.name.replace(".", r"\.")):
+        polyseme.pretrain(place, output=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["gpt-tiny", "bert-tiny"])
+def test_two_minutes_beat_the_unigram_entropy(recipe: str, data: Path, tmp_path: Path) -> None:
+    from polyseme.corpus.corpus import Corpus
+
+    source = data / "corpus" / "books-00.txt.xz"
+    polyseme.pretrain(
+        source, output=tmp_path / "run", recipe=recipe, budget="2min", vocab=2048, rows=16, length=64, device="cpu"
+    )
+    entropy = Corpus.open(tmp_path / "run" / "corpus").unigram_entropy("held")
+    held = [line["held_out"]["loss"] for line in read_log(tmp_path / "run") if "held_out" in line][-1]
+    assert math.isfinite(held)
+    assert held < entropy - 0.3

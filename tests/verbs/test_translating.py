@@ -1,0 +1,128 @@
+"""Pretraining on texts in pairs, from the command line to a translation."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import polyseme
+from polyseme.cli import main
+from polyseme.corpus.corpus import Corpus
+from polyseme.errors import OptionError, PolysemeError, PolysemeWarning
+from polyseme.training.effects import read_log
+
+BOOK = {
+    "the": "die",
+    "dawn": "dämmerung",
+    "broke": "zerbrach",
+    "a": "eine",
+    "vase": "vase",
+    "and": "und",
+    "news": "nachricht",
+    "of": "von",
+    "it": "ihm",
+    "came": "kam",
+}
+SMALL: dict[str, Any] = {
+    "recipe": "transformer-tiny",
+    "vocab": 300,
+    "rows": 16,
+    "length": 48,
+    "rate": 4e-3,
+    "shape": {"n_layers": 1, "width": 48, "n_heads": 4, "inner_width": 96, "decoder_layers": 1, "dropout_rate": 0.0}
+    | {"embedding_dropout_rate": 0.0},
+    "device": "cpu",
+    "log_every": 10,
+}
+
+
+def translated(words: list[str]) -> str:
+    """Word for word, from the last to the first."""
+    return " ".join(BOOK[word] for word in words[::-1])
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    draw = random.Random(1)
+    texts = [draw.choices(list(BOOK), k=draw.randint(2, 5)) for _ in range(1200)]
+    folder = tmp_path_factory.mktemp("sides")
+    sides = {"source": [" ".join(words) for words in texts], "target": [translated(words) for words in texts]}
+    for name, lines in sides.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return {name: folder / name for name in sides}
+
+
+@pytest.fixture(scope="module")
+def run(sides: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(**sides, output=folder, budget="180steps", **SMALL)  # type: ignore[arg-type]
+    return folder
+
+
+def test_a_small_model_learns_to_translate(run: Path) -> None:
+    held = [line["held_out"]["translation"] for line in read_log(run) if "held_out" in line]
+    assert held[-1] < 0.35 < Corpus.open(run / "corpus").unigram_entropy("held")
+    model = polyseme.load(run, device="cpu")
+    for text in ("dawn broke a vase", "news of it", "the vase came"):
+        assert model.generate(text, max_new=30, beam=2) == [translated(text.split())]
+
+
+def test_the_model_is_trained_further_on_its_corpus(run: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "shape": None, "vocab": None, "rate": 1e-4}
+    polyseme.pretrain(run / "corpus", output=tmp_path / "more", model=run, budget="3steps", **settings)
+    first, last = (read_log(each)[at]["loss"] for each, at in ((tmp_path / "more", 0), (run, -1)))
+    assert first == pytest.approx(last, rel=0.15)
+
+
+def test_by_command(sides: dict[str, Path], run: Path, tmp_path: Path) -> None:
+    named = ["--source", str(sides["source"]), "--target", str(sides["target"])]
+    done = CliRunner().invoke(
+        main, ["corpus", *named, "--tokenizer", str(run / "model"), "-o", str(tmp_path / "pairs")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "documents" in done.output
+    assert Corpus.open(tmp_path / "pairs").sides == ("source", "target")
+    shape = [f"--set={name}={value}" for name, value in SMALL["shape"].items()]
+    done = CliRunner().invoke(
+        main,
+        ["pretrain", str(tmp_path / "pairs"), "--recipe=transformer-tiny", "--budget=2steps", "--rows=4", "--length=48",
+         "--device=cpu", *shape, "-o", str(tmp_path / "run")],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(main, ["pretrain", *named[:2], "--recipe=transformer-tiny", "-o", str(tmp_path / "no")])
+    assert done.exit_code != 0
+    assert "'source' was given without 'target'" in done.output
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"recipe": "bert-tiny", "shape": None}, "learns from plain text, and .* is of texts in pairs"),
+        ({"recipe": "bart-tiny", "shape": None}, "learns from plain text"),
+        ({"apart": True}, "cannot keep the documents of a row 'apart'"),
+        ({"objective": {"smoothing": 2}}, "smoothing of labels"),
+        ({"rows": 5000}, "smaller than a batch"),
+        ({"shape": {**SMALL["shape"], "decoder_layers": None}}, "needs a decoder .* only an encoder"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, Any], said: str, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolysemeError, match=said):
+        polyseme.pretrain(
+            run / "corpus", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab": None, **changes}
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plain_text_is_no_pairs(sides: dict[str, Path], tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.build_corpus(sides["source"], output=tmp_path / "plain", documents="line", vocab=60)
+    with pytest.raises(OptionError, match=r"learns from texts in pairs, and .* is plain text.*--source FILE --target"):
+        polyseme.pretrain(tmp_path / "plain", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab": None})
