@@ -3,8 +3,8 @@
     python benchmarks/corpus.py [FILES...] [--rounds 3] [--workers 2]
 
 FILES are packed or plain texts (by default those of POLYSEME_DATA/corpus); the tokenizer is BERT's, uncased, from
-POLYSEME_DATA/vocab. Ours reads the files, splits documents, words and sentences, tokenises, writes the shards and takes
-checksums; theirs tokenises documents that are in memory already, and writes them. The pieces are compared one by one
+POLYSEME_DATA/vocab. Ours reads the files, splits documents, words and sentences, tokenizes, writes the shards and takes
+checksums; theirs tokenizes documents that are in memory already, and writes them. The pieces are compared one by one
 (to both of them a `[MASK]` in the text is text).
 """
 
@@ -32,8 +32,9 @@ def build(files: list[Path], output: Path, tokenizer: Path, workers: int) -> Any
 
 
 def mapped(texts: list[str], tokenizer: Path, workers: int) -> Any:
-    import datasets
     from transformers import PreTrainedTokenizerFast
+
+    import datasets
 
     datasets.disable_progress_bars()
     datasets.disable_caching()
@@ -41,14 +42,14 @@ def mapped(texts: list[str], tokenizer: Path, workers: int) -> Any:
         tokenizer_file=str(tokenizer / "tokenizer.json"), model_max_length=1 << 40, split_special_tokens=True
     )
 
-    def tokenise(batch: dict[str, list[str]]) -> dict[str, Any]:
+    def tokenize(batch: dict[str, list[str]]) -> dict[str, Any]:
         encoded = theirs(
             batch["text"], add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
         )
         return {"pieces": encoded["input_ids"]}
 
     whole = datasets.Dataset.from_dict({"text": texts})
-    return lambda: whole.map(tokenise, batched=True, num_proc=workers, remove_columns=["text"])
+    return lambda: whole.map(tokenize, batched=True, num_proc=workers, remove_columns=["text"])
 
 
 def check_equal(corpus: Any, theirs: Any) -> int:

@@ -40,12 +40,13 @@ def ours(data: TaskData, model: Path, n_examples: int, batch: int, device: str, 
     torch.manual_seed(seed)
     bundle = load_bundle(model)
     settings = chosen(
-        FinetuneSettings(epochs=1, batch=batch, rate=1e-4), bundle.config, kind="classify", n_train=len(train),
+        FinetuneSettings(epochs=1, batch_size=batch, learning_rate=1e-4), bundle.config, kind="classify",
+        n_train=len(train),
         pooler=True, starts=True,
     ).settings  # fmt: skip
     labels = tuple(label for label in data.labels if label in labels_in(train, kind="classify", multi=False))
     fitted = build_task_model(
-        bundle, kind="classify", head="linear", readout="pooled", most_pieces=128, head_settings={"labels": labels}
+        bundle, kind="classify", head="linear", readout="pooled", max_pieces=128, head_settings={"labels": labels}
     ).to(device)
     ready, held = prepare(fitted, train, learning=True), prepare(fitted, dev, learning=False)
     bf16 = torch.device(device).type == "cuda"
@@ -123,7 +124,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("-m", "--model")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--batch", type=int, nargs="+", default=[8, 64])
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--examples", type=int)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-peer", action="store_true")

@@ -24,7 +24,7 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.objectives.masked import Masked
 from polyseme.training.device_group import Devices
 from polyseme.training.loader import Loader
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Phase, Plan, TrainingSettings
@@ -88,8 +88,8 @@ def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds:
     )
     objective = Masked().for_tokenizer(Vocabulary())
     settings = TrainingSettings(
-        phases=(Phase(length=length, rows=rows),),
-        optimiser=OptimiserSettings(lr=1e-4),
+        phases=(Phase(length=length, batch_size=rows),),
+        optimizer=OptimizerSettings(lr=1e-4),
         schedule=Schedule(),
         dtype="bf16",
         compile=True,
@@ -125,7 +125,7 @@ def theirs(shape: dict[str, int], rows: int, length: int, dropout: float, second
         attention_probs_dropout_prob=dropout,
     )
     model = BertForMaskedLM(config).cuda().train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     run = torch.compile(model, dynamic=False) if compiled else model
     pieces = torch.randint(1000, N_PIECES, (rows, length), device="cuda")
     chosen = torch.rand(rows, length, device="cuda") < 0.15
@@ -137,8 +137,8 @@ def theirs(shape: dict[str, int], rows: int, length: int, dropout: float, second
             loss = run(input_ids=pieces, labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
     return timed(step, seconds)[0]
 

@@ -47,7 +47,7 @@ def random_model(kind: str, data: Path, device: str, dtype: str) -> Model:
 
 
 def scored(model: Model, sets: list[PairSet], hide: str, batch_pieces: int | None) -> tuple[Scorer, PairScores, float]:
-    """All pairs, and the seconds that took, tokenising included."""
+    """All pairs, and the seconds that took, tokenizing included."""
     scorer = scorer_of(model.bundle, hide=hide, batch_pieces=batch_pieces, precision=model.precision)
     if scorer.device.type == "cuda":
         torch.cuda.synchronize()

@@ -1,6 +1,6 @@
-"""CoarseWSD-20: the senses of twenty words, told by the nearest neighbour, and found without being told.
+"""CoarseWSD-20: the senses of twenty words, told by the nearest neighbor, and found without being told.
 
-Two questions. (1) With labelled uses: is the nearest training use of a test use one of the same sense? Layer by layer,
+Two questions. (1) With labeled uses: is the nearest training use of a test use one of the same sense? Layer by layer,
 beside layer 0 and the most frequent sense. (2) Without labels: how many senses does `polyseme senses` find, how well do
 its groups agree with the true senses (V-measure), and how often do the uses of one sense alone yield one?
 
@@ -105,10 +105,10 @@ def kept(path: Path) -> dict[tuple[str, str], Half]:
         return {(word, half): Half(*(arrays[f"{word}/{half}/{part}"] for part in PARTS)) for word, half in names}
 
 
-# --- (1) the nearest neighbour ---------------------------------------------------------------------------------------
+# --- (1) the nearest neighbor ---------------------------------------------------------------------------------------
 
 
-def nearest_neighbour(halves: dict[tuple[str, str], Half]) -> str:
+def nearest_neighbor(halves: dict[tuple[str, str], Half]) -> str:
     words = sorted({word for word, _ in halves})
     n_layers = next(iter(halves.values())).vectors.shape[1]
     right: dict[str, list[np.ndarray]] = {"most frequent sense": []}
@@ -117,7 +117,7 @@ def nearest_neighbour(halves: dict[tuple[str, str], Half]) -> str:
         right["most frequent sense"].append(test.gold == np.bincount(train.gold).argmax())
         for layer in range(n_layers):
             cosines = unit(test.vectors[:, layer]) @ unit(train.vectors[:, layer]).T
-            name = f"1-nearest neighbour, layer {layer}"
+            name = f"1-nearest neighbor, layer {layer}"
             right.setdefault(name, []).append(test.gold == train.gold[cosines.argmax(axis=1)])
     rows = [
         [
@@ -293,7 +293,7 @@ def main() -> None:
         sum(len(uses.gold) for (_, half), uses in halves.items() if half == each) for each in ("train", "test")
     )
     print(f"CoarseWSD-20, {n_train:,} training and {n_test:,} test uses of 20 words.\n")
-    print(nearest_neighbour(halves))
+    print(nearest_neighbor(halves))
     print()
     print(senses_tables(halves, settings.layer))
     print(

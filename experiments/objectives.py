@@ -29,12 +29,12 @@ from polyseme.corpus.corpus import ABOUT, Corpus
 
 SIZE = {"n_layers": 12, "width": 384, "n_heads": 6, "inner_width": 1536, "max_positions": 512}
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
-CAREFUL = {"rate": 5e-4, "optimiser": "adamw", "warm_up": 0.1}
+CAREFUL = {"learning_rate": 5e-4, "optimizer": "adamw", "warmup": 0.1}
 """A stack with its norms after the sums does not learn at the rate that one with its norms before them does."""
 RUNS: dict[str, dict[str, Any]] = {
-    "masked": {"recipe": "bert-mini", "rows": 512, "length": 128, **CAREFUL},
-    "replaced": {"recipe": "electra-small", "rows": 512, "length": 128, **CAREFUL},
-    "causal": {"recipe": "gpt-tiny", "rows": 512, "length": 128, "rate": 1e-3},
+    "masked": {"recipe": "bert-mini", "batch_size": 512, "length": 128, **CAREFUL},
+    "replaced": {"recipe": "electra-small", "batch_size": 512, "length": 128, **CAREFUL},
+    "causal": {"recipe": "gpt-tiny", "batch_size": 512, "length": 128, "learning_rate": 1e-3},
 }
 OTHERS: dict[str, dict[str, Any]] = {
     "permuted": {"recipe": "xlnet-tiny"},
@@ -104,7 +104,7 @@ def print_table(folder: Path) -> None:
             f"{predicted:.3f} | {corpus['unigram_entropy']:.3f} | {f'{bits:.3f}' if name == 'causal' else ''} |"
         )
     print()
-    _head("objective", "FLOPs", "seconds", "utilisation", "kWh", "kg CO2e", "price")
+    _head("objective", "FLOPs", "seconds", "utilization", "kWh", "kg CO2e", "price")
     for name, kept in found.items():
         bill = kept["ledger"]
         share = bill["flops"] / bill["available_flops"] if bill["available_flops"] else math.nan
@@ -147,13 +147,13 @@ def main() -> None:
     parser.add_argument("--only", choices=PREDICTS, action="append")
     parser.add_argument("--others", action="store_true", help="train those of the other Transformers instead")
     parser.add_argument("--keep-models", action="store_true")
-    parser.add_argument("--rate", type=float, help="another learning rate than the one here")
+    parser.add_argument("--learning-rate", type=float, help="another learning rate than the one here")
     parser.add_argument("--draw", metavar="FILE")
     settings = parser.parse_args()
     settings.output.mkdir(parents=True, exist_ok=True)
-    if settings.rate is not None:
+    if settings.learning_rate is not None:
         for run in (*RUNS.values(), *OTHERS.values()):
-            run["rate"] = settings.rate
+            run["learning_rate"] = settings.learning_rate
     if settings.texts:
         for name in settings.only or (OTHERS if settings.others else RUNS):
             train(name, settings.texts, settings.output, settings.budget, settings.keep_models)

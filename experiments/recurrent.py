@@ -146,10 +146,10 @@ def elmo(texts: list[str], runs: Path, budget: str) -> dict[str, Any]:
         budget,
         shape={"n_outputs": ELMO_WORDS, "cell_clip": None, "projection_clip": None},
         objective={"softmax": "full"},
-        optimiser="adamw",
-        rate=1e-3,
+        optimizer="adamw",
+        learning_rate=1e-3,
         schedule="cosine",
-        warm_up=0.05,
+        warmup=0.05,
     )
     return kept | {"perplexity": {side: math.exp(kept["held_out"][side]) for side in ("forward", "backward")}}
 

@@ -24,7 +24,7 @@ from polyseme.transfer.glue_table import SHORT, SHOWN_MODELS, counted
 SPECIAL: dict[str, dict[str, Any]] = {
     "squad": {"epochs": 2},
     "squad2": {"epochs": 2},
-    "imdb": {"batch": 16, "most_pieces": 256},
+    "imdb": {"batch_size": 16, "max_pieces": 256},
 }
 """What a task has of its own."""
 
@@ -121,14 +121,14 @@ def means(reports: dict[str, FinetuneReport]) -> str:
 
 
 def mixes(reports: dict[str, FinetuneReport]) -> str:
-    """The shares of the layers that were learnt."""
+    """The shares of the layers that were learned."""
     lines = []
     for name, report in reports.items():
         mix = report.kept.mix
         if mix is not None:
             shares = ", ".join(f"{layer}: {share:.2f}" for layer, share in mix["shares"].items())
             lines.append(f"- {name}: γ {mix['gamma']:.2f}; {shares}")
-    return "Learnt mixes:\n" + "\n".join(lines) + "\n" if lines else ""
+    return "Learned mixes:\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def _is_json(value: str) -> bool:

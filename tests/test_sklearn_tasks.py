@@ -30,9 +30,9 @@ from polyseme.tasks.splits import with_dev
 from tiny_models import tiny_model
 from transfer import small_tasks
 
-FROZEN: dict[str, Any] = {"epochs": 10, "rate": 0.03, "batch": 16}
+FROZEN: dict[str, Any] = {"epochs": 10, "learning_rate": 0.03, "batch_size": 16}
 TAGGING: dict[str, Any] = {**FROZEN, "layer": 0, "head": "linear"}
-TUNED: dict[str, Any] = {"tune": True, "head": "linear", "epochs": 6, "rate": 1e-2, "batch": 16}
+TUNED: dict[str, Any] = {"tune": True, "head": "linear", "epochs": 6, "learning_rate": 1e-2, "batch_size": 16}
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_it_is_what_finetune_gives(folder: str) -> None:
         splits={"train": train, "dev": dev},
         metrics=("accuracy", "f1"),
     )
-    settings: dict[str, Any] = {"epochs": 2, "rate": 0.02, "head": "mlp", "layer": 1}
+    settings: dict[str, Any] = {"epochs": 2, "learning_rate": 0.02, "head": "mlp", "layer": 1}
     expected = polyseme.finetune(data, model=folder, frozen=True, seeds=[7], **settings)
     report = ContextualClassifier(folder, seed=7, **settings).fit(*TRAIN).report_
     assert report.seeds[0].curve == expected.seeds[0].curve
@@ -151,7 +151,7 @@ def test_words_that_are_given_are_kept(folder: str) -> None:
 
 
 def spans(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
-    """Neighbours that are good are a span."""
+    """Neighbors that are good are a span."""
     sentences, tags = sentences_and_tags(n, seed)
     marked = [
         [
@@ -197,7 +197,7 @@ def test_invalid_tags_are_refused_or_repaired(folder: str) -> None:
         ({"layer": 99}, "Layer '99' is not there"),
         ({"stack": "decodr"}, "There is no stack 'decodr'. Did you mean 'decoder'?"),
         ({"epochs": 0}, "The epochs of a fine-tuning must be at least 1. Got 0 instead."),
-        ({"rate": -1}, "must be above 0"),
+        ({"learning_rate": -1}, "must be above 0"),
         ({"dev": 1.0}, "must be from 0 to below 1. Got 1.0 instead."),
         ({"seed": 0.5}, "The seed must be a whole number. Got 0.5 instead."),
         ({"device": "gpu"}, "There is no device 'gpu'"),
@@ -263,7 +263,7 @@ def test_long_texts_to_learn_from_are_cut_where_the_encoder_is_tuned_and_that_is
     tiny_model("bert").save(tmp_path / "bert")
     texts = ["the crane " * 20, "a fish " * 30, *TRAIN[0][2:]]
     tuned = ContextualClassifier(str(tmp_path / "bert"), **{**TUNED, "epochs": 1})
-    with pytest.warns(PolysemeWarning, match=r"^2 texts were cut to 40 pieces \(most_pieces\)\.$") as said:
+    with pytest.warns(PolysemeWarning, match=r"^2 texts were cut to 40 pieces \(max_pieces\)\.$") as said:
         tuned.fit(texts, TRAIN[1])
     assert [each.filename for each in said] == [__file__]
     frozen = ContextualClassifier(str(tmp_path / "bert"), **{**FROZEN, "epochs": 1}).fit(texts, TRAIN[1])
@@ -272,10 +272,10 @@ def test_long_texts_to_learn_from_are_cut_where_the_encoder_is_tuned_and_that_is
 
 
 def test_long_texts_are_cut_and_that_is_said(folder: str) -> None:
-    classifier = ContextualClassifier(folder, **{**TUNED, "epochs": 1}, most_pieces=12)
+    classifier = ContextualClassifier(folder, **{**TUNED, "epochs": 1}, max_pieces=12)
     with pytest.warns(PolysemeWarning, match=r"^32 texts were cut to 12 pieces"):
         classifier.fit(*TRAIN)
-    with pytest.warns(PolysemeWarning, match=r"^1 texts were cut to 12 pieces \(most_pieces\)\.$"):
+    with pytest.warns(PolysemeWarning, match=r"^1 texts were cut to 12 pieces \(max_pieces\)\.$"):
         classifier.predict(["the crane " * 20, "the crane"])
 
 
@@ -350,9 +350,16 @@ def test_scikit_learn_knows_that_they_take_text(folder: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [ContextualClassifier, ContextualTagger])
 def test_parameters_are_had_set_and_cloned(kind: Any) -> None:
-    settings: dict[str, Any] = {"model": "somewhere", "tune": True, "layer": 1, "head": "crf", "epochs": 3, "batch": 8}
+    settings: dict[str, Any] = {
+        "model": "somewhere",
+        "tune": True,
+        "layer": 1,
+        "head": "crf",
+        "epochs": 3,
+        "batch_size": 8,
+    }
     settings["stack"] = "decoder"
-    estimator = kind(**settings, rate=1e-4, seed=5, device="cpu")
+    estimator = kind(**settings, learning_rate=1e-4, seed=5, device="cpu")
     assert {**estimator.get_params(), **settings} == estimator.get_params()
     assert clone(estimator).get_params() == estimator.get_params()
     assert estimator.set_params(layer=0).layer == 0
@@ -381,7 +388,9 @@ def test_a_tuned_pickle_needs_no_model_and_a_frozen_one_the_same(tmp_path: Path)
     tiny_model("bert", n_layers=1).save(place, force=True)
     frozen_again, tuned_again = pickle.loads(kept)
     assert tuned_again.predict(TAGGED_TEST[0]) == tuned.predict(TAGGED_TEST[0])
-    with pytest.raises(ModelError, match=r"is not the one that this estimator's head was learnt over.*fit the estimat"):
+    with pytest.raises(
+        ModelError, match=r"is not the one that this estimator's head was learned over.*fit the estimat"
+    ):
         frozen_again.predict(TAGGED_TEST[0])
 
 
@@ -433,7 +442,7 @@ def test_in_a_pipeline_and_a_search(folder: str, tmp_path: Path) -> None:
 
 def test_a_tagger_in_a_search(folder: str) -> None:
     tagger = ContextualTagger(folder, **TAGGING)
-    search = GridSearchCV(tagger, {"rate": [1e-5, 0.02]}, cv=2, error_score="raise").fit(*TAGGED)
-    assert search.best_params_ == {"rate": 0.02}
+    search = GridSearchCV(tagger, {"learning_rate": [1e-5, 0.02]}, cv=2, error_score="raise").fit(*TAGGED)
+    assert search.best_params_ == {"learning_rate": 0.02}
     assert search.score(*TAGGED_TEST) > 0.7
     assert len(cross_val_score(clone(tagger).set_params(epochs=1), *TAGGED, cv=2)) == 2

@@ -126,14 +126,14 @@ def learning(encoder: WordEncoder) -> dict[str, Tensor]:
 
 
 def check_gradients(encoder: WordEncoder, texts: Sequence[Sequence[str]], *, fast: bool) -> None:
-    learnt = learning(encoder)
+    learned = learning(encoder)
 
     def vectors(*values: Tensor) -> Tensor:
-        given = dict(zip(learnt, values, strict=True))
+        given = dict(zip(learned, values, strict=True))
         found: Tensor = functional_call(encoder, given, (texts,)).vectors
         return found
 
-    values = tuple(each.detach().clone().requires_grad_() for each in learnt.values())
+    values = tuple(each.detach().clone().requires_grad_() for each in learned.values())
     assert torch.autograd.gradcheck(vectors, values, fast_mode=fast, atol=1e-6)
 
 
@@ -201,16 +201,16 @@ def train(encoder: WordEncoder, *, steps: int = 30, rate: float = 0.01) -> tuple
     """A tagger in a plain loop: the first loss and the last."""
     torch.manual_seed(5)
     head = nn.Linear(encoder.width, 3)
-    optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=rate)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=rate)
     gold = torch.tensor(list(itertools.chain.from_iterable(tags for _, tags in TAGGED)))
     losses = []
     encoder.train()
     for _ in range(steps):
         vectors, mask = encoder([words for words, _ in TAGGED])
         loss = F.cross_entropy(head(vectors[mask]), gold) + 0.001 * encoder.penalty()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
     return losses[0], losses[-1]
 

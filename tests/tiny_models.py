@@ -1,7 +1,7 @@
 """Small whole models of every registered family: a tokenizer of its kind, random weights, all outputs.
 
 Weights are redrawn with the spread that `references` uses, norms around one, so that a piece taken from the wrong
-window, or a wrong neighbour, shows in the vectors of every layer. Vocabularies are made by rule, since those that the
+window, or a wrong neighbor, shows in the vectors of every layer. Vocabularies are made by rule, since those that the
 library trains differ a little from one process to the next.
 """
 

@@ -46,7 +46,7 @@ DTYPES = {
 }
 """What weights are kept in; int8 ones are made from fp32."""
 WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
-"""Models that have learnt to write on; those that fill masks can only be made to."""
+"""Models that have learned to write on; those that fill masks can only be made to."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class Model:
         stop: str | Sequence[str] = (),
         seed: int = 0,
         stride: int | None = None,
-        batch_rows: int | None = None,
+        batch_size: int | None = None,
         on_text: OnText | None = None,
     ) -> list[str] | list[list[str]]:
         """What follows each prompt, without the prompt: a string each, or with `n` over 1 a list of them.
@@ -331,7 +331,7 @@ class Model:
         A temperature of 0 takes the likeliest piece each time, and is the default unless `top_k`, `top_p` or `n` ask
         for drawing. `max_new` is how many pieces are written at most; None: 20, and from a source 200. A text's draws
         depend on `seed` and on the prompt's place alone: prompts come out the same together and one at a time. What
-        the settings mean stands in `polyseme.generating.decoding_options.Decoding`; `batch_rows` is how many texts are
+        the settings mean stands in `polyseme.generating.decoding_options.Decoding`; `batch_size` is how many texts are
         written side by side, and `on_text` is told of new text as it comes.
 
             >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
@@ -353,17 +353,17 @@ class Model:
             stride=stride,
         )
         given = [document.text for document in given_documents(prompts)]
-        found = self.generator(decoding, batch_rows=batch_rows)(given, on_text=on_text)
+        found = self.generator(decoding, batch_size=batch_size)(given, on_text=on_text)
         if n == 1:
             return [continuations[0].text for continuations in found]
         return [[each.text for each in continuations] for continuations in found]
 
-    def generator(self, decoding: Decoding, *, batch_rows: int | None = None) -> TextGenerator:
+    def generator(self, decoding: Decoding, *, batch_size: int | None = None) -> TextGenerator:
         """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""
         if self.precision != "own":
             raise OptionError(f"On a CPU, {self.precision} is for embed. To generate, load the model in fp32.")
         texts = later("polyseme.generating.text_generator")
-        made: TextGenerator = texts.TextGenerator(self.bundle, self._language_model, decoding, batch_rows=batch_rows)
+        made: TextGenerator = texts.TextGenerator(self.bundle, self._language_model, decoding, batch_size=batch_size)
         return made
 
     @property
@@ -425,7 +425,7 @@ class Model:
         return self.bundle.outputs[name]
 
     def _where_else(self, name: str) -> str:
-        """Where an output is that the model lacks: a run may keep the generator that it learnt with beside it."""
+        """Where an output is that the model lacks: a run may keep the generator that it learned with beside it."""
         beside = model_folder(Path(self.path)).parent / "generator" if self.path else Path()
         if (beside / CARD).is_file() and name in read_json(beside / CARD).get("outputs", ()):
             return f"Take {beside}, beside it, which has one."

@@ -117,7 +117,7 @@ def new_bundle(
     encoder = build_encoder(config)
     decoder = None if config.decoder is None else build_encoder(config.decoder)
     built = {name: family.outputs[name](config, tied) for name in outputs}
-    spread = getattr(config, "initial_spread", 0.02)
+    spread = getattr(config, "init_std", 0.02)
     for output in built.values():
         for name, parameter in output.named_parameters():
             if parameter.dim() > 1:

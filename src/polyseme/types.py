@@ -76,7 +76,7 @@ class Embedded(Document):
     without words, [1, …]."""
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: the words on colours that say how alike each is to one; `polyseme.view` chooses it."""
+        """What a notebook shows: the words on colors that say how alike each is to one; `polyseme.view` chooses it."""
         html: str | None = later("polyseme.senses.similarity_view").html_of(self)
         return html
 
@@ -208,7 +208,7 @@ class States:
         return self.layers[layer if layer >= 0 else self.depth + 1 + layer]
 
 
-# --- language modelling ----------------------------------------------------------------------------------------------
+# --- language modeling ----------------------------------------------------------------------------------------------
 
 
 class NextPiece(Protocol):
@@ -286,7 +286,7 @@ class Objective(Protocol):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """How much the mean of each part counts in what is minimised."""
+        """How much the mean of each part counts in what is minimized."""
 
     def nets(self, bundle: Any) -> nn.Module:
         """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""

@@ -53,7 +53,8 @@ class WordEncoder(nn.Module):
         (torch.Size([2, 3, 1024]), torch.Size([2, 3]))
 
     A model that is given is copied, and stays as it is; one that is named by its path is loaded, in fp32 and on the
-    CPU, and not held twice. `to_model` gives the model with what was learnt, to be saved or used when training is done.
+    CPU, and not held twice. `to_model` gives the model with what was learned, to be saved or used when training is
+    done.
 
     What does not learn is not in `state_dict`: of a frozen encoder only the mixes are kept, since its weights are in
     its folder already, and a state is loaded into a `WordEncoder` that was made from the same model.
@@ -61,7 +62,7 @@ class WordEncoder(nn.Module):
     Args:
         model: a model, or its folder or name as for `polyseme.load`.
         layer: as for `Model.embed`; `mix` is γ · Σ sⱼhⱼ over all layers, with s the softmax of weights. Both begin
-            alike for all layers, with γ at 1, and are learnt if that is asked for.
+            alike for all layers, with γ at 1, and are learned if that is asked for.
         pool: how the pieces of a word become one, as for `Model.embed`.
         trainable: what learns: nothing, only the `mix`, or (True) the encoder, too, as far up as the layers asked for.
             What does not is run without gradients, and an encoder that does not also without dropout, whatever

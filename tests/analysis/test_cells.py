@@ -52,7 +52,7 @@ def character_model(tmp_path: Path, **changes: Any) -> Model:
 
 
 class Read(HTMLParser):
-    """The elements of a page with their attributes, and the text of the coloured stretches."""
+    """The elements of a page with their attributes, and the text of the colored stretches."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -212,7 +212,7 @@ def test_every_property_has_its_cells_in_every_kind_of_model(name: str, tmp_path
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_text_is_whole_and_every_character_has_its_colour(tmp_path: Path) -> None:
+def test_the_text_is_whole_and_every_character_has_its_color(tmp_path: Path) -> None:
     view = cells(character_model(tmp_path), TEXT, cell=[2, 5], layer=1)
     read = Read(view.html)
     assert read.texts == [TEXT, TEXT]

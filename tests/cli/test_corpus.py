@@ -13,7 +13,7 @@ TEXT = "Dawn broke over the vale. The vase broke.\nIt was late.\n\nDay broke. Th
 
 def test_a_corpus_is_built_and_described(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(TEXT, encoding="utf-8")
-    ended = run("corpus", tmp_path / "in.txt", "-o", tmp_path / "c", "--vocab", 60, "--held-out", 0.5)
+    ended = run("corpus", tmp_path / "in.txt", "-o", tmp_path / "c", "--vocab-size", 60, "--held-out", 0.5)
     assert (ended.code, ended.out) == (0, "")
     corpus = Corpus.open(tmp_path / "c")
     lines = ended.err.splitlines()
@@ -22,7 +22,7 @@ def test_a_corpus_is_built_and_described(run: Run, tmp_path: Path) -> None:
         f"{corpus.n_pieces('held'):,} pieces held out; a vocabulary of 60"
     )
     assert lines[1].startswith("The tokenizer was trained on all of the text")
-    other = polyseme.build_corpus(tmp_path / "in.txt", output=tmp_path / "d", vocab=60, held_out=0.5)
+    other = polyseme.build_corpus(tmp_path / "in.txt", output=tmp_path / "d", vocab_size=60, held_out=0.5)
     assert other.fingerprint == corpus.fingerprint
 
 

@@ -21,7 +21,7 @@ from polyseme.transfer.finetune_settings import FinetuneSettings
 from transfer.small_tasks import MAKERS
 
 DATA = os.environ.get("POLYSEME_DATA", "")
-QUICK = ("--epochs", "1", "--batch", "16", "--device", "cpu")
+QUICK = ("--epochs", "1", "--batch-size", "16", "--device", "cpu")
 
 
 def write_table(path: Path, n: int, *, seed: int = 0, kind: str = "classify") -> Path:
@@ -62,7 +62,7 @@ def stars(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=tiny,
         output=folder / "model",
         epochs=2,
-        rate=3e-3,
+        learning_rate=3e-3,
         device="cpu",
     )
     return folder / "model"
@@ -82,7 +82,7 @@ def tagger(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=tiny,
         output=folder / "model",
         epochs=3,
-        rate=1e-2,
+        learning_rate=1e-2,
         device="cpu",
     )
     return folder / "model"
@@ -372,7 +372,7 @@ def test_a_table_that_cannot_be(tiny: Path, tmp_path: Path, refuse: Refuse) -> N
 def test_the_same_can_be_set_of_one_task_and_of_nine() -> None:
     """Every setting of a fine-tuning is a parameter of both verbs, with one default."""
     one, nine = (inspect.signature(verb).parameters for verb in (polyseme.finetune, polyseme.glue))
-    settings = {each.name for each in dataclasses.fields(FinetuneSettings)} | {"warm_up"}
+    settings = {each.name for each in dataclasses.fields(FinetuneSettings)} | {"warmup"}
     assert settings <= set(nine)
     shared = (set(nine) & set(one)) - {"data"}
     assert settings <= shared

@@ -11,7 +11,7 @@ import pytest
 from cli.commands import Refuse, Run
 from tiny_models import tiny_model
 
-QUICK = ("--epochs", "1", "--batch", "8", "--device", "cpu", "--text", "text", "--label", "label")
+QUICK = ("--epochs", "1", "--batch-size", "8", "--device", "cpu", "--text", "text", "--label", "label")
 
 
 def write(path: Path, labels: tuple[str, str] = ("good", "bad"), n: int = 24) -> Path:

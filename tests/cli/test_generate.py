@@ -294,7 +294,7 @@ def test_a_masked_model_says_what_it_does(run: Run, tiny: Path) -> None:
     ended = run("generate", PROMPT, "-m", tiny, "--max-new", 3)
     assert ended.code == 0
     assert ended.out.startswith(PROMPT)
-    assert "note: The model has learnt to fill masks" in ended.err
+    assert "note: The model has learned to fill masks" in ended.err
 
 
 def test_in_python_a_place_is_named_too(gpt2: Path) -> None:

@@ -19,7 +19,7 @@ from polyseme.transfer import predict_files as predicting
 from transfer.small_tasks import BAD, GOOD, OTHERS, pair, span, tag
 
 CPU: dict[str, Any] = {"device": "cpu"}
-LEARNT: dict[str, Any] = {"epochs": 1, "batch": 16, "frozen": True, **CPU}
+LEARNT: dict[str, Any] = {"epochs": 1, "batch_size": 16, "frozen": True, **CPU}
 
 
 def roles(n: int, seed: int) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def labeller(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         marks="is_verb",
         head="linear",
         layer=0,
-        rate=0.05,
+        learning_rate=0.05,
         model=tiny,
         output=folder / "model",
         **{**LEARNT, "epochs": 6},

@@ -23,13 +23,15 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """WordPiece, framed as BERT's."""
-    return build_corpus(text, output=tmp_path_factory.mktemp("corpus") / "c", vocab=300, held_out=0.1)
+    return build_corpus(text, output=tmp_path_factory.mktemp("corpus") / "c", vocab_size=300, held_out=0.1)
 
 
 @pytest.fixture(scope="session")
 def unframed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """GPT's tokenizer: no frame, no separators."""
-    return build_corpus(text, output=tmp_path_factory.mktemp("corpus") / "c", tokenizer="bpe", vocab=300, held_out=0.1)
+    return build_corpus(
+        text, output=tmp_path_factory.mktemp("corpus") / "c", tokenizer="bpe", vocab_size=300, held_out=0.1
+    )
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +41,7 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     for name, seed in (("much", 2), ("little", 3)):
         (folder / f"{name}.txt").write_text("\n\n".join(made_up(60, seed=seed)), encoding="utf-8")
     sources = {"much": (folder / "much.txt", 2.5), "little": (folder / "little.txt", 0.5)}
-    return build_corpus(sources, output=folder / "c", vocab=300, held_out=0.1)  # type: ignore[arg-type]
+    return build_corpus(sources, output=folder / "c", vocab_size=300, held_out=0.1)  # type: ignore[arg-type]
 
 
 def stream(corpus: Corpus, source: int = 0, split: str = "train") -> np.ndarray:

@@ -82,7 +82,7 @@ def test_options_that_cannot_be(refused):
     assert "cannot be named '../a'" in refused(text, sources={"../a": ("x.txt", 1)})
     assert "two weights" in refused(text, sources=["a=1:x.txt", "a=2:y.txt"])
     assert "nothing to read" in refused(text, sources=[])
-    assert "at least 262 pieces" in refused(text, tokenizer="byte-bpe", vocab=10)
+    assert "at least 262 pieces" in refused(text, tokenizer="byte-bpe", vocab_size=10)
 
 
 def test_outputs_that_cannot_be(refused, tmp_path: Path):

@@ -90,15 +90,17 @@ def test_any_number_of_workers_gives_the_same_files(
     kind: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(documents, "STRETCH", 4000)
-    made = [build_corpus(text, output=tmp_path / f"{n}", tokenizer=kind, vocab=300, workers=n).folder for n in (1, 3)]
+    made = [
+        build_corpus(text, output=tmp_path / f"{n}", tokenizer=kind, vocab_size=300, workers=n).folder for n in (1, 3)
+    ]
     assert contents(made[0]) == contents(made[1])
 
 
 def test_built_twice_from_different_starts_is_the_same(text: Path, tmp_path: Path, corpus: Corpus):
-    other = build_corpus(text, output=tmp_path / "c", vocab=300, held_out=0.1)
+    other = build_corpus(text, output=tmp_path / "c", vocab_size=300, held_out=0.1)
     assert contents(other.folder) == contents(corpus.folder)
     assert other.fingerprint == corpus.fingerprint
-    third = build_corpus(text, output=tmp_path / "d", vocab=299, held_out=0.1)
+    third = build_corpus(text, output=tmp_path / "d", vocab_size=299, held_out=0.1)
     assert third.fingerprint != corpus.fingerprint
 
 
@@ -278,7 +280,7 @@ def test_long_documents_are_cut_at_a_lines_end(tmp_path: Path, corpus: Corpus, m
 def test_a_small_file_of_parquet_is_in_the_tokenizers_sample(text: Path, tmp_path: Path):
     pq.write_table(pa.table({"text": ["Zyx wvu.", "Wvu zyx zyx."]}), tmp_path / "small.parquet")
     for given in ([tmp_path / "small.parquet"], [text, f"small=1:{tmp_path}/small.parquet"]):
-        made = build_corpus(given, output=tmp_path / f"c{len(given)}", vocab=300, held_out=0)
+        made = build_corpus(given, output=tmp_path / f"c{len(given)}", vocab_size=300, held_out=0)
         [tokenizer] = made.folder.glob("tokenizer/tokenizer.json")
         assert "x" in json.loads(tokenizer.read_text(encoding="utf-8"))["model"]["vocab"]
 
@@ -309,10 +311,10 @@ def test_the_tokenizer_is_trained_on_a_sample_and_that_is_said(
         return train(kind, texts, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(build, "train_tokenizer", listening)
-    made = build_corpus(text, output=tmp_path / "c", vocab=200, sample=20_000)
+    made = build_corpus(text, output=tmp_path / "c", vocab_size=200, sample=20_000)
     assert 10_000 <= seen[0] <= 21_000
     assert "a sample of" in made.notes[0]
-    whole = build_corpus(text, output=tmp_path / "d", vocab=200)
+    whole = build_corpus(text, output=tmp_path / "d", vocab_size=200)
     assert seen[1] == whole.bytes
     assert "all of the text" in whole.notes[0]
 

@@ -23,7 +23,7 @@ from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OutputError, PolysemeWarning
 
-SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "vocab": 300, "held_out": 0.1}
+SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "vocab_size": 300, "held_out": 0.1}
 PROGRAM = """
 import sys, time
 from polyseme.corpus import document_reader as documents
@@ -32,7 +32,7 @@ documents.STRETCH = 2000
 wait = float(sys.argv[4])
 build.build_corpus(
     sys.argv[1], output=sys.argv[2], workers=int(sys.argv[3]), progress=lambda done, total: time.sleep(wait),
-    tokenizer="byte-bpe", vocab=300, held_out=0.1,
+    tokenizer="byte-bpe", vocab_size=300, held_out=0.1,
 )
 """
 
@@ -141,8 +141,8 @@ def stopped_after(n: int, text: Path, output: Path, **settings: Any) -> Path:
 
 def test_other_settings_are_refused_by_name_unless_forced(text: Path, tmp_path: Path, whole: dict[str, bytes]):
     output = tmp_path / "c"
-    stopped_after(3, text, output, seed=4, vocab=290)
-    with pytest.raises(OutputError, match="seed was 4 and is 0; vocab was 290 and is 300") as caught:
+    stopped_after(3, text, output, seed=4, vocab_size=290)
+    with pytest.raises(OutputError, match="seed was 4 and is 0; vocab_size was 290 and is 300") as caught:
         build_corpus(text, output=output, **SETTINGS)
     assert "--force" in str(caught.value)
     assert contents(build_corpus(text, output=output, **SETTINGS, force=True).folder) == whole
@@ -150,7 +150,7 @@ def test_other_settings_are_refused_by_name_unless_forced(text: Path, tmp_path: 
 
 def test_a_finished_corpus_is_not_replaced_unless_forced(text: Path, tmp_path: Path, whole: dict[str, bytes]):
     output = tmp_path / "c"
-    build_corpus(text, output=output, **{**SETTINGS, "vocab": 290})
+    build_corpus(text, output=output, **{**SETTINGS, "vocab_size": 290})
     with pytest.raises(OutputError, match="already there"):
         build_corpus(text, output=output, **SETTINGS)
     with pytest.raises(OutputError, match="already there"):
@@ -187,12 +187,12 @@ def test_a_changed_input_is_done_again_from_there(tmp_path: Path, corpus: Corpus
     source, output = tmp_path / "in.txt", tmp_path / "c"
     settings = {"tokenizer": corpus.folder / "tokenizer"}
     source.write_text("\n\n".join(texts), encoding="utf-8")
-    stopped_after(8, source, output, **settings, vocab=None)
+    stopped_after(8, source, output, **settings, vocab_size=None)
     changed = "\n\n".join([*texts[:6], "Ren ren ren.", *texts[7:]])
     source.write_text(changed, encoding="utf-8")
     with pytest.warns(PolysemeWarning, match="input has changed"):
-        made = build_corpus(source, output=output, **{**SETTINGS, **settings, "vocab": None})
-    anew = build_corpus(source, output=tmp_path / "d", **{**SETTINGS, **settings, "vocab": None})
+        made = build_corpus(source, output=output, **{**SETTINGS, **settings, "vocab_size": None})
+    anew = build_corpus(source, output=tmp_path / "d", **{**SETTINGS, **settings, "vocab_size": None})
     assert made.fingerprint == anew.fingerprint
 
 

@@ -31,7 +31,7 @@ TRAINED = {
     "unigram": ("unigram", "albert", 200),
     "cased unigram": ("unigram", "t5", 300),
 }
-OWN = ("prefixed byte-bpe", "stripping metaspace", "no normaliser", "split by pattern")
+OWN = ("prefixed byte-bpe", "stripping metaspace", "no normalizer", "split by pattern")
 
 TEXTS = [*made_up(20, seed=4), *NASTY, "Don't “quote” (this), naïve Zoë — it's 3.5% of U.S. <s> [MASK] 日本語 ½ ﬁ."]
 
@@ -77,9 +77,9 @@ def speller_of() -> Callable[[str], tuple[Speller, PieceTokenizer]]:
 
 
 def trained(name: str) -> PieceTokenizer:
-    kind, frame, vocab = TRAINED[name]
+    kind, frame, vocab_size = TRAINED[name]
     lowercase = {"cased": False, "lower-cased": True}.get(name.split(maxsplit=1)[0])
-    return train_tokenizer(kind, TEXTS, vocab=vocab, frame=frame, lowercase=lowercase)
+    return train_tokenizer(kind, TEXTS, vocab_size=vocab_size, frame=frame, lowercase=lowercase)
 
 
 def own_tokenizer(name: str) -> PieceTokenizer:
@@ -93,7 +93,7 @@ def own_tokenizer(name: str) -> PieceTokenizer:
     elif name == "stripping metaspace":
         backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Strip()])
         backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    elif name == "no normaliser":
+    elif name == "no normalizer":
         backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     else:
         backend.pre_tokenizer = pre_tokenizers.Split(" ?[a-z]+", "isolated")
@@ -176,7 +176,7 @@ def test_sentences_are_those_of_the_splitter(name: str, speller_of: Callable[[st
 
 
 def test_the_memory_starts_afresh_when_it_is_full(monkeypatch: pytest.MonkeyPatch):
-    tokenizer = train_tokenizer("wordpiece", TEXTS, vocab=300)
+    tokenizer = train_tokenizer("wordpiece", TEXTS, vocab_size=300)
     texts = [text.encode() for text in made_up(60, seed=8)]
     expected = Speller(tokenizer).spell(texts)
     for name, value in (("REMEMBERED", 50), ("REMEMBERED_BYTES", 200)):

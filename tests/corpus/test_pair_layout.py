@@ -18,7 +18,7 @@ from polyseme.corpus.row_layouts import Packed
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.types import Rows
 
-SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "frame": "transformer", "vocab": 400}
+SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "frame": "transformer", "vocab_size": 400}
 
 
 def write(folder: Path, name: str, lines: list[str]) -> Path:
@@ -104,7 +104,9 @@ def test_workers_change_nothing(pairs: Corpus, tmp_path: Path) -> None:
 
 def test_one_pair_is_held_out_where_chance_held_out_none(tmp_path: Path) -> None:
     one, other = write(tmp_path, "a", ["one", "two", "three"]), write(tmp_path, "b", ["eins", "zwei", "drei"])
-    corpus = build_corpus(source=one, target=other, output=tmp_path / "c", held_out=1e-9, **{**SETTINGS, "vocab": 261})
+    corpus = build_corpus(
+        source=one, target=other, output=tmp_path / "c", held_out=1e-9, **{**SETTINGS, "vocab_size": 261}
+    )
     held, train = (texts_of(epoch_of(Pairs(corpus, split)), corpus) for split in ("held", "train"))
     assert len(held) == 1
     assert sorted(held + train) == [("one", "eins"), ("three", "drei"), ("two", "zwei")]
@@ -113,7 +115,9 @@ def test_one_pair_is_held_out_where_chance_held_out_none(tmp_path: Path) -> None
 def test_lines_that_are_empty_on_both_sides_are_left_out_and_said(tmp_path: Path) -> None:
     one, other = write(tmp_path, "a", ["one", "", "three"]), write(tmp_path, "b", ["eins", " ", "drei"])
     with pytest.warns(PolysemeWarning, match="1 empty documents were left out"):
-        corpus = build_corpus(source=one, target=other, output=tmp_path / "c", held_out=0, **{**SETTINGS, "vocab": 261})
+        corpus = build_corpus(
+            source=one, target=other, output=tmp_path / "c", held_out=0, **{**SETTINGS, "vocab_size": 261}
+        )
     assert corpus.n_documents() == 2
 
 

@@ -55,7 +55,7 @@ def test_every_piece_comes_once_an_epoch_but_for_less_than_a_row(corpus: Corpus,
 @settings(max_examples=20)
 @given(length=lengths, seed=seeds, data=st.data())
 def test_a_row_is_the_same_in_any_batch(corpus: Corpus, length: int, seed: int, data: st.DataObject):
-    packed = Packed(corpus, length=length, seed=seed, apart=True, reset=True)
+    packed = Packed(corpus, length=length, seed=seed, mask_documents=True, reset_positions=True)
     indices = data.draw(st.lists(st.integers(0, 3 * packed.n_rows - 1), min_size=1, max_size=8))
     together = packed.rows(np.array(indices))
     for place, index in enumerate(indices):
@@ -105,7 +105,7 @@ def test_documents_and_positions(name: str, request: pytest.FixtureRequest):
     ends = set(corpus.shards("train")[0].ends.tolist())
     whole = stream(corpus)
     before = corpus.tokenizer.frame(np.zeros(0, np.int64)).offset
-    packed = Packed(corpus, length=70, apart=True, reset=True)
+    packed = Packed(corpus, length=70, mask_documents=True, reset_positions=True)
     rows = epoch_of(packed)
     n = 70 - corpus.tokenizer.n_specials
     assert rows.documents is not None
@@ -124,7 +124,7 @@ def test_documents_and_positions(name: str, request: pytest.FixtureRequest):
     plain = Packed(corpus, length=70).rows(np.arange(3))
     assert plain.documents is None
     assert plain.positions is None
-    apart = Packed(corpus, length=70, apart=True).rows(np.arange(3))
+    apart = Packed(corpus, length=70, mask_documents=True).rows(np.arange(3))
     assert apart.documents is not None
     assert apart.positions is None
 

@@ -26,32 +26,32 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 @every_kind
 def test_the_table_is_by_frequency_and_then_by_characters(kind: str) -> None:
-    tokenizer = train_tokenizer(kind, TEXTS, vocab=10_000)
+    tokenizer = train_tokenizer(kind, TEXTS, vocab_size=10_000)
     pieces = tokenizer.pieces(range(tokenizer.n_pieces))
     assert pieces[:2] == ["<unk>", "</s>"]
     assert tokenizer.unit == ("character" if kind == "characters" else "word")
     counts = Counter(piece for text in TEXTS for piece, _ in tokenizer.backend.pre_tokenizer.pre_tokenize_str(text))
     del counts["<unk>"]
     assert pieces[2:] == sorted(counts, key=lambda piece: (-counts[piece], piece))
-    assert train_tokenizer(kind, TEXTS, vocab=12).pieces(range(12)) == pieces[:12]
+    assert train_tokenizer(kind, TEXTS, vocab_size=12).pieces(range(12)) == pieces[:12]
 
 
 def test_words_are_those_that_are_embedded() -> None:
-    tokenizer = train_tokenizer("words", TEXTS, vocab=10_000)
+    tokenizer = train_tokenizer("words", TEXTS, vocab_size=10_000)
     for text in TEXTS[:-1]:
         words = [str(word) for word in split_words(text)]
         assert tokenizer.pieces(tokenizer.encode(document(text)).ids.tolist()) == words
 
 
 def test_what_stands_between_blanks_is_a_word_and_an_unknown_one_may_be_written_out() -> None:
-    tokenizer = train_tokenizer("blanks", TEXTS, vocab=10_000)
+    tokenizer = train_tokenizer("blanks", TEXTS, vocab_size=10_000)
     text = "a b <unk> dog's, </s> never-met"
     ids = tokenizer.encode(document(text)).ids.tolist()
     assert tokenizer.pieces(ids) == ["a", "b", "<unk>", "dog's,", "<unk>", "<unk>"]
 
 
 def test_characters_are_all_there_and_come_back() -> None:
-    tokenizer = train_tokenizer("characters", ["one two\nthree  four"], vocab=100)
+    tokenizer = train_tokenizer("characters", ["one two\nthree  four"], vocab_size=100)
     ids = tokenizer.encode(document("tow\n  one")).ids.tolist()
     assert len(ids) == 9
     assert tokenizer.decode(ids) == "tow\n  one"
@@ -61,14 +61,14 @@ def test_characters_are_all_there_and_come_back() -> None:
 @every_kind
 def test_lower_casing_is_a_choice(kind: str) -> None:
     for lowercase in (True, False):
-        tokenizer = train_tokenizer(kind, [*TEXTS, "ren REN"], vocab=10_000, lowercase=lowercase)
+        tokenizer = train_tokenizer(kind, [*TEXTS, "ren REN"], vocab_size=10_000, lowercase=lowercase)
         small, large = (tokenizer.encode(document(text)).ids.tolist() for text in ("ren", "REN"))
         assert (small == large) == lowercase
 
 
 @every_kind
 def test_documents_are_spelled_as_they_are_read(kind: str) -> None:
-    tokenizer = train_tokenizer(kind, TEXTS, vocab=200)
+    tokenizer = train_tokenizer(kind, TEXTS, vocab_size=200)
     speller = Speller(tokenizer)
     together = speller.spell([text.encode() for text in TEXTS])
     alone = [speller.spell_whole(text.encode()) for text in TEXTS]
@@ -82,8 +82,8 @@ def test_documents_are_spelled_as_they_are_read(kind: str) -> None:
 def test_a_corpus_keeps_every_type_and_its_tokenizer(kind: str, tmp_path: Path) -> None:
     """All of the text is counted, however small the sample for other kinds; nothing in it is unknown."""
     (tmp_path / "text.txt").write_text("\n\n".join(TEXTS[:-1]))
-    corpus = build_corpus(tmp_path / "text.txt", output=tmp_path / "corpus", tokenizer=kind, vocab=100_000, sample=10,
-                          held_out=0.0)  # fmt: skip
+    corpus = build_corpus(tmp_path / "text.txt", output=tmp_path / "corpus", tokenizer=kind, vocab_size=100_000,
+                          sample=10, held_out=0.0)  # fmt: skip
     unknown = corpus.tokenizer.specials["unknown"]
     assert not (np.asarray(corpus.shards("train")[0].pieces) == unknown).any()
     assert "all of the text" in corpus.notes[0]

@@ -203,7 +203,7 @@ MIXED = [random_text(n_words, seed) for seed, n_words in enumerate([3, 40, 1, 0,
 
 @pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_neighbours_change_nothing(family: str) -> None:
+def test_neighbors_change_nothing(family: str) -> None:
     """Alone or together, in any order, whatever fits into a batch."""
     model = model_of(family)
     together = model.embed(MIXED, layer="all")

@@ -1,4 +1,4 @@
-"""bf16 and int8 on a CPU: near fp32, and a word's vector never depends on its neighbours."""
+"""bf16 and int8 on a CPU: near fp32, and a word's vector never depends on its neighbors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_near_fp32(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", LEAST_MEAN_COSINE)
-def test_neighbours_change_nothing(dtype: str) -> None:
+def test_neighbors_change_nothing(dtype: str) -> None:
     crowd = TEXTS * 40  # enough for the weights to be laid out and, in bf16, for batches side by side
     together = vectors(dtype, crowd)
     alone = np.concatenate([vectors(dtype, [text]) for text in TEXTS])

@@ -92,7 +92,7 @@ def xlnet(config: TransformerConfig = CONFIG) -> tuple[XLNetModel, Transformer]:
 
 @dataclasses.dataclass
 class Row:
-    """Rows with an order of factorisation, and the last pieces of the order as targets."""
+    """Rows with an order of factorization, and the last pieces of the order as targets."""
 
     batch: Batch
     rank: Tensor

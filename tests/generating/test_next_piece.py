@@ -235,7 +235,7 @@ def test_the_unknown_word_is_never_written(family: str, never: bool) -> None:
 def test_a_masked_model_fills_a_mask_at_the_end(family: str) -> None:
     """With a warning; what it says is what `fill` says of a mask there."""
     model = tiny_model(family)
-    with pytest.warns(PolysemeWarning, match="has learnt to fill masks, not to write on"):
+    with pytest.warns(PolysemeWarning, match="has learned to fill masks, not to write on"):
         found = language_model(model.bundle)
     specials = model.bundle.tokenizer.specials  # type: ignore[union-attr]
     assert found.before == (specials["start"],)

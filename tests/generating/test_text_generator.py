@@ -76,13 +76,13 @@ def test_blanks_between_words_are_kept(family: str) -> None:
 def test_batches_do_not_matter(model: Model) -> None:
     prompts = [f"{'crane ' * (number % 5)}the vase" for number in range(11)]
     for settings in ({"max_new": 9}, {"max_new": 9, "n": 2, "top_p": 0.9}, {"max_new": 9, "beam": 2}):
-        expected = model.generate(prompts, **settings, batch_rows=1)  # type: ignore[arg-type]
-        for batch_rows in (3, 4, 64):
-            assert model.generate(prompts, **settings, batch_rows=batch_rows) == expected  # type: ignore[arg-type]
+        expected = model.generate(prompts, **settings, batch_size=1)  # type: ignore[arg-type]
+        for batch_size in (3, 4, 64):
+            assert model.generate(prompts, **settings, batch_size=batch_size) == expected  # type: ignore[arg-type]
 
 
 def test_weights_that_are_laid_out_change_nothing() -> None:
-    texts = [tiny_model("gpt2").generate(PROMPTS, max_new=22, batch_rows=batch_rows) for batch_rows in (1, 16)]
+    texts = [tiny_model("gpt2").generate(PROMPTS, max_new=22, batch_size=batch_size) for batch_size in (1, 16)]
     assert texts[0] == texts[1]
 
 
@@ -156,7 +156,7 @@ def test_what_is_told_adds_up_to_the_texts(model: Model, settings: dict[str, Any
 
 def test_a_masked_model_writes_on_with_a_warning() -> None:
     masked = tiny_model("bert")
-    with pytest.warns(PolysemeWarning, match="has learnt to fill masks"):
+    with pytest.warns(PolysemeWarning, match="has learned to fill masks"):
         texts = masked.generate(PROMPTS, max_new=4)
     singly = [masked.generate([prompt], max_new=4)[0] for prompt in PROMPTS]
     assert texts == singly
@@ -203,7 +203,7 @@ def test_strides_that_cannot_be(model: Model) -> None:
 
 def test_rows_that_cannot_be(model: Model) -> None:
     with pytest.raises(OptionError, match="rows in a batch must be at least 1"):
-        model.generate(["the"], batch_rows=0)
+        model.generate(["the"], batch_size=0)
 
 
 def test_a_beam_that_nothing_can_finish() -> None:

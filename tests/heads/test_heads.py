@@ -118,12 +118,12 @@ def test_overfits_a_batch(case: str, body: str) -> None:
     # wide enough for a plane to part any words
     made = config(case, body, dropout_rate=0.0, width=32, inner_width=16, **wide)
     head, given, gold = build_head(made), features(made, dtype=torch.float32), gold_for(made)
-    optimiser = torch.optim.Adam(head.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
     for _ in range(150):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = head.mean_loss(given, gold)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     assert loss < 0.1
     head.eval()
     found = head.predict(given).labels
@@ -145,7 +145,7 @@ def test_overfits_a_batch(case: str, body: str) -> None:
 @every_case
 def test_padding_and_order_change_nothing(case: str, body: str) -> None:
     torch.manual_seed(0)
-    made = config(case, body, initial_spread=0.5)
+    made = config(case, body, init_std=0.5)
     head, given, gold = build_head(made).double().eval(), features(made), gold_for(made)
     plain, losses = head(given), head.loss(given, gold)
     wide = head(widened(given))
@@ -185,7 +185,7 @@ def test_padding_and_order_change_nothing(case: str, body: str) -> None:
 def test_gradients(case: str, body: str) -> None:
     torch.manual_seed(0)
     again = body.startswith("bilstm")
-    made = config(case, body, initial_spread=0.5, inner_width=2, again=again)
+    made = config(case, body, init_std=0.5, inner_width=2, reread_inputs=again)
     head, given, gold = build_head(made).double().eval(), features(made), gold_for(made)
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.5)  # with biases of zero, states would tie where a largest one is taken
@@ -243,7 +243,7 @@ def test_words_without_gold_count_for_nothing() -> None:
 
 def test_a_crf_never_breaks_its_scheme() -> None:
     torch.manual_seed(2)
-    made = config("tag crf", "linear", initial_spread=5.0)
+    made = config("tag crf", "linear", init_std=5.0)
     found = build_head(made).double().predict(features(made))
     assert found.probabilities is not None
     for row, length in zip(found.labels, LENGTHS, strict=True):
@@ -254,7 +254,7 @@ def test_a_crf_never_breaks_its_scheme() -> None:
 
 
 def test_words_are_read_again() -> None:
-    made = config("tag", "bilstm", again=True)
+    made = config("tag", "bilstm", reread_inputs=True)
     head, given = build_head(made).double().eval(), features(made)
     with torch.no_grad():
         head.scores[-1].weight[:, :16] = 0  # type: ignore[union-attr, index]
@@ -304,7 +304,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "labels of numbers": ({"regression": True}, "has no labels"),
     "crf": ({"crf": True}, "has no 'crf': that is for tag"),
     "apart": ({"apart": True}, "that is for pair, span, choose"),
-    "again": ({"again": True}, "beside a BiLSTM"),
+    "reread_inputs": ({"reread_inputs": True}, "beside a BiLSTM"),
     "pieces": ({"pieces": ((1,), (2,))}, "writes nothing"),
     "no pieces": ({"body": "text"}, "needs the pieces of each of its 2 texts. Got 0"),
     "written tags": ({"kind": "tag", "body": "text"}, "not task 'tag'"),

@@ -16,7 +16,7 @@ from polyseme.heads.span import Span, Spans, join_windows
 @torch.no_grad()
 def test_finds_the_best_of_all_allowed_pairs(longest: int) -> None:
     torch.manual_seed(1)
-    config = HeadConfig(kind="span", width=4, initial_spread=1.0, longest_answer=longest, n_best=5)
+    config = HeadConfig(kind="span", width=4, init_std=1.0, longest_answer=longest, n_best=5)
     head = build_head(config).double().eval()
     mask = torch.arange(8) < torch.tensor([8, 5, 3])[:, None]
     passage = torch.arange(8).expand(3, 8) >= torch.tensor([2, 0, 3])[:, None]

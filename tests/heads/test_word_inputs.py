@@ -62,10 +62,10 @@ def test_the_baseline_learns_to_tag() -> None:
     )
     gold = torch.tensor([[0] * 5 + [-100], [0, 0, 0, 1, 0, 3], [0] + [-100] * 5])
     numbers = made.read(ROWS)
-    optimiser = torch.optim.Adam([*made.parameters(), *head.parameters()], lr=0.02)
+    optimizer = torch.optim.Adam([*made.parameters(), *head.parameters()], lr=0.02)
     for _ in range(60):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         head.mean_loss(Features(words=made(numbers), mask=numbers.mask), gold).backward()
-        optimiser.step()
+        optimizer.step()
     head.eval()
     assert head.predict(Features(words=made.eval()(numbers), mask=numbers.mask)).labels[1] == [0, 0, 0, 1, 0, 3]

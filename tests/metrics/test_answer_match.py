@@ -8,7 +8,7 @@ import string
 import pytest
 
 from polyseme.errors import InputError
-from polyseme.metrics.answer_match import answer_scores, best_threshold, normalised, score_answer
+from polyseme.metrics.answer_match import answer_scores, best_threshold, normalized, score_answer
 from polyseme.metrics.task_metrics import measure
 from polyseme.tasks.items import Answer
 
@@ -91,8 +91,8 @@ def test_scores_equal_the_definition_on_generated_answers() -> None:
         ("the", ""),
     ],
 )
-def test_normalisation(answer: str, compared: str) -> None:
-    assert normalised(answer) == compared
+def test_normalization(answer: str, compared: str) -> None:
+    assert normalized(answer) == compared
 
 
 def test_the_best_gold_answer_counts_and_words_count_as_often_as_they_stand() -> None:

@@ -40,7 +40,13 @@ NO_DROPOUT = {
 
 
 def some_rows(
-    family: str = "bert", n_rows: int = 6, length: int = 24, *, seed: int = 0, epoch: int = 0, apart: bool = False
+    family: str = "bert",
+    n_rows: int = 6,
+    length: int = 24,
+    *,
+    seed: int = 0,
+    epoch: int = 0,
+    mask_documents: bool = False,
 ) -> Rows:
     """Rows of a family's small tokenizer: framed where it frames, with an end between documents here and there."""
     if family in PAIRED:
@@ -60,7 +66,7 @@ def some_rows(
         pieces[:, places] = around
         special[:, places] = True
     starts = (random.random(pieces.shape) < 0.6) & ~special
-    documents = np.cumsum(np.pad(special[:, :-1], ((0, 0), (1, 0))), axis=1) if apart else None
+    documents = np.cumsum(np.pad(special[:, :-1], ((0, 0), (1, 0))), axis=1) if mask_documents else None
     positions = None
     if documents is not None:
         first = np.maximum.accumulate(
@@ -146,6 +152,6 @@ def tensors(example: Example) -> dict[str, Tensor]:
 
 
 def total(objective: BaseObjective, parts: Mapping[str, Tensor], counts: Mapping[str, float]) -> Tensor:
-    """What is minimised: the weighted sum of the parts' means."""
+    """What is minimized: the weighted sum of the parts' means."""
     assert parts.keys() == objective.weights.keys() == counts.keys()
     return torch.stack([parts[name] / counts[name] * weight for name, weight in objective.weights.items()]).sum()

@@ -30,7 +30,9 @@ from references import assert_close
 from tiny_models import tiny_config, tiny_tokenizer
 
 TEXT = "the dawn broke a vase and news of it came to every house where people sat at bread and beer"
-TOKENIZER = train_tokenizer("words", [TEXT, "the house , the vase , the beer and the dawn"], vocab=99, frame="elmo")
+TOKENIZER = train_tokenizer(
+    "words", [TEXT, "the house , the vase , the beer and the dawn"], vocab_size=99, frame="elmo"
+)
 START, END, UNKNOWN = (TOKENIZER.specials[role] for role in ("start", "end", "unknown"))
 N_WORDS = 12
 """Of the softmax; the corpus has more."""
@@ -236,15 +238,15 @@ def test_one_batch_is_learnt_by_heart(case: str) -> None:
     example = objective.corrupt(some_rows(length=5))
     arrays = {**tensors(example), "characters": tensors(example)["characters"][:32]}
     assert example.arrays["numbers"].max() < 32
-    optimiser = torch.optim.AdamW(nets.parameters(), lr=2e-2)
+    optimizer = torch.optim.AdamW(nets.parameters(), lr=2e-2)
     first: dict[str, float] = {}
     for step in range(150):
         torch.manual_seed(step)
         parts = objective.loss(nets, arrays).parts
         first = first or {name: float(part.detach()) for name, part in parts.items()}
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (sum(parts.values()) / example.counts["forward"]).backward()
-        optimiser.step()
+        optimizer.step()
     nets.eval()
     with torch.no_grad():
         for name, part in objective.loss(nets, arrays).parts.items():

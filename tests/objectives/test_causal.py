@@ -1,4 +1,4 @@
-"""Causal language modelling: the loss of the reference, padding, documents apart, memory."""
+"""Causal language modeling: the loss of the reference, padding, documents apart, memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_padding_is_no_target_and_separators_are() -> None:
 
 def test_documents_apart_do_not_see_each_other_and_count_anew() -> None:
     objective = told(Causal())
-    rows = some_rows("gpt2", n_rows=2, apart=True)
+    rows = some_rows("gpt2", n_rows=2, mask_documents=True)
     assert rows.documents is not None
     assert rows.documents.max() > 0
     nets = objective.nets(bundle_for(objective).double())

@@ -33,7 +33,7 @@ from tiny_models import tiny_config, tiny_tokenizer
 CASES: dict[str, BaseObjective] = {
     "causal": Causal(),
     "masked": Masked(),
-    "masked words": Masked(unit="word", rate=0.3),
+    "masked words": Masked(unit="word", mask_rate=0.3),
     "masked spans": Masked(unit="span", static_copies=2),
     "replaced": Replaced(),
     "replaced, apart": Replaced(sharing="none"),
@@ -77,8 +77,8 @@ def test_settings_go_to_json_and_come_back(case: str) -> None:
 def test_an_unknown_objective_is_refused() -> None:
     with pytest.raises(OptionError, match=r"no objective 'maskd'\. Did you mean 'masked'"):
         objective_from("maskd")
-    with pytest.raises(OptionError, match=r"'causal' has no setting 'rate'\. It has none"):
-        objective_from("causal", {"rate": 0.1})
+    with pytest.raises(OptionError, match=r"'causal' has no setting 'mask_rate'\. It has none"):
+        objective_from("causal", {"mask_rate": 0.1})
 
 
 # --- training --------------------------------------------------------------------------------------------------------
@@ -92,21 +92,21 @@ def test_one_batch_is_learnt_by_heart(case: str) -> None:
     nets = objective.nets(bundle_for(objective, spread=None, n_layers=2))
     example = objective.corrupt(some_rows(FAMILY_OF[objective.name], n_rows=4, length=16))
     arrays = tensors(example)
-    optimiser = torch.optim.AdamW(nets.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(nets.parameters(), lr=4e-3)
     first: dict[str, float] = {}
     for step in range(200):
         parts = objective.loss(nets, arrays).parts
         means = {name: float(part.detach()) / example.counts[name] for name, part in parts.items()}
         first = means if step == 0 else first
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         total(objective, parts, example.counts).backward()
-        optimiser.step()
+        optimizer.step()
     for name, mean in means.items():
         assert mean < 0.15 * first[name], (name, first, means)
 
 
 @pytest.mark.parametrize(
-    ("case", "apart"),
+    ("case", "mask_documents"),
     [
         ("causal", False),
         ("causal", True),
@@ -119,12 +119,12 @@ def test_one_batch_is_learnt_by_heart(case: str) -> None:
         ("translation", False),
     ],
 )
-def test_the_compiled_nets_equal_the_plain_ones(case: str, apart: bool) -> None:
+def test_the_compiled_nets_equal_the_plain_ones(case: str, mask_documents: bool) -> None:
     """In one graph, forwards and backwards, in training and not."""
     objective = told(CASES[case])
     flat = {"n_layers": 1, "decoder_layers": 1} if objective.needs.two_stacks else {"n_layers": 1}
     nets = redrawn(objective.nets(bundle_for(objective, **flat)), 0.3).double()
-    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], apart=apart)))
+    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], mask_documents=mask_documents)))
     fast = torch.compile(nets, fullgraph=True, backend="aot_eager")
     gradients = []
     for run in (nets, fast):

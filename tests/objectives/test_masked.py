@@ -35,7 +35,7 @@ def chosen_in(example: Example) -> tuple[Any, Any]:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("rate", [0.15, 0.4, 1.0])
 def test_the_rate_is_as_asked_for_and_no_special_piece_is_chosen(rate: float, unit: str) -> None:
-    example = told(Masked(rate=rate, unit=unit)).corrupt(MANY)
+    example = told(Masked(mask_rate=rate, unit=unit)).corrupt(MANY)
     at, places = chosen_in(example)
     assert not MANY.special[at, places].any()
     assert example.counts == {"masked": len(places)}
@@ -71,7 +71,7 @@ def test_shares_of_masks_random_pieces_and_pieces_that_stay(unit: str, mask_shar
 
 
 def test_random_pieces_are_drawn_from_all_ordinary_ones_alike() -> None:
-    example = told(Masked(rate=0.5, mask_share=0.0, random_share=1.0)).corrupt(MANY)
+    example = told(Masked(mask_rate=0.5, mask_share=0.0, random_share=1.0)).corrupt(MANY)
     at, places = chosen_in(example)
     drawn = np.bincount(example.arrays["pieces"][at, places], minlength=BERT.n_pieces)
     specials = sorted(BERT.specials.values())
@@ -141,15 +141,15 @@ def test_static_masks_come_in_so_many_ways() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"rate": 0.0}, "The rate.* over 0 and up to 1. Got 0.0"),
-        ({"rate": 1.5}, "Got 1.5"),
+        ({"mask_rate": 0.0}, "The rate.* over 0 and up to 1. Got 0.0"),
+        ({"mask_rate": 1.5}, "Got 1.5"),
         ({"mask_share": 0.8, "random_share": 0.3}, "Got mask_share 0.8 and random_share 0.3"),
         ({"random_share": -0.1}, "must be 0 to 1"),
         ({"unit": "sentence"}, "must be piece, word or span. Got 'sentence'"),
         ({"span_shape": 0.0}, "span_shape over 0"),
         ({"longest_span": 0}, "longest_span of at least 1"),
         ({"static_copies": 0}, "static_copies must be at least 1"),
-        ({"rte": 0.2}, "'masked' has no setting 'rte'. Did you mean 'rate'"),
+        ({"rte": 0.2}, "'masked' has no setting 'rte'. Did you mean 'mask_rate'"),
         ({"known": None}, "has no setting 'known'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Permutation language modelling: its draws, and what the paper says that orders and two streams are for."""
+"""Permutation language modeling: its draws, and what the paper says that orders and two streams are for."""
 
 from __future__ import annotations
 

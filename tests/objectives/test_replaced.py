@@ -40,7 +40,7 @@ def nets_for(sharing: str, **settings: Any) -> tuple[Any, Any]:
 
 def test_every_target_is_masked_and_nothing_else_changes() -> None:
     rows = some_rows("electra", n_rows=500)
-    example = told(Replaced(rate=0.2)).corrupt(rows)
+    example = told(Replaced(mask_rate=0.2)).corrupt(rows)
     arrays = example.arrays
     real = arrays["weights"] > 0
     at = np.nonzero(real)[0]
@@ -252,7 +252,7 @@ def test_model_and_generator_are_saved_whole(sharing: str, tmp_path: Path) -> No
         ({"sharing": "all", "generator_share": 0.25}, "so the generator_share is 1. Got 0.25"),
         ({"temperature": 0.0}, "must be over 0"),
         ({"weight": -1.0}, "must be over 0"),
-        ({"rate": 0.0}, "The rate"),
+        ({"mask_rate": 0.0}, "The rate"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:

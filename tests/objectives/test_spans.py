@@ -80,13 +80,13 @@ def test_the_mask_has_so_many_pieces_and_spans_anywhere() -> None:
 
 def test_other_rates_and_lengths() -> None:
     for rate, mean in ((0.5, 3.0), (0.15, 10.0), (0.3, 1.0)):
-        objective = told(Spans(rate=rate, mean_length=mean))
+        objective = told(Spans(corruption_rate=rate, mean_length=mean))
         example = objective.corrupt(some_rows("t5", length=31))
         noise = objective.noise(30)
         assert noise.pieces == round(rate * 30)
         assert example.arrays["targets"].shape[1] == noise.pieces + noise.spans + 1
     with pytest.raises(OptionError, match="a rate between 0 and 1"):
-        Spans(rate=1.0)
+        Spans(corruption_rate=1.0)
 
 
 def test_a_row_is_corrupted_alike_in_any_batch() -> None:
@@ -109,10 +109,10 @@ def test_more_spans_than_sentinels_are_refused() -> None:
 def test_tokenizers_trained_with_t5_s_frame_have_sentinels(kind: str) -> None:
     """A hundred, at the end, the first one last, as in T5's own; and its specials in its order."""
     words = "the dawn broke a vase and news of it came to every house where people sat at bread"
-    tokenizer: Any = train_tokenizer(kind, [words] * 30, vocab=420, frame="t5")
+    tokenizer: Any = train_tokenizer(kind, [words] * 30, vocab_size=420, frame="t5")
     objective = Spans().for_tokenizer(tokenizer)
     assert tokenizer.n_pieces <= 420
     assert objective.sentinels == tuple(tokenizer.n_pieces - 1 - number for number in range(100))
     assert (tokenizer.specials["pad"], tokenizer.specials["end"]) == (0, 1)
     with pytest.raises(OptionError, match=r"with the frame 't5' has at least \d+ pieces"):
-        train_tokenizer(kind, [words], vocab=90, frame="t5")
+        train_tokenizer(kind, [words], vocab_size=90, frame="t5")

@@ -1,4 +1,4 @@
-"""Language modelling over streams: the loss by its equations, the memory, every softmax, what is refused."""
+"""Language modeling over streams: the loss by its equations, the memory, every softmax, what is refused."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def test_one_batch_is_learnt_by_heart(case: str) -> None:
     nets = objective.nets(bundle_for(case, spread=None, n_layers=1))
     example = objective.corrupt(some_rows())
     arrays = tensors(example)
-    optimiser = torch.optim.AdamW(nets.parameters(), lr=2e-2)
+    optimizer = torch.optim.AdamW(nets.parameters(), lr=2e-2)
     losses = []
     for step in range(250):
         torch.manual_seed(step)
         loss = objective.loss(nets, arrays).parts["causal"] / example.counts["causal"]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
     nets.eval()
     with torch.no_grad():

@@ -11,7 +11,7 @@ from polyseme.outputs.pieces import TableOutput
 from polyseme.parts.embeddings import Clusters
 
 
-@pytest.mark.parametrize("bias", ["none", "learnt", "kept"])
+@pytest.mark.parametrize("bias", ["none", "learned", "kept"])
 def test_logits_are_scaled_and_biased(bias: str) -> None:
     torch.manual_seed(1)
     output = TableOutput(4, 7, scale=0.5, bias=bias)  # type: ignore[arg-type]
@@ -23,7 +23,7 @@ def test_logits_are_scaled_and_biased(bias: str) -> None:
             output.bias.normal_()
         expected = expected + output.bias
     assert (output.bias is None) == (bias == "none")
-    assert ("bias" in dict(output.named_parameters())) == (bias == "learnt")
+    assert ("bias" in dict(output.named_parameters())) == (bias == "learned")
     assert ("bias" in dict(output.named_buffers())) == (bias == "kept")
     torch.testing.assert_close(output.logits(states), expected)
     torch.testing.assert_close(output.log_probs(states), expected.log_softmax(-1))

@@ -118,7 +118,7 @@ def test_gradients(scheme: str | None) -> None:
 
 
 @every_scheme
-def test_padding_and_neighbours_change_nothing(scheme: str | None) -> None:
+def test_padding_and_neighbors_change_nothing(scheme: str | None) -> None:
     made, (scores, mask) = chain(scheme), rows(scheme)
     wider, wider_mask = rows(scheme, n_words=9)
     order = torch.tensor([3, 0, 4, 2, 1])

@@ -42,7 +42,7 @@ def test_a_band_counts_the_query_itself() -> None:
     assert drawn(Band(1)) == ["x...", ".x..", "..x.", "...x"]
 
 
-def test_order_is_the_factorisation_and_all_of_the_memory() -> None:
+def test_order_is_the_factorization_and_all_of_the_memory() -> None:
     order = Order(torch.tensor([[3, 1, 0, 2]]))  # 3 → 2 → 4 → 1, counted from one
     assert drawn(order) == ["xxxx", ".xx.", "..x.", ".xxx"]
     assert drawn(order, stream="query") == [".xxx", "..x.", "....", ".xx."]

@@ -54,7 +54,7 @@ def test_small_product_is_close_to_fp32(name: str, activation) -> None:  # type:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_row_does_not_depend_on_its_neighbours(name: str) -> None:
+def test_a_row_does_not_depend_on_its_neighbors(name: str) -> None:
     product = SMALL[name][0](layer())
     product.pack(64)
     x = torch.randn(40, 96)

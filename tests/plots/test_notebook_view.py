@@ -1,4 +1,4 @@
-"""Texts coloured in a notebook: each word in its place, on its colour, and never anything but text."""
+"""Texts colored in a notebook: each word in its place, on its color, and never anything but text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.plots.colors import ramp, to_hex
-from polyseme.plots.notebook_view import N_LEVELS, ColouredText, coloured_texts
+from polyseme.plots.notebook_view import N_LEVELS, ColoredText, colored_texts
 from polyseme.plots.word_uses import Keyword
 from polyseme.text.words import split_words
 from polyseme.types import Word
@@ -64,42 +64,42 @@ class Read(HTMLParser):
         return all(tag in KNOWN and about.keys() <= ATTRIBUTES for tag, about in self.elements)
 
 
-def coloured(text: str, cosines: list[float] | None = None, chosen: int | None = None) -> ColouredText:
+def colored(text: str, cosines: list[float] | None = None, chosen: int | None = None) -> ColoredText:
     words = split_words(text)
-    return ColouredText(text, words, [0.5] * len(words) if cosines is None else cosines, chosen)
+    return ColoredText(text, words, [0.5] * len(words) if cosines is None else cosines, chosen)
 
 
-def read(*texts: ColouredText, least: float = 0.0, use: Keyword = USE, more: str = "", note: str = "") -> Read:
-    return Read(coloured_texts(texts, least=least, use=use, more=more, note=note))
+def read(*texts: ColoredText, least: float = 0.0, use: Keyword = USE, more: str = "", note: str = "") -> Read:
+    return Read(colored_texts(texts, least=least, use=use, more=more, note=note))
 
 
-def test_words_have_the_colour_of_their_cosine_and_say_it() -> None:
-    found = read(coloured("Dawn broke.", [0.5, 1.0, 0.0], chosen=1))
+def test_words_have_the_color_of_their_cosine_and_say_it() -> None:
+    found = read(colored("Dawn broke.", [0.5, 1.0, 0.0], chosen=1))
     assert found.paragraphs == ["Dawn broke."]
     assert found.words == [("span", "s12", "0.50"), ("b", f"s{N_LEVELS}", "1.00"), ("span", "s0", "0.00")]
 
 
 def test_the_scale_runs_from_the_least_to_one() -> None:
-    found = read(coloured("Dawn broke.", [0.6, 1.0, 0.2]), least=0.2)
+    found = read(colored("Dawn broke.", [0.6, 1.0, 0.2]), least=0.2)
     assert [level for _, level, _ in found.words] == ["s12", f"s{N_LEVELS}", "s0"]
     assert "0.20" in found.text
     assert "1.00" in found.text
 
 
 def test_cosines_a_little_beyond_the_scale_have_its_ends() -> None:
-    found = read(coloured("Dawn broke.", [1 + 1e-9, -1e-9, 0.5]))
+    found = read(colored("Dawn broke.", [1 + 1e-9, -1e-9, 0.5]))
     assert [(level, said) for _, level, said in found.words[:2]] == [(f"s{N_LEVELS}", "1.00"), ("s0", "0.00")]
 
 
-def test_a_word_without_a_cosine_has_no_colour_and_says_so() -> None:
-    [_, (_, level, said), _] = read(coloured("Dawn broke.", [0.5, math.nan, 0.5])).words
+def test_a_word_without_a_cosine_has_no_color_and_says_so() -> None:
+    [_, (_, level, said), _] = read(colored("Dawn broke.", [0.5, math.nan, 0.5])).words
     assert level is None
     assert said is not None
     assert "no cosine" in said
 
 
 def test_much_is_dark_on_a_light_page_and_bright_on_a_dark_one() -> None:
-    html = coloured_texts([], least=0.0, use=USE)
+    html = colored_texts([], least=0.0, use=USE)
     light, dark, light_host, dark_host = re.findall(r"\.polyseme-view { (--b0.*?) }", html)
     assert (light_host, dark_host) == (light, dark)
     little, much = to_hex(ramp(0)), to_hex(ramp(1))
@@ -111,13 +111,13 @@ def test_much_is_dark_on_a_light_page_and_bright_on_a_dark_one() -> None:
 
 def test_a_stretch_of_a_text_begins_with_its_first_word() -> None:
     text = "Dawn broke. The vase broke."
-    found = read(ColouredText(text, split_words(text)[3:], [0.5] * 4))
+    found = read(ColoredText(text, split_words(text)[3:], [0.5] * 4))
     assert found.paragraphs == ["The vase broke."]
 
 
 def test_words_that_share_a_stretch_stand_one_after_the_other() -> None:
     words = [Word("vámo", 0, 7), Word("nos", 0, 7), Word("al", 8, 10)]
-    assert read(ColouredText("vámonos al", words, [0.1, 0.2, 0.3])).paragraphs == ["vámonos al"]
+    assert read(ColoredText("vámonos al", words, [0.1, 0.2, 0.3])).paragraphs == ["vámonos al"]
 
 
 def test_what_is_said_besides_is_there() -> None:
@@ -129,7 +129,7 @@ def test_what_is_said_besides_is_there() -> None:
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_text_is_only_text(hostile: str) -> None:
     """Wherever it stands, and also if all of it is one word."""
-    given = [coloured(hostile, chosen=0), ColouredText(hostile, [Word(hostile, 0, len(hostile))], [0.5])]
+    given = [colored(hostile, chosen=0), ColoredText(hostile, [Word(hostile, 0, len(hostile))], [0.5])]
     found = read(*given, use=Keyword(hostile, hostile, hostile), more=hostile, note=hostile)
     assert found.is_harmless
     shown = re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", hostile)
@@ -139,7 +139,7 @@ def test_hostile_text_is_only_text(hostile: str) -> None:
 
 @given(st.lists(st.text(max_size=40), max_size=4))
 def test_any_text_comes_out_as_it_went_in(texts: list[str]) -> None:
-    found = read(*map(coloured, texts))
+    found = read(*map(colored, texts))
     assert found.is_harmless
     assert found.words == [("span", "s12", "0.50")] * sum(len(split_words(text)) for text in texts)
     for text, paragraph in zip(texts, found.paragraphs, strict=True):
@@ -154,5 +154,5 @@ def _between(text: str) -> str:
 
 
 def test_nothing_is_fetched() -> None:
-    html = coloured_texts([coloured("See https://example.com.")], least=0.0, use=USE)
+    html = colored_texts([colored("See https://example.com.")], least=0.0, use=USE)
     assert not re.search(r"url\(|@import|src=|href=", html)

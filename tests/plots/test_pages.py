@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from polyseme.errors import OptionError
 from polyseme.plots import figure_bytes
 from polyseme.plots import sense_figure as sense_map_module
-from polyseme.plots.colors import group_colour
+from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import data, escaped, page
 from polyseme.plots.sense_figure import SenseMap, senses_figure
 from polyseme.plots.sense_pages import UseList, senses_page, similar_page
@@ -118,7 +118,7 @@ def test_a_page_shows_every_sense_with_its_share_and_examples() -> None:
     assert "sentence 9 crane sentence 9" in said
     circles = [each for tag, each in found.elements if tag == "circle"]
     assert len(circles) == 10
-    assert {each["fill"] for each in circles} == {group_colour(number) for number in range(3)}
+    assert {each["fill"] for each in circles} == {group_color(number) for number in range(3)}
     assert all(0 <= float(str(each[axis])) <= 640 for each in circles for axis in ("cx", "cy"))
 
 
@@ -131,7 +131,7 @@ def test_of_very_many_uses_some_are_drawn_and_it_is_said(monkeypatch: pytest.Mon
     assert many.left_out() in "".join(ElementTree.fromstring(figure_bytes(senses_figure(many), "svg")).itertext())
 
 
-def test_neighbours_stand_under_their_headings_with_their_cosines() -> None:
+def test_neighbors_stand_under_their_headings_with_their_cosines() -> None:
     use = Use("A crane flew.", 2, 7)
     found = Page(similar_page(use, [UseList("near", [(0.876, use)]), UseList("far", [])], ["A note & more."]))
     said = " ".join("".join(found.text).split())
@@ -201,7 +201,7 @@ def test_a_map_without_uses_is_refused() -> None:
         )
 
 
-def test_the_first_colours_are_far_from_each_other() -> None:
-    colours = np.array([[int(group_colour(n)[at : at + 2], 16) for at in (1, 3, 5)] for n in range(9)])
-    distances = np.linalg.norm(colours[:, None] - colours, axis=-1) + 1000 * np.eye(9)
+def test_the_first_colors_are_far_from_each_other() -> None:
+    colors = np.array([[int(group_color(n)[at : at + 2], 16) for at in (1, 3, 5)] for n in range(9)])
+    distances = np.linalg.norm(colors[:, None] - colors, axis=-1) + 1000 * np.eye(9)
     assert distances.min() > 40

@@ -112,7 +112,7 @@ def test_every_cosine_stands_in_its_cell() -> None:
     assert sorted(text for text in texts if re.fullmatch(r"\d\.\d\d", text)) == sorted(cosines)
 
 
-def test_both_maps_share_one_scale_of_colours() -> None:
+def test_both_maps_share_one_scale_of_colors() -> None:
     svg = figure_bytes(similarity_figure(WORDS), "svg").decode()
     n_certain = sum(int(np.sum(map_ == 1)) for one in WORDS for map_ in (one.in_context, one.alone))
     assert svg.count(f"fill: {to_hex(ramp(1))}; stroke: #ffffff") == n_certain
@@ -174,9 +174,9 @@ def _python(code: str) -> str:
 # --- the terminal ----------------------------------------------------------------------------------------------------
 
 
-def printed(width: int, *, colours: bool = False) -> str:
+def printed(width: int, *, colors: bool = False) -> str:
     console = Console(
-        width=width, color_system="truecolor" if colours else None, force_terminal=colours, legacy_windows=False
+        width=width, color_system="truecolor" if colors else None, force_terminal=colors, legacy_windows=False
     )
     with console.capture() as capture:
         console.print(similarity_tables(WORDS))
@@ -204,12 +204,12 @@ def test_words_stand_in_one_column() -> None:
     assert len({row.index("bank") for row in rows}) == 1
 
 
-def test_cells_have_the_colours_of_the_figure() -> None:
+def test_cells_have_the_colors_of_the_figure() -> None:
     red, green, blue = (int(to_hex(ramp(1))[at : at + 2], 16) for at in (1, 3, 5))
-    assert f"48;2;{red};{green};{blue}m 1.00 " in printed(140, colours=True)
+    assert f"48;2;{red};{green};{blue}m 1.00 " in printed(140, colors=True)
 
 
-def test_without_colours_only_text_is_printed() -> None:
+def test_without_colors_only_text_is_printed() -> None:
     assert "\x1b" not in printed(100)
 
 

@@ -34,9 +34,9 @@ def test_elmo_is_trained_as_published() -> None:
     """Adagrad at 0.2, ten epochs of rows of 20 words, 8192 samples; in their units a norm of 10 and sums from 1."""
     recipe = RECIPES["elmo-original"]
     training = recipe.training
-    assert (training.optimiser.kind, training.optimiser.lr) == ("adagrad", 0.2)
+    assert (training.optimizer.kind, training.optimizer.lr) == ("adagrad", 0.2)
     assert training.clip is not None
-    assert (20 * training.clip, 20**2 * training.optimiser.initial_sum) == (10, 1)
+    assert (20 * training.clip, 20**2 * training.optimizer.initial_sum) == (10, 1)
     assert {training.schedule.factor(step, 1000) for step in (0, 500, 999)} == {1.0}
     assert objective_from(recipe.objective, recipe.objective_settings) == BiLM(softmax="sampled", n_samples=8192)
     assert recipe.published_pieces == pytest.approx(10 * 768_648_884, rel=1e-4)
@@ -114,24 +114,26 @@ def test_transformer_xl_is_the_standard_one() -> None:
     assert recipe.n_parameters == pytest.approx(151e6, rel=0.01)
     [phase] = recipe.training.phases
     config = recipe.config(recipe.vocabulary)
-    assert (phase.length, phase.rows, config.memory_length) == (150, 60, 150)
+    assert (phase.length, phase.batch_size, config.memory_length) == (150, 60, 150)
     assert recipe.config(3000).cutoffs == ()
     assert recipe.config(30_000).cutoffs == (20_000,)
 
 
 def test_they_are_trained_as_published() -> None:
-    """The Transformer's rate is d^-1/2 times min(step^-1/2, step · warm-up^-3/2); a step has 25,000 pieces a side."""
+    """The Transformer's rate is d^-1/2 times min(step^-1/2, step · warmup^-3/2); a step has 25,000 pieces a side."""
     for name, width in (("transformer-base", 512), ("transformer-big", 1024)):
         training = RECIPES[name].training
         for step in (100, 3999, 20_000):
             expected = width**-0.5 * min((step + 1) ** -0.5, (step + 1) * 4000**-1.5)
-            assert training.optimiser.lr * training.schedule.factor(step, 100_000) == pytest.approx(expected)
+            assert training.optimizer.lr * training.schedule.factor(step, 100_000) == pytest.approx(expected)
         assert training.phases[0].pieces == pytest.approx(25_000, rel=0.01)
     assert RECIPES["t5-base"].published_pieces == 2**19 * 2**16
-    assert objective_from("spans", RECIPES["t5-base"].objective_settings) == Spans(rate=0.15, mean_length=3.0)
+    assert objective_from("spans", RECIPES["t5-base"].objective_settings) == Spans(
+        corruption_rate=0.15, mean_length=3.0
+    )
     assert objective_from("permuted", RECIPES["xlnet-large"].objective_settings) == Permuted(one_in=6)
     assert objective_from("denoising", RECIPES["bart-large"].objective_settings) == Denoising(infill_rate=0.3)
-    assert RECIPES["xlnet-large"].training.phases[0].rows == 8192
+    assert RECIPES["xlnet-large"].training.phases[0].batch_size == 8192
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -1,4 +1,4 @@
-"""Scores under an order of factorisation: equal to the reference's two streams, and to writing from left to right."""
+"""Scores under an order of factorization: equal to the reference's two streams, and to writing from left to right."""
 
 from __future__ import annotations
 

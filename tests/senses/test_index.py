@@ -95,7 +95,7 @@ def test_the_marked_use_itself_is_left_out_and_counted(source: Path) -> None:
     assert similar("A crane caught a [fish].", source, same_word=False).n_left_out == 2
 
 
-def test_the_neighbours_without_context_stand_beside(source: Path) -> None:
+def test_the_neighbors_without_context_stand_beside(source: Path) -> None:
     found = similar("A [crane] broke.", source, against=0, top=1)
     assert found.against is not None
     assert found.against.layer == "0"

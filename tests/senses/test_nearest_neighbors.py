@@ -13,7 +13,7 @@ from polyseme.senses.nearest_neighbors import Floats, Graph, nearest, unit
 
 
 def drawn(n: int, width: int, seed: int, *, n_centres: int = 0) -> Floats:
-    """Random unit vectors, around some centres as those of words lie, or anywhere."""
+    """Random unit vectors, around some centers as those of words lie, or anywhere."""
     rng = np.random.default_rng(seed)
     vectors = rng.standard_normal((n, width))
     if n_centres:

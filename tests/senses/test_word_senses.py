@@ -19,7 +19,7 @@ from polyseme.senses.clustering import (
     FEWEST,
     LEAST,
     by_size,
-    centred,
+    centered,
     costs_of_parting,
     count_senses,
     distinct_rows,
@@ -137,7 +137,7 @@ def test_identical_uses_can_be_counted_and_grouped() -> None:
 
 
 def test_parting_costs_nothing_where_nothing_hangs_together() -> None:
-    costs = costs_of_parting(centred(uses([40, 40, 40], apart=3)[0]), 5)
+    costs = costs_of_parting(centered(uses([40, 40, 40], apart=3)[0]), 5)
     assert costs[:2] == pytest.approx([0, 0], abs=1e-6)
     assert (costs[2:] > 0.1).all()
 
@@ -160,7 +160,7 @@ def test_the_largest_group_goes_first(labels: list[int]) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 12])
 def test_few_vectors_can_be_parted(n: int) -> None:
-    vectors = centred(uses([n])[0])
+    vectors = centered(uses([n])[0])
     for n_groups in range(1, n + 1):
         assert set(part(vectors, n_groups, np.random.default_rng(0)).tolist()) <= set(range(n_groups))
 

@@ -110,7 +110,7 @@ def test_added_words_that_hold_on_to_blanks_forbid_it(added: AddedToken, expecte
     assert can_be_cut(backend) is expected
 
 
-def test_no_cut_is_beside_a_letter_that_normalising_turns_into_a_blank() -> None:
+def test_no_cut_is_beside_a_letter_that_normalizing_turns_into_a_blank() -> None:
     for code in range(sys.maxunicode + 1):
         letter = chr(code)
         if any(" " in unicodedata.normalize(form, letter) for form in ("NFKD", "NFKC")):

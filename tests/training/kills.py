@@ -28,8 +28,8 @@ N_STEPS = 12
 SETTINGS: dict[str, Any] = {
     "recipe": "bert-tiny",
     "budget": f"{N_STEPS}steps",
-    "vocab": 300,
-    "rows": 8,
+    "vocab_size": 300,
+    "batch_size": 8,
     "length": 16,
     "shape": {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32, "attention_dropout_rate": 0.1},
     "device": "cpu",
@@ -45,7 +45,7 @@ CARRIED: dict[str, Any] = {
     **SETTINGS,
     "recipe": "elmo-tiny",
     "length": 6,
-    "pass_rows": 4,
+    "micro_batch_size": 4,
     "shape": {
         "n_layers": 2,
         "width": 8,
@@ -57,7 +57,7 @@ CARRIED: dict[str, Any] = {
     },
 }
 """A run in which streams carry a memory from step to step, in both directions."""
-SMALL: dict[str, Any] = {**SETTINGS, "tokenizer": "wordpiece", "vocab": 320}
+SMALL: dict[str, Any] = {**SETTINGS, "tokenizer": "wordpiece", "vocab_size": 320}
 """Unigram tokenizers are not the same in every process."""
 TWO_STACKS = {**SETTINGS["shape"], "decoder_layers": 1}
 RUNS: dict[str, dict[str, Any]] = {
@@ -105,14 +105,14 @@ def die_in_a_step(draw: random.Random) -> None:
         if taken["n"] == number and place == 0:
             die()
         if taken["n"] == number and place in (1, 2):
-            update = self.optimiser.step
+            update = self.optimizer.step
 
             def killed() -> None:
                 if place == 2:
                     update()
                 die()
 
-            self.optimiser.step = killed  # type: ignore[method-assign, assignment]
+            self.optimizer.step = killed  # type: ignore[method-assign, assignment]
         means = step(self, rows, plan)
         if taken["n"] == number:
             die()
@@ -161,7 +161,7 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     texts: dict[str, Any] = {"sources": text}
     if sort == "translation" and text.is_file():
         texts = {"source": text.with_suffix(".source"), "target": text.with_suffix(".target")}
-    built = {} if text.is_file() else {"tokenizer": None, "vocab": None}
+    built = {} if text.is_file() else {"tokenizer": None, "vocab_size": None}
     polyseme.pretrain(**texts, output=run, **{"compile": False, **RUNS[sort], **built})
 
 

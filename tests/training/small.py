@@ -16,7 +16,7 @@ from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.objectives.objective_table import objective_from
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.loader import Loader
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Phase, Plan, TrainingSettings
@@ -49,9 +49,9 @@ class ChanceRows:
 def settings(**changes: Any) -> TrainingSettings:
     """Settings under which numbers can be compared: no clipping surprises, a rate that moves weights."""
     made: TrainingSettings = TrainingSettings(
-        phases=(Phase(share=0.5, length=LENGTH, rows=8), Phase(share=0.5, length=LENGTH + 8, rows=8)),
-        optimiser=OptimiserSettings(lr=1e-2),
-        schedule=Schedule(kind="linear", warm_up=0.2),
+        phases=(Phase(share=0.5, length=LENGTH, batch_size=8), Phase(share=0.5, length=LENGTH + 8, batch_size=8)),
+        optimizer=OptimizerSettings(lr=1e-2),
+        schedule=Schedule(kind="linear", warmup=0.2),
     ).replace(**changes)
     return made
 
@@ -68,11 +68,11 @@ def trainer_for(name: str, training: TrainingSettings, devices: Devices | None =
     return Trainer(objective, objective.nets(bundle), training, devices or Devices(torch.device("cpu")))
 
 
-def loader_for(trainer: Trainer, plan: Plan, pass_rows: int = 4) -> Loader:
+def loader_for(trainer: Trainer, plan: Plan, micro_batch_size: int = 4) -> Loader:
     """Rows for the trainer, in passes."""
     family = FAMILY_OF[trainer.objective.name]  # type: ignore[attr-defined]
     layouts = [ChanceRows(family, phase.length) for phase in trainer.settings.phases]
-    return Loader(layouts, trainer.objective, plan, trainer.devices, [pass_rows] * len(layouts))
+    return Loader(layouts, trainer.objective, plan, trainer.devices, [micro_batch_size] * len(layouts))
 
 
 def losses_of(trainer: Trainer, plan: Plan, first: int, last: int, *, workers: int = 0) -> list[dict[str, float]]:

@@ -23,15 +23,15 @@ from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError, OutputError, PolysemeWarning
 from polyseme.training.checkpoint import (
     ABOUT,
-    optimiser_tensors,
-    put_optimiser_tensors,
+    optimizer_tensors,
+    put_optimizer_tensors,
     read_latest,
     write_checkpoint,
 )
 from polyseme.training.device_group import put_whole, whole
-from polyseme.training.optimizers import Optimiser, OptimiserKind, OptimiserSettings, build_optimiser
+from polyseme.training.optimizers import Optimizer, OptimizerKind, OptimizerSettings, build_optimizer
 
-KINDS: list[OptimiserKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd"]
+KINDS: list[OptimizerKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd"]
 if hasattr(torch.optim, "Muon"):
     KINDS.append("muon")
 
@@ -41,8 +41,8 @@ def tensors(seed: int = 0) -> dict[str, Tensor]:
     return {
         "weights/a": torch.randn(64, 33, generator=generator),
         "weights/b": torch.randn(17, generator=generator).bfloat16(),
-        "optimiser/a/step": torch.tensor(7.0),
-        "optimiser/a/exp_avg": torch.randn(64, 33, generator=generator, dtype=torch.float64),
+        "optimizer/a/step": torch.tensor(7.0),
+        "optimizer/a/exp_avg": torch.randn(64, 33, generator=generator, dtype=torch.float64),
         "memory/lengths": torch.arange(5),
         "memory/turned": torch.randn(4, 6, generator=generator).t(),
         "memory/none": torch.zeros(0, 3),
@@ -299,7 +299,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) 
     assert found.count(3) > 3
 
 
-# --- an optimiser's state --------------------------------------------------------------------------------------------
+# --- an optimizer's state --------------------------------------------------------------------------------------------
 
 
 def small() -> Bundle:
@@ -307,7 +307,7 @@ def small() -> Bundle:
     return new_bundle(FAMILIES["bert"], FAMILIES["bert"].tiny(), FAMILIES["bert"].outputs)
 
 
-def train(nets: nn.Module, optimiser: Optimiser, steps: range) -> None:
+def train(nets: nn.Module, optimizer: Optimizer, steps: range) -> None:
     for step in steps:
         generator = torch.Generator().manual_seed(step)
         for parameter in nets.parameters():
@@ -315,7 +315,7 @@ def train(nets: nn.Module, optimiser: Optimiser, steps: range) -> None:
             if isinstance(parameter, DTensor):
                 drawn = distribute_tensor(drawn, parameter.device_mesh, parameter.placements)
             parameter.grad = drawn
-        optimiser.step()
+        optimizer.step()
 
 
 def names_in(nets: nn.Module) -> dict[nn.Parameter, str]:
@@ -324,22 +324,22 @@ def names_in(nets: nn.Module) -> dict[nn.Parameter, str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("taken", [0, 3])
-def test_a_run_goes_on_from_its_optimisers_state_to_the_bit(tmp_path: Path, kind: OptimiserKind, taken: int) -> None:
-    settings = OptimiserSettings(kind=kind, initial_sum=0.1)
+def test_a_run_goes_on_from_its_optimizers_state_to_the_bit(tmp_path: Path, kind: OptimizerKind, taken: int) -> None:
+    settings = OptimizerSettings(kind=kind, initial_sum=0.1)
     through, first, second = small(), small(), small()
-    train(through, build_optimiser(through, settings, device="cpu"), range(taken + 3))
+    train(through, build_optimizer(through, settings, device="cpu"), range(taken + 3))
 
-    optimiser = build_optimiser(first, settings, device="cpu")
-    train(first, optimiser, range(taken))
-    write_checkpoint(tmp_path, taken, optimiser_tensors(optimiser, names_in(first)), {})
+    optimizer = build_optimizer(first, settings, device="cpu")
+    train(first, optimizer, range(taken))
+    write_checkpoint(tmp_path, taken, optimizer_tensors(optimizer, names_in(first)), {})
     second.load_state_dict(first.state_dict())
-    other = build_optimiser(second, settings, device="cpu")
+    other = build_optimizer(second, settings, device="cpu")
     train(second, other, range(90, 91))
-    second.load_state_dict(first.state_dict())  # what the optimiser had is forgotten below
+    second.load_state_dict(first.state_dict())  # what the optimizer had is forgotten below
     found = read_latest(tmp_path)
     assert found is not None
-    put_optimiser_tensors(other, names_in(second), found.tensors)
-    assert same(optimiser_tensors(other, names_in(second)), optimiser_tensors(optimiser, names_in(first)))
+    put_optimizer_tensors(other, names_in(second), found.tensors)
+    assert same(optimizer_tensors(other, names_in(second)), optimizer_tensors(optimizer, names_in(first)))
     train(second, other, range(taken, taken + 3))
     assert all(torch.equal(a, b) for a, b in zip(second.parameters(), through.parameters(), strict=True))
 
@@ -353,44 +353,44 @@ def one_process() -> Iterator[None]:
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "muon"])
-def test_what_fsdp_spreads_out_goes_on_without_it_and_back(kind: OptimiserKind) -> None:
-    settings = OptimiserSettings(kind=kind)
+def test_what_fsdp_spreads_out_goes_on_without_it_and_back(kind: OptimizerKind) -> None:
+    settings = OptimizerSettings(kind=kind)
     through, spread, alone, again = small(), small(), small(), small()
     fully_shard(spread)
     fully_shard(again)
-    train(through, build_optimiser(through, settings, device="cpu"), range(3))
-    optimisers = [build_optimiser(nets, settings, device="cpu") for nets in (spread, alone, again)]
-    train(spread, optimisers[0], range(1))
-    go_on(spread, optimisers[0], alone, optimisers[1])
-    train(alone, optimisers[1], range(1, 2))
-    go_on(alone, optimisers[1], again, optimisers[2])
-    train(again, optimisers[2], range(2, 3))
-    assert all(isinstance(kept["exp_avg"], DTensor) for kept in optimisers[2].state.values() if "exp_avg" in kept)
+    train(through, build_optimizer(through, settings, device="cpu"), range(3))
+    optimizers = [build_optimizer(nets, settings, device="cpu") for nets in (spread, alone, again)]
+    train(spread, optimizers[0], range(1))
+    go_on(spread, optimizers[0], alone, optimizers[1])
+    train(alone, optimizers[1], range(1, 2))
+    go_on(alone, optimizers[1], again, optimizers[2])
+    train(again, optimizers[2], range(2, 3))
+    assert all(isinstance(kept["exp_avg"], DTensor) for kept in optimizers[2].state.values() if "exp_avg" in kept)
     assert all(torch.equal(whole(a.detach()), b) for a, b in zip(again.parameters(), through.parameters(), strict=True))
 
 
-def go_on(before: nn.Module, optimiser: Optimiser, after: nn.Module, other: Optimiser) -> None:
+def go_on(before: nn.Module, optimizer: Optimizer, after: nn.Module, other: Optimizer) -> None:
     with torch.no_grad():
         for mine, given in zip(after.parameters(), before.parameters(), strict=True):
             put_whole(mine, whole(given.detach()))
-    put_optimiser_tensors(other, names_in(after), optimiser_tensors(optimiser, names_in(before)))
+    put_optimizer_tensors(other, names_in(after), optimizer_tensors(optimizer, names_in(before)))
 
 
 def test_what_is_put_is_copied() -> None:
     nets = small()
-    optimiser = build_optimiser(nets, OptimiserSettings(), device="cpu")
-    train(nets, optimiser, range(1))
-    given = {name: each.clone() for name, each in optimiser_tensors(optimiser, names_in(nets)).items()}
+    optimizer = build_optimizer(nets, OptimizerSettings(), device="cpu")
+    train(nets, optimizer, range(1))
+    given = {name: each.clone() for name, each in optimizer_tensors(optimizer, names_in(nets)).items()}
     before = {name: each.clone() for name, each in given.items()}
-    put_optimiser_tensors(optimiser, names_in(nets), given)
-    train(nets, optimiser, range(1, 2))
+    put_optimizer_tensors(optimizer, names_in(nets), given)
+    train(nets, optimizer, range(1, 2))
     assert same(given, before)
 
 
 def test_state_of_another_model_is_refused() -> None:
     nets = small()
-    optimiser = build_optimiser(nets, OptimiserSettings(), device="cpu")
+    optimizer = build_optimizer(nets, OptimizerSettings(), device="cpu")
     with pytest.raises(ModelError, match=r"not trained here: encoder\.other"):
-        put_optimiser_tensors(optimiser, names_in(nets), {"encoder.other/exp_avg": torch.zeros(3)})
+        put_optimizer_tensors(optimizer, names_in(nets), {"encoder.other/exp_avg": torch.zeros(3)})
     with pytest.raises(ModelError, match=r"pieces\.weight/exp_avg is \(3,\)"):
-        put_optimiser_tensors(optimiser, names_in(nets), {"encoder.embeddings.pieces.weight/exp_avg": torch.zeros(3)})
+        put_optimizer_tensors(optimizer, names_in(nets), {"encoder.embeddings.pieces.weight/exp_avg": torch.zeros(3)})

@@ -37,7 +37,7 @@ def moment(done: int, loss: float, *, n_steps: int = 100, trainer: Any = None) -
         done=done,
         n_steps=n_steps,
         means={"masked": torch.tensor(loss, dtype=torch.float64)},
-        rate=1e-3,
+        learning_rate=1e-3,
         pieces=128 * done,
         seconds=2.0 * done,
         waited=0.1 * done,
@@ -79,7 +79,7 @@ def test_a_line_cut_short_is_left_out_and_what_is_done_again_forgotten(tmp_path:
 def test_a_loss_that_is_no_number_stops_the_run(loss: float) -> None:
     watch = Watch(1)
     watch(moment(1, 7.0))
-    with pytest.raises(TrainingStoppedError, match="lower rate"):
+    with pytest.raises(TrainingStoppedError, match="lower learning rate"):
         watch(moment(2, loss))
 
 

@@ -48,10 +48,10 @@ def test_rented_devices_cost_by_the_hour() -> None:
     assert bill.currency == "EUR"
 
 
-def test_utilisation_is_of_all_devices() -> None:
-    assert session().utilisation == pytest.approx(0.5)
-    assert session(n_devices=2).utilisation == pytest.approx(0.25)
-    assert session(peak=0.0).utilisation is None
+def test_utilization_is_of_all_devices() -> None:
+    assert session().utilization == pytest.approx(0.5)
+    assert session(n_devices=2).utilization == pytest.approx(0.25)
+    assert session(peak=0.0).utilization is None
 
 
 # --- several ---------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_sessions_add_up() -> None:
     both = first.add(second)
     assert (both.pieces, both.flops, both.seconds, both.steps, both.n_sessions) == (1500, 9e12, 6.0, 15, 2)
     assert (both.device, both.n_devices, both.device_seconds) == ("cpu, then NVIDIA H200", 2, 10.0)
-    assert both.utilisation == pytest.approx(9e12 / (2 * 6e12 + 8 * 3e12))
+    assert both.utilization == pytest.approx(9e12 / (2 * 6e12 + 8 * 3e12))
     assert (both.kwh, both.kwh_estimated, both.measured) == (4.0, 2.0, False)
     assert both.kg_co2e == pytest.approx(2.0)
     assert both.price == pytest.approx(0.8)
@@ -74,8 +74,8 @@ def test_the_order_of_adding_does_not_matter() -> None:
     assert one.add(two).add(three) == one.add(two.add(three))
 
 
-def test_a_session_whose_peak_is_unknown_leaves_the_utilisation_unknown() -> None:
-    assert session().add(session(peak=0.0)).utilisation is None
+def test_a_session_whose_peak_is_unknown_leaves_the_utilization_unknown() -> None:
+    assert session().add(session(peak=0.0)).utilization is None
 
 
 def test_currencies_do_not_mix() -> None:
@@ -90,7 +90,7 @@ def test_currencies_do_not_mix() -> None:
 def test_a_ledger_goes_to_json_and_back(peak: float) -> None:
     bill = session(peak=peak).add(session(peak=peak, measured=True))
     written = json.loads(json.dumps(bill.to_json()))
-    assert written["utilisation"] == bill.utilisation
+    assert written["utilization"] == bill.utilization
     assert written["measured"] is False
     assert Ledger.from_json(written) == bill
 

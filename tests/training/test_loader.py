@@ -19,7 +19,7 @@ from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import OBJECTIVES, objective_from
 from polyseme.training.device_group import Devices
 from polyseme.training.loader import Loader, StepRows
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, Plan, TrainingSettings
 
@@ -68,7 +68,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Corpus]:
         tokenizer = "words" if frame in IN_WORDS else "byte-bpe"
         with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
             found[frame] = polyseme.build_corpus(
-                **texts, output=folder / frame, tokenizer=tokenizer, frame=frame, vocab=400, held_out=0.05
+                **texts, output=folder / frame, tokenizer=tokenizer, frame=frame, vocab_size=400, held_out=0.05
             )
     return found
 
@@ -84,16 +84,16 @@ def layout_of(objective: BaseObjective, corpus: Corpus) -> Layout:
 
 
 def loader_for(
-    case: str, corpora: dict[str, Corpus], *, pass_rows: int = N_ROWS, rank: int = 0, world: int = 1
+    case: str, corpora: dict[str, Corpus], *, micro_batch_size: int = N_ROWS, rank: int = 0, world: int = 1
 ) -> Loader:
     name, settings = CASES[case]
     corpus = corpora[FRAMES[name]]
     objective = objective_from(name, settings).for_tokenizer(corpus.tokenizer)
     training = TrainingSettings(
-        phases=(Phase(length=LENGTH, rows=N_ROWS),), optimiser=OptimiserSettings(), schedule=Schedule()
+        phases=(Phase(length=LENGTH, batch_size=N_ROWS),), optimizer=OptimizerSettings(), schedule=Schedule()
     )
     devices = Devices(torch.device("cpu"), rank=rank, world=world)
-    return Loader([layout_of(objective, corpus)], objective, Plan(training, N_STEPS), devices, [pass_rows])
+    return Loader([layout_of(objective, corpus)], objective, Plan(training, N_STEPS), devices, [micro_batch_size])
 
 
 def rows_first(arrays: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -156,7 +156,7 @@ def test_any_number_of_processes_shares_the_same_examples(case: str, world: int,
 
 @every_case
 def test_passes_of_any_size_are_the_same_examples(case: str, corpora: dict[str, Corpus]) -> None:
-    loader = loader_for(case, corpora, pass_rows=2)
+    loader = loader_for(case, corpora, micro_batch_size=2)
     for step, expected in enumerate(whole(case, corpora)):
         rows = loader.make(step)
         assert rows.sizes == [2] * (N_ROWS // 2)

@@ -1,4 +1,4 @@
-"""Optimisers: which parameter goes where, BERT's update written out, and rates that can be set."""
+"""Optimizers: which parameter goes where, BERT's update written out, and rates that can be set."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
 from polyseme.training.optimizers import (
-    Optimiser,
-    OptimiserKind,
-    OptimiserSettings,
+    Optimizer,
+    OptimizerKind,
+    OptimizerSettings,
     Several,
     UncorrectedAdamW,
-    build_optimiser,
+    build_optimizer,
     layer_rates,
     set_rate,
 )
 
-KINDS: list[OptimiserKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd"]
+KINDS: list[OptimizerKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd"]
 if hasattr(torch.optim, "Muon"):
     KINDS.append("muon")
 
@@ -39,8 +39,8 @@ def draw_gradients(nets: nn.Module, seed: int) -> None:
         parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
 
 
-def group_of(optimiser: Optimiser) -> dict[Tensor, dict[str, float]]:
-    return {parameter: group for group in optimiser.param_groups for parameter in group["params"]}
+def group_of(optimizer: Optimizer) -> dict[Tensor, dict[str, float]]:
+    return {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
@@ -48,20 +48,20 @@ def group_of(optimiser: Optimiser) -> dict[Tensor, dict[str, float]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", ["albert", "bert", "electra"])
-def test_every_parameter_is_in_it_once(kind: OptimiserKind, family: str) -> None:
+def test_every_parameter_is_in_it_once(kind: OptimizerKind, family: str) -> None:
     nets = small(family)
     next(iter(nets.parameters())).requires_grad_(False)
-    optimiser = build_optimiser(nets, OptimiserSettings(kind=kind), device="cpu")
-    found = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    optimizer = build_optimizer(nets, OptimizerSettings(kind=kind), device="cpu")
+    found = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     assert len(found) == len(set(found))
     assert set(found) == set(nets.parameters())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_vectors_do_not_decay(kind: OptimiserKind) -> None:
+def test_vectors_do_not_decay(kind: OptimizerKind) -> None:
     nets = small()
     nets.register_parameter("content_bias", nn.Parameter(torch.zeros(4, 8)))
-    groups = group_of(build_optimiser(nets, OptimiserSettings(kind=kind, weight_decay=0.03), device="cpu"))
+    groups = group_of(build_optimizer(nets, OptimizerSettings(kind=kind, weight_decay=0.03), device="cpu"))
     for name, parameter in nets.named_parameters():
         decays = name.endswith((".weight", ".table")) and "norm" not in name
         assert groups[parameter]["weight_decay"] == (0.03 if decays else 0.0), name
@@ -70,10 +70,10 @@ def test_vectors_do_not_decay(kind: OptimiserKind) -> None:
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs torch 2.9")
 def test_muon_moves_the_matrices_of_the_stack_and_nothing_else() -> None:
     nets = small("electra")
-    optimiser = build_optimiser(nets, OptimiserSettings(kind="muon"), device="cpu")
-    assert isinstance(optimiser, Several)
+    optimizer = build_optimizer(nets, OptimizerSettings(kind="muon"), device="cpu")
+    assert isinstance(optimizer, Several)
     names = {parameter: name for name, parameter in nets.named_parameters()}
-    moved = {names[parameter] for group in optimiser.optimisers[0].param_groups for parameter in group["params"]}
+    moved = {names[parameter] for group in optimizer.optimizers[0].param_groups for parameter in group["params"]}
     layers = {f"encoder.layers.{number}." for number in range(len(nets.encoder.layers))}  # type: ignore[arg-type]
     inside = ("attention.project", "attention.output", "feed_forward.up", "feed_forward.down")
     assert moved == {f"{layer}{part}.weight" for layer in layers for part in inside}
@@ -82,51 +82,51 @@ def test_muon_moves_the_matrices_of_the_stack_and_nothing_else() -> None:
 def test_muon_is_refused_where_torch_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
     with pytest.raises(OptionError, match=r"needs torch 2\.9.*choose 'adamw'"):
-        build_optimiser(small(), OptimiserSettings(kind="muon"), device="cpu")
+        build_optimizer(small(), OptimizerSettings(kind="muon"), device="cpu")
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs torch 2.9")
 def test_muon_is_refused_where_there_is_nothing_for_it() -> None:
     with pytest.raises(OptionError, match="there are none"):
-        build_optimiser(nn.Linear(3, 3), OptimiserSettings(kind="muon"), device="cpu")
+        build_optimizer(nn.Linear(3, 3), OptimizerSettings(kind="muon"), device="cpu")
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_factor_is_of_the_rate_it_was_built_with(kind: OptimiserKind) -> None:
-    optimiser = build_optimiser(small(), OptimiserSettings(kind=kind, lr=0.25), device="cpu")
+def test_a_factor_is_of_the_rate_it_was_built_with(kind: OptimizerKind) -> None:
+    optimizer = build_optimizer(small(), OptimizerSettings(kind=kind, lr=0.25), device="cpu")
     for factor in (0.5, 0.125, 1.0):
-        set_rate(optimiser, factor)
-        assert {group["lr"] for group in optimiser.param_groups} == {0.25 * factor}
+        set_rate(optimizer, factor)
+        assert {group["lr"] for group in optimizer.param_groups} == {0.25 * factor}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_layers_can_have_rates_of_their_own(kind: OptimiserKind) -> None:
+def test_layers_can_have_rates_of_their_own(kind: OptimizerKind) -> None:
     nets = small()
     layers = nets.encoder.layer_groups()
     rates = layer_rates(layers, 0.5)
-    optimiser = build_optimiser(nets, OptimiserSettings(kind=kind, lr=1.0), device="cpu", rates=rates)
-    set_rate(optimiser, 0.5)
-    groups = group_of(optimiser)
+    optimizer = build_optimizer(nets, OptimizerSettings(kind=kind, lr=1.0), device="cpu", rates=rates)
+    set_rate(optimizer, 0.5)
+    groups = group_of(optimizer)
     for depth, layer in enumerate(layers):
         assert {groups[parameter]["lr"] for parameter in layer} == {0.5 * 0.5 ** (len(layers) - 1 - depth)}
     assert {groups[parameter]["lr"] for parameter in nets.outputs["pooled"].parameters()} == {0.5}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_frozen_stays_and_moves_once_unfrozen(kind: OptimiserKind) -> None:
+def test_what_is_frozen_stays_and_moves_once_unfrozen(kind: OptimizerKind) -> None:
     nets = small()
     frozen = nets.encoder.layers[0].attention.output.weight  # type: ignore[index, union-attr]
     before = frozen.detach().clone()
-    optimiser = build_optimiser(nets, OptimiserSettings(kind=kind), device="cpu")
+    optimizer = build_optimizer(nets, OptimizerSettings(kind=kind), device="cpu")
     draw_gradients(nets, 1)
     frozen.grad = None
-    optimiser.step()
+    optimizer.step()
     assert torch.equal(frozen, before)
     draw_gradients(nets, 2)
-    optimiser.step()
+    optimizer.step()
     assert not torch.equal(frozen, before)
 
 
@@ -136,11 +136,11 @@ def test_what_is_frozen_stays_and_moves_once_unfrozen(kind: OptimiserKind) -> No
 def test_the_uncorrected_update_is_berts() -> None:
     """`AdamWeightDecayOptimizer` of google-research/bert, written out."""
     nets = small().double()
-    settings = OptimiserSettings(kind="adamw-uncorrected", lr=1e-2, epsilon=1e-6, weight_decay=0.01, betas=(0.9, 0.999))
+    settings = OptimizerSettings(kind="adamw-uncorrected", lr=1e-2, epsilon=1e-6, weight_decay=0.01, betas=(0.9, 0.999))
     weights = {name: each.detach().clone() for name, each in nets.named_parameters()}
     m = {name: torch.zeros_like(each) for name, each in weights.items()}
     v = {name: torch.zeros_like(each) for name, each in weights.items()}
-    optimiser = build_optimiser(nets, settings, device="cpu")
+    optimizer = build_optimizer(nets, settings, device="cpu")
     for step in range(20):
         draw_gradients(nets, step)
         rate = 1e-2 * (step + 1) / 20
@@ -153,8 +153,8 @@ def test_the_uncorrected_update_is_berts() -> None:
             if "norm" not in name and "bias" not in name:
                 update = update + 0.01 * weights[name]
             weights[name] = weights[name] - rate * update
-        set_rate(optimiser, (step + 1) / 20)
-        optimiser.step()
+        set_rate(optimizer, (step + 1) / 20)
+        optimizer.step()
     for name, parameter in nets.named_parameters():
         assert (parameter - weights[name]).abs().max() <= 1e-12 * weights[name].abs().max(), name
 
@@ -165,20 +165,20 @@ def test_the_correction_is_what_is_left_out() -> None:
     for kind in ("adamw", "adamw-uncorrected"):
         nets = small().double()
         before = [parameter.detach().clone() for parameter in nets.parameters()]
-        optimiser = build_optimiser(nets, OptimiserSettings(kind=kind, weight_decay=0, epsilon=0), device="cpu")  # type: ignore[arg-type]
+        optimizer = build_optimizer(nets, OptimizerSettings(kind=kind, weight_decay=0, epsilon=0), device="cpu")  # type: ignore[arg-type]
         draw_gradients(nets, 0)
-        optimiser.step()
+        optimizer.step()
         moved.append(torch.cat([(a - b).flatten() for a, b in zip(nets.parameters(), before, strict=True)]))
     assert torch.allclose(moved[1], moved[0] * 0.1 / 0.001**0.5, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "adamw-uncorrected"])
-def test_the_others_are_torchs_with_these_settings(kind: OptimiserKind) -> None:
-    settings = OptimiserSettings(
+def test_the_others_are_torchs_with_these_settings(kind: OptimizerKind) -> None:
+    settings = OptimizerSettings(
         kind=kind, lr=0.01, betas=(0.8, 0.98), epsilon=1e-7, weight_decay=0.02, momentum=0.6, initial_sum=0.5
     )
     ours, theirs = small(), small()
-    optimiser = build_optimiser(ours, settings, device="cpu")
+    optimizer = build_optimizer(ours, settings, device="cpu")
     inside = [parameter for layer in theirs.encoder.layers for parameter in layer.parameters()]  # type: ignore[union-attr]
     apart = [parameter for parameter in inside if parameter.dim() == 2] if kind == "muon" else []
     others = [parameter for parameter in theirs.parameters() if parameter not in set(apart)]
@@ -198,7 +198,7 @@ def test_the_others_are_torchs_with_these_settings(kind: OptimiserKind) -> None:
     for step in range(3):
         draw_gradients(ours, step)
         draw_gradients(theirs, step)
-        optimiser.step()
+        optimizer.step()
         for each in reference:
             each.step()
     for (name, mine), their in zip(ours.named_parameters(), theirs.parameters(), strict=True):
@@ -214,7 +214,7 @@ def many_cores() -> Iterator[None]:
 
 @pytest.mark.usefixtures("many_cores")
 @pytest.mark.parametrize("kind", ["adamw", "adamw-uncorrected"])
-def test_the_number_of_cores_does_not_show(kind: OptimiserKind) -> None:
+def test_the_number_of_cores_does_not_show(kind: OptimizerKind) -> None:
     found = []
     for n_cores in (1, 2):
         torch.set_num_threads(n_cores)
@@ -222,10 +222,10 @@ def test_the_number_of_cores_does_not_show(kind: OptimiserKind) -> None:
         nets = nn.ParameterList(
             nn.Parameter(torch.randn(size, generator=generator)) for size in (7, 1003, (517, 129), (301, 257))
         )
-        optimiser = build_optimiser(nets, OptimiserSettings(kind=kind), device="cpu")
+        optimizer = build_optimizer(nets, OptimizerSettings(kind=kind), device="cpu")
         for step in range(3):
             draw_gradients(nets, step)
-            optimiser.step()
+            optimizer.step()
         found.append([each.detach().clone() for each in nets])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
@@ -234,15 +234,15 @@ def test_the_number_of_cores_does_not_show(kind: OptimiserKind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_goes_out_and_comes_back(kind: OptimiserKind) -> None:
+def test_the_state_goes_out_and_comes_back(kind: OptimizerKind) -> None:
     ours, theirs = small(), small()
-    optimiser = build_optimiser(ours, OptimiserSettings(kind=kind), device="cpu")
+    optimizer = build_optimizer(ours, OptimizerSettings(kind=kind), device="cpu")
     draw_gradients(ours, 0)
-    optimiser.step()
+    optimizer.step()
     theirs.load_state_dict(ours.state_dict())
-    other = build_optimiser(theirs, OptimiserSettings(kind=kind), device="cpu")
-    other.load_state_dict(copy.deepcopy(optimiser.state_dict()))
-    for each, nets in ((optimiser, ours), (other, theirs)):
+    other = build_optimizer(theirs, OptimizerSettings(kind=kind), device="cpu")
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for each, nets in ((optimizer, ours), (other, theirs)):
         draw_gradients(nets, 1)
         set_rate(each, 0.5)
         each.step()
@@ -273,9 +273,9 @@ def test_a_step_without_gradients_is_none() -> None:
 )
 def test_what_cannot_be_is_refused(settings: dict[str, object], named: str) -> None:
     with pytest.raises(OptionError, match=named):
-        OptimiserSettings(**settings)  # type: ignore[arg-type]
+        OptimizerSettings(**settings)  # type: ignore[arg-type]
 
 
 def test_settings_go_to_json_and_back() -> None:
-    settings = OptimiserSettings(kind="muon", betas=(0.9, 0.98))
-    assert OptimiserSettings.from_json({**settings.to_json(), "betas": [0.9, 0.98]}) == settings
+    settings = OptimizerSettings(kind="muon", betas=(0.9, 0.98))
+    assert OptimizerSettings.from_json({**settings.to_json(), "betas": [0.9, 0.98]}) == settings

@@ -9,7 +9,7 @@ import pytest
 from polyseme.errors import InputError, OutputError
 from polyseme.training.run_folder import Run
 
-SETTINGS = {"recipe": "bert-tiny", "training": {"seed": 0, "phases": [{"rows": 8}]}}
+SETTINGS = {"recipe": "bert-tiny", "training": {"seed": 0, "phases": [{"batch_size": 8}]}}
 
 
 def test_what_was_begun_is_found_again(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_what_was_begun_is_found_again(tmp_path: Path) -> None:
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     Run.create(tmp_path / "run", SETTINGS)
     with pytest.raises(OutputError, match=r"training\.seed is 0 there and 3 here"):
-        Run.create(tmp_path / "run", {**SETTINGS, "training": {"seed": 3, "phases": [{"rows": 8}]}})
+        Run.create(tmp_path / "run", {**SETTINGS, "training": {"seed": 3, "phases": [{"batch_size": 8}]}})
 
 
 def test_a_finished_run_is_not_done_again(tmp_path: Path) -> None:

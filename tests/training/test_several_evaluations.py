@@ -25,14 +25,14 @@ from polyseme.training.run_folder import Run
 from training.kills import write_text
 
 ROWS: dict[str, Any] = {
-    "budget": "4steps", "rows": 4, "pass_rows": 1, "dtype": "fp64", "device": "cpu", "log_every": 1,
+    "budget": "4steps", "batch_size": 4, "micro_batch_size": 1, "dtype": "fp64", "device": "cpu", "log_every": 1,
     "evaluate_every": 1, "checkpoint_every": 1,
 }  # fmt: skip
 PACKED = {"n_layers": 2, "width": 8, "n_heads": 2, "inner_width": 16, "dropout_rate": 0.0}
 PACKED |= {"attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
 STREAMS = {"width": 8, "token_width": 8, "dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
-PIECES = {"tokenizer": "wordpiece", "vocab": 320}
-WORDS = {"tokenizer": "words", "vocab": 100}
+PIECES = {"tokenizer": "wordpiece", "vocab_size": 320}
+WORDS = {"tokenizer": "words", "vocab_size": 100}
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ def test_two_processes_evaluate_as_one(name: str, tmp_path: Path) -> None:
     assert kept is not None
     assert expected is not None
     assert kept.tensors.keys() == expected.tensors.keys()
-    assert any(key.startswith("optimiser/") for key in kept.tensors)
+    assert any(key.startswith("optimizer/") for key in kept.tensors)
     for key, tensor in expected.tensors.items():
         torch.testing.assert_close(kept.tensors[key], tensor, rtol=1e-7, atol=1e-9, msg=key)
 
 
-def test_a_dry_run_counts_the_optimiser_s_state_in_a_checkpoint(tmp_path: Path) -> None:
+def test_a_dry_run_counts_the_optimizer_s_state_in_a_checkpoint(tmp_path: Path) -> None:
     """Adam keeps two numbers beside each weight."""
     write_text(tmp_path / "text.txt")
     case = CASES["a row more"]

@@ -25,7 +25,7 @@ from polyseme.objectives.objective_table import objective_from
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import read_log
 from polyseme.training.loader import Loader
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.schedules import Schedule
@@ -75,16 +75,16 @@ def corpora(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, C
     for name, frame in (("streams", "lm"), ("bilm", "elmo"), ("permuted", "xlnet")):
         with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
             found[name] = polyseme.build_corpus(
-                text, output=folder / name, tokenizer="words", frame=frame, vocab=100, held_out=0.1
+                text, output=folder / name, tokenizer="words", frame=frame, vocab_size=100, held_out=0.1
             )
     return {**found, "segments": found["streams"]}
 
 
 def settings(**changes: Any) -> TrainingSettings:
     made: TrainingSettings = TrainingSettings(
-        phases=(Phase(length=LENGTH, rows=N_ROWS),),
-        optimiser=OptimiserSettings(lr=1e-2),
-        schedule=Schedule(kind="linear", warm_up=0.2),
+        phases=(Phase(length=LENGTH, batch_size=N_ROWS),),
+        optimizer=OptimizerSettings(lr=1e-2),
+        schedule=Schedule(kind="linear", warmup=0.2),
     ).replace(**changes)
     return made
 
@@ -100,21 +100,21 @@ def trainer_for(name: str, corpus: Corpus, training: TrainingSettings, **shape: 
     return Trainer(objective, objective.nets(bundle), training, Devices(torch.device("cpu")))
 
 
-def loader_for(trainer: Trainer, corpus: Corpus, plan: Plan, pass_rows: int = N_ROWS) -> Loader:
+def loader_for(trainer: Trainer, corpus: Corpus, plan: Plan, micro_batch_size: int = N_ROWS) -> Loader:
     training = trainer.settings
     layouts = [
-        Streams(corpus, phase.rows, length=phase.length, ahead=trainer.objective.ahead,  # type: ignore[attr-defined]
+        Streams(corpus, phase.batch_size, length=phase.length, ahead=trainer.objective.ahead,  # type: ignore[attr-defined]
                 back=trainer.objective.both_ways, varied=training.varied)  # type: ignore[attr-defined]
         for phase in training.phases
     ]  # fmt: skip
-    return Loader(layouts, trainer.objective, plan, trainer.devices, [pass_rows] * len(layouts))
+    return Loader(layouts, trainer.objective, plan, trainer.devices, [micro_batch_size] * len(layouts))
 
 
 def losses_of(
-    trainer: Trainer, corpus: Corpus, first: int, last: int, pass_rows: int = N_ROWS
+    trainer: Trainer, corpus: Corpus, first: int, last: int, micro_batch_size: int = N_ROWS
 ) -> list[dict[str, float]]:
     plan = Plan(trainer.settings, N_STEPS)
-    steps = loader_for(trainer, corpus, plan, pass_rows).steps(first, last, workers=0)
+    steps = loader_for(trainer, corpus, plan, micro_batch_size).steps(first, last, workers=0)
     return [{name: float(mean) for name, mean in trainer.step(rows, plan).items()} for rows in steps]
 
 
@@ -163,9 +163,9 @@ def test_passes_add_up_to_the_step(name: str, corpora: dict[str, Corpus]) -> Non
     if name in OBJECTIVE_OF:
         still |= {"inner_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
     found = []
-    for pass_rows in (4, 2, 1):
+    for micro_batch_size in (4, 2, 1):
         trainer = trainer_for(name, corpus, training, **still)
-        found.append((losses_of(trainer, corpus, 0, 4, pass_rows), trainer.tensors()))
+        found.append((losses_of(trainer, corpus, 0, 4, micro_batch_size), trainer.tensors()))
     for losses, tensors in found[1:]:
         for one, other in zip(found[0][0], losses, strict=True):
             assert one == pytest.approx(other, rel=1e-12)
@@ -176,7 +176,7 @@ def test_passes_add_up_to_the_step(name: str, corpora: dict[str, Corpus]) -> Non
 def test_a_step_goes_on_from_the_one_before(corpora: dict[str, Corpus]) -> None:
     """With a rate next to nothing, the losses of all steps are those of one long row."""
     corpus = corpora["streams"]
-    training = settings(dtype="fp64", optimiser=OptimiserSettings(kind="sgd", lr=1e-300, weight_decay=0.0))
+    training = settings(dtype="fp64", optimizer=OptimizerSettings(kind="sgd", lr=1e-300, weight_decay=0.0))
     trainer = trainer_for("streams", corpus, training, dropout_rate=0.0)
     losses = losses_of(trainer, corpus, 0, 4)
     long = Streams(corpus, N_ROWS, length=4 * LENGTH, ahead=1).rows(np.arange(N_ROWS))
@@ -272,7 +272,7 @@ def test_a_stream_goes_on_over_epochs(corpora: dict[str, Corpus]) -> None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 SMALL: dict[str, Any] = {
-    "recipe": "lstm-tiny", "budget": "6steps", "rows": 4, "length": 8, "device": "cpu", "log_every": 1,
+    "recipe": "lstm-tiny", "budget": "6steps", "batch_size": 4, "length": 8, "device": "cpu", "log_every": 1,
     "shape": {"width": 8, "token_width": 8},
 }  # fmt: skip
 
@@ -309,7 +309,7 @@ def test_a_budget_of_time_leaves_the_memory_alone(corpora: dict[str, Corpus]) ->
 @pytest.mark.parametrize("tokenizer", ["words", "blanks", "characters", "byte-bpe", "wordpiece"])
 def test_words_characters_and_pieces_are_trained_on(tokenizer: str, text: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(text, output=tmp_path / "run", tokenizer=tokenizer, vocab=300, **SMALL)
+        polyseme.pretrain(text, output=tmp_path / "run", tokenizer=tokenizer, vocab_size=300, **SMALL)
     losses = [line["loss"] for line in read_log(tmp_path / "run")]
     assert losses[-1] < losses[0]
     [scored] = polyseme.load(tmp_path / "run", device="cpu").score(["the dawn broke"])
@@ -336,7 +336,7 @@ def test_models_are_trained_further(corpora: dict[str, Corpus], text: Path, tmp_
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         (tmp_path / "other.txt").write_text("\n\n".join(f"a {number} zoo zoo zoo beer" * 30 for number in range(20)))
         polyseme.build_corpus(
-            tmp_path / "other.txt", output=tmp_path / "other", tokenizer="words", frame="elmo", vocab=99
+            tmp_path / "other.txt", output=tmp_path / "other", tokenizer="words", frame="elmo", vocab_size=99
         )
     with pytest.raises(OptionError, match="chooses from other words than the first 12"):
         polyseme.pretrain(
@@ -353,7 +353,7 @@ def test_two_processes_train_as_one_and_their_checkpoint_is_gone_on_with_by_one(
     shape = [f"--set={name}={value}" for name, value in {**SMALL["shape"], **STILL}.items()]
     begun = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "polyseme",
-         "pretrain", folder, "-o", str(tmp_path / "two"), "--recipe=lstm-tiny", "--budget=6steps", "--rows=4",
+         "pretrain", folder, "-o", str(tmp_path / "two"), "--recipe=lstm-tiny", "--budget=6steps", "--batch-size=4",
          "--length=8", "--device=cpu", "--log-every=1", "--checkpoint-every=3", *shape],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -376,9 +376,9 @@ STILL = {"dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"apart": True}, "cannot be kept 'apart'"),
-        ({"reset": True}, "cannot be kept 'apart'"),
-        ({"rows": 2000}, "smaller than a batch"),
+        ({"mask_documents": True}, "cannot be kept 'apart'"),
+        ({"reset_positions": True}, "cannot be kept 'apart'"),
+        ({"batch_size": 2000}, "smaller than a batch"),
         ({"shape": {"width": 8, "token_width": 10}}, "cannot share the table of pieces"),
         ({"shape": {"n_heads": 2}}, "no setting 'n_heads'"),
         ({"objective": {"softmax": "adaptive"}}, "output_cutoffs"),
@@ -397,7 +397,7 @@ def test_what_streams_cannot_do_is_refused(
 def test_phases_of_other_numbers_of_rows_are_refused(corpora: dict[str, Corpus]) -> None:
     corpus = corpora["streams"]
     bundle = trainer_for("streams", corpus, settings()).inner.bundle  # type: ignore[union-attr]
-    phases = (Phase(share=0.5, length=8, rows=4), Phase(share=0.5, length=16, rows=2))
+    phases = (Phase(share=0.5, length=8, batch_size=4), Phase(share=0.5, length=16, batch_size=2))
     job = Job(
         recipe="lstm-tiny", family="lstm", encoder={"kind": "recurrent", **bundle.config.to_json()},  # type: ignore[union-attr]
         outputs=("causal",), objective={"name": "streams"}, training=settings(phases=phases),

@@ -1,4 +1,4 @@
-"""A step is a function of the weights, the optimiser's state and the step's number."""
+"""A step is a function of the weights, the optimizer's state and the step's number."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_passes_add_up_to_the_step(name: str) -> None:
     training = small.settings(dtype="fp64")
     plan = Plan(training, 4)
     found = []
-    for pass_rows in (8, 2):
+    for micro_batch_size in (8, 2):
         trainer = small.trainer_for(name, training)
-        steps = small.loader_for(trainer, plan, pass_rows).steps(0, 4, workers=0)
+        steps = small.loader_for(trainer, plan, micro_batch_size).steps(0, 4, workers=0)
         losses = [{part: float(mean) for part, mean in trainer.step(rows, plan).items()} for rows in steps]
         found.append((losses, trainer.tensors()))
     for one, other in zip(found[0][0], found[1][0], strict=True):
@@ -75,13 +75,15 @@ def test_bf16_steps_are_near_fp32_ones() -> None:
 
 
 def test_gradients_are_clipped_together() -> None:
-    training = small.settings(clip=1e-6, optimiser=small.settings().optimiser.replace(kind="sgd", momentum=0.0))
+    training = small.settings(
+        max_grad_norm=1e-6, optimizer=small.settings().optimizer.replace(kind="sgd", momentum=0.0)
+    )
     trainer = small.trainer_for("masked", training)
     before = {name: each.detach().clone() for name, each in trainer.inner.named_parameters()}
     small.losses_of(trainer, Plan(training, 2), 0, 1)
-    decay = training.optimiser.lr * training.optimiser.weight_decay
+    decay = training.optimizer.lr * training.optimizer.weight_decay
     moved = sum(float((each.detach() - before[name]).square().sum()) for name, each in trainer.inner.named_parameters())
-    assert 0 < moved**0.5 <= training.optimiser.lr * 1e-6 * 1.01 + decay * 50
+    assert 0 < moved**0.5 <= training.optimizer.lr * 1e-6 * 1.01 + decay * 50
 
 
 def test_phases_change_the_rows_and_count_the_pieces() -> None:

@@ -1,4 +1,4 @@
-"""Small tasks of every kind, made by rule from the words of the tiny models' text, and quickly learnt."""
+"""Small tasks of every kind, made by rule from the words of the tiny models' text, and quickly learned."""
 
 from __future__ import annotations
 

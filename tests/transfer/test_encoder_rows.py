@@ -16,10 +16,10 @@ from tiny_models import tiny_model
 LONG = "The burglar broke into the house and the newscaster broke into the movie broadcast . " * 6
 
 
-def maker(family: str, most_pieces: int = 40) -> RowMaker:
+def maker(family: str, max_pieces: int = 40) -> RowMaker:
     bundle = tiny_model(family).bundle
     assert bundle.tokenizer is not None
-    return RowMaker(bundle.tokenizer, bundle.config, most_pieces)
+    return RowMaker(bundle.tokenizer, bundle.config, max_pieces)
 
 
 def pieces_of(rows: RowMaker, ids: np.ndarray) -> list[str]:
@@ -111,7 +111,7 @@ def test_windows_of_a_passage_overlap_and_hold_the_answer() -> None:
     held = {row.first_word + number for row in its for number in range(row.n_words)}
     assert held == set(range(len(words)))
     config = build_task_model(
-        tiny_model("bert").bundle, kind="span", head="linear", readout="first", most_pieces=30
+        tiny_model("bert").bundle, kind="span", head="linear", readout="first", max_pieces=30
     ).head.config
     golds = [gold_of(config, item, row) for row in its]
     found = [row.first_word + int(gold[0]) for row, gold in zip(its, golds, strict=True) if gold[0] >= 0]

@@ -36,7 +36,7 @@ def test_a_cut_of_trec(family: str, data: Path, tmp_path: Path) -> None:
         with (tmp_path / name).open("w", newline="") as file:
             csv.writer(file).writerows([("question", "kind"), *((item.text, item.gold) for item in items)])
     texts = [item.text for item in cut["trec.csv"]] + [f"trec sentence: {label}" for label in task.labels]
-    spread = {} if family == "t5" else {"initial_spread": 0.05}  # T5 draws by the width
+    spread = {} if family == "t5" else {"init_std": 0.05}  # T5 draws by the width
     save_bundle(small_model(family, texts, **spread), tmp_path / "small")
     report = polyseme.finetune(
         "classify",
@@ -47,8 +47,8 @@ def test_a_cut_of_trec(family: str, data: Path, tmp_path: Path) -> None:
         label="kind",
         output=tmp_path / "fitted",
         epochs=3,
-        batch=16,
-        rate=3e-3,
+        batch_size=16,
+        learning_rate=3e-3,
         device="cpu",
     )
     assert {name: report.settings[name] for name in READ[family]} == READ[family]
@@ -79,7 +79,7 @@ def test_numbers_are_written_to_the_nearest_fifth(tmp_path: Path) -> None:
     task = scored_task()
     items = [item for some in task.splits.values() for item in some]
     bundle = small_model("t5", [f"classify sentence: 2.2 2.4 2.6 2.8 3.0 {item.text}" for item in items])
-    done = finetune_task(task, bundle, FinetuneSettings(epochs=12, batch=10, rate=5e-3))
+    done = finetune_task(task, bundle, FinetuneSettings(epochs=12, batch_size=10, learning_rate=5e-3))
     assert done.report.settings["head"] == "text"
     assert (
         done.model.head.config.numbers
@@ -93,7 +93,7 @@ def test_numbers_are_written_to_the_nearest_fifth(tmp_path: Path) -> None:
 def test_what_is_saved_says_the_same(tmp_path: Path) -> None:
     task = small_task("pair", n_train=48, n_dev=16)
     texts = [f"pair sentence1: {item.text} sentence2: {item.second} yes no" for item in task.splits["train"]]
-    done = finetune_task(task, small_model("t5", texts), FinetuneSettings(epochs=2, rate=5e-3))
+    done = finetune_task(task, small_model("t5", texts), FinetuneSettings(epochs=2, learning_rate=5e-3))
     save_task_model(done.model, tmp_path / "saved")
     loaded = load_task_model(tmp_path / "saved")
     assert loaded.config == done.model.config

@@ -17,7 +17,7 @@ from polyseme.transfer.task_folder import save_task_model
 from tiny_models import tiny_model
 from transfer.small_tasks import BAD, GOOD, small_task
 
-SETTINGS = FinetuneSettings(epochs=4, batch=16, rate=1e-2, frozen=True)
+SETTINGS = FinetuneSettings(epochs=4, batch_size=16, learning_rate=1e-2, frozen=True)
 
 
 def made(folder: Path, metrics: tuple[str, ...], /, **task: Any) -> Path:

@@ -9,7 +9,7 @@ import torch
 
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import OptionError
-from polyseme.training.optimizers import OptimiserSettings, build_optimiser
+from polyseme.training.optimizers import OptimizerSettings, build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.task_model import TaskModel
@@ -20,19 +20,19 @@ FAMILIES = ["bert", "elmo", "gpt2", "albert"]
 
 
 def new_model(family: str = "bert", **settings: Any) -> TaskModel:
-    given = {"kind": "classify", "head": "linear", "readout": "mean", "most_pieces": 40, **settings}
+    given = {"kind": "classify", "head": "linear", "readout": "mean", "max_pieces": 40, **settings}
     return build_task_model(tiny_model(family).bundle, head_settings={"labels": ("a", "b")}, **given)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rates_fall_from_layer_to_layer(family: str) -> None:
     model = new_model(family)
-    settings = FinetuneSettings(rate=1e-3, head_rate=5e-3, layer_decay=0.5, weight_decay=0.1)
-    optimiser = build_optimiser(
-        model, OptimiserSettings(lr=1e-3, weight_decay=0.1), device="cpu", rates=rates_of(model, settings)
+    settings = FinetuneSettings(learning_rate=1e-3, head_learning_rate=5e-3, layer_decay=0.5, weight_decay=0.1)
+    optimizer = build_optimizer(
+        model, OptimizerSettings(lr=1e-3, weight_decay=0.1), device="cpu", rates=rates_of(model, settings)
     )
-    rate = {parameter: group["lr"] for group in optimiser.param_groups for parameter in group["params"]}
-    decay = {parameter: group["weight_decay"] for group in optimiser.param_groups for parameter in group["params"]}
+    rate = {parameter: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
+    decay = {parameter: group["weight_decay"] for group in optimizer.param_groups for parameter in group["params"]}
     groups = model.layer_groups()
     for below, group in enumerate(reversed(groups)):
         assert {round(rate[parameter] / 1e-3, 9) for parameter in group} == {0.5**below}
@@ -46,7 +46,7 @@ def test_rates_fall_from_layer_to_layer(family: str) -> None:
 def test_layers_are_let_loose_from_the_top(family: str) -> None:
     model = new_model(family)
     groups = model.layer_groups()
-    settings = FinetuneSettings(gradual=True)
+    settings = FinetuneSettings(gradual_unfreezing=True)
     seen = []
     for epoch in range(3):
         let_loose(model, settings, epoch, 3)
@@ -76,10 +76,10 @@ def test_fresh_layers_are_the_top_ones() -> None:
 @pytest.mark.parametrize(
     ("family", "frozen", "expected"),
     [
-        ("bert", False, {"rate": 1e-4, "readout": "pooled", "pool": "first", "layer": "-1", "head": "linear"}),
-        ("bert", True, {"rate": 1e-3, "readout": "mean", "pool": "mean", "layer": "mix"}),
+        ("bert", False, {"learning_rate": 1e-4, "readout": "pooled", "pool": "first", "layer": "-1", "head": "linear"}),
+        ("bert", True, {"learning_rate": 1e-3, "readout": "mean", "pool": "mean", "layer": "mix"}),
         ("gpt2", False, {"readout": "last"}),
-        ("elmo", False, {"rate": 1e-3, "readout": "max", "pool": "mean"}),
+        ("elmo", False, {"learning_rate": 1e-3, "readout": "max", "pool": "mean"}),
         ("lstm", False, {"readout": "concat"}),
     ],
 )
@@ -89,17 +89,17 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         FinetuneSettings(frozen=frozen), bundle.config, kind="classify", n_train=500, pooler=True, starts=True
     )
     assert {name: getattr(found.settings, name) for name in expected} == expected
-    assert any(note.startswith("rate") for note in found.notes)
+    assert any(note.startswith("learning_rate") for note in found.notes)
     given = chosen(
-        FinetuneSettings(frozen=frozen, rate=0.5, epochs=2),
+        FinetuneSettings(frozen=frozen, learning_rate=0.5, epochs=2),
         bundle.config,
         kind="classify",
         n_train=9,
         pooler=True,
         starts=True,
     )
-    assert given.settings.rate == 0.5
-    assert not any(note.startswith("rate") for note in given.notes)
+    assert given.settings.learning_rate == 0.5
+    assert not any(note.startswith("learning_rate") for note in given.notes)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         ({"head": "linaer"}, "linear"),
         ({"readout": "cls"}, "first"),
         ({"epochs": 0}, "epochs"),
-        ({"rate": -1.0}, "rate"),
+        ({"learning_rate": -1.0}, "learning_rate"),
         ({"layer_decay": 2.0}, "layer_decay"),
-        ({"frozen": True, "gradual": True}, "gradual"),
+        ({"frozen": True, "gradual_unfreezing": True}, "gradual_unfreezing"),
         ({"seeds": (1, 1)}, "seeds"),
         ({"inputs": "glove"}, "char-cnn"),
     ],
@@ -137,5 +137,5 @@ def test_readouts_that_the_model_has_nothing_for(family: str, settings: dict[str
 
 
 def test_settings_come_back_from_json() -> None:
-    settings = FinetuneSettings(frozen=True, rate=1e-3, seeds=(3, 4))
+    settings = FinetuneSettings(frozen=True, learning_rate=1e-3, seeds=(3, 4))
     assert FinetuneSettings.from_json(settings.to_json()) == settings

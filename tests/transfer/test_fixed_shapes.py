@@ -20,15 +20,15 @@ WAYS: dict[str, dict[str, Any]] = {
     "tuned": {"pool": "first"},
     "frozen": {"frozen": True, "layer": "mix"},
     "frozen bilstm": {"frozen": True, "head": "bilstm", "inner_width": 8},
-    "frozen and learnt": {"frozen": True, "inputs": "char-cnn", "inner_width": 8},
-    "learnt alone": {"inputs": "char-cnn", "inner_width": 8},
+    "frozen and learned": {"frozen": True, "inputs": "char-cnn", "inner_width": 8},
+    "learned alone": {"inputs": "char-cnn", "inner_width": 8},
 }
 CASES = [(kind, way) for kind in MAKERS for way in WAYS]
 
 
 def fitted(kind: str, way: str) -> TaskModel:
-    bundle = None if way == "learnt alone" else tiny_model("bert").bundle
-    settings = FinetuneSettings(epochs=1, rate=1e-3, **WAYS[way])
+    bundle = None if way == "learned alone" else tiny_model("bert").bundle
+    settings = FinetuneSettings(epochs=1, learning_rate=1e-3, **WAYS[way])
     return finetune_task(small_task(kind, n_train=16, n_dev=8), bundle, settings).model
 
 

@@ -43,7 +43,7 @@ def one_by_one() -> Finetuned:
 
 
 def tuned(abreast: int, folder: Path | None = None) -> Finetuned:
-    settings = FinetuneSettings(epochs=2, rate=1e-3, seeds=(3, 1, 2))
+    settings = FinetuneSettings(epochs=2, learning_rate=1e-3, seeds=(3, 1, 2))
     data = small_task("classify", n_train=48, n_dev=16)
     return finetune_task(data, tiny_model("bert").bundle, settings, abreast=abreast, folder=folder)
 

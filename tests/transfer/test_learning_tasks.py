@@ -1,4 +1,4 @@
-"""Every kind of task is learnt end to end, frozen and fine-tuned, by encoders of every direction."""
+"""Every kind of task is learned end to end, frozen and fine-tuned, by encoders of every direction."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 
 LEARNT = {"classify": 0.85, "pair": 0.85, "tag": 0.8, "span": 0.7, "choose": 0.85}
-"""The first figure on dev from which a small task counts as learnt; the simplest guess is near a half, or nothing."""
+"""The first figure on dev from which a small task counts as learned; the simplest guess is near a half, or nothing."""
 
 
 EPOCHS = {"tag": 12, "span": 6, "choose": 3}
 
 
 def fitted(kind: str, bundle: Bundle | None, *, frozen: bool, n_train: int = 160, **settings: Any) -> Finetuned:
-    chosen = {"epochs": 8, "batch": 16, "rate": 1e-2 if frozen else 3e-3, "head_rate": 1e-2, "frozen": frozen}
+    chosen = {
+        "epochs": 8,
+        "batch_size": 16,
+        "learning_rate": 1e-2 if frozen else 3e-3,
+        "head_learning_rate": 1e-2,
+        "frozen": frozen,
+    }
     return finetune_task(small_task(kind, n_train=n_train), bundle, FinetuneSettings(**{**chosen, **settings}))
 
 
@@ -34,7 +40,7 @@ def test_every_kind_is_learnt(kind: str, frozen: bool) -> None:
     done = fitted(kind, tiny_model("t5").bundle, frozen=frozen, epochs=EPOCHS.get(kind, 8), stack="encoder")
     [figures] = done.report.seeds
     assert figures.dev[done.report.metrics[0]] >= LEARNT[kind]
-    assert figures.learnt or kind == "tag"
+    assert figures.learned or kind == "tag"
     assert figures.curve[-1]["loss"] < figures.curve[0]["loss"]
 
 
@@ -111,7 +117,7 @@ def test_regression_and_several_labels() -> None:
         for split, items in numbers.splits.items()
     }
     regression = small_task("classify", splits=scored, labels=(), regression=True, metrics=("spearman", "pearson"))
-    settings = FinetuneSettings(epochs=5, batch=16, rate=5e-3, readout="mean")
+    settings = FinetuneSettings(epochs=5, batch_size=16, learning_rate=5e-3, readout="mean")
     bundle = tiny_model("t5").bundle
     assert finetune_task(regression, bundle, settings).report.seeds[0].dev["pearson"] > 0.7
     several = {

@@ -20,7 +20,7 @@ from polyseme.transfer.train_seed import Told
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
 
-SETTINGS: dict[str, Any] = {"seeds": 2, "epochs": 3, "batch": 16, "rate": 3e-3, "device": "cpu"}
+SETTINGS: dict[str, Any] = {"seeds": 2, "epochs": 3, "batch_size": 16, "learning_rate": 3e-3, "device": "cpu"}
 PARENT = """
 import json, os, signal, sys
 from polyseme import finetune
@@ -92,7 +92,7 @@ def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> No
     assert (tmp_path / "model.unfinished" / "seed-0" / "result.json").is_file()
     assert not output.exists()
     with pytest.raises(OutputError, match=r"rate was 0\.003 and is 1\.0"):
-        polyseme.finetune(data, model=tiny_model("bert"), output=output, **{**SETTINGS, "rate": 1.0})
+        polyseme.finetune(data, model=tiny_model("bert"), output=output, **{**SETTINGS, "learning_rate": 1.0})
     trained: set[int] = set()
     going_on: dict[str, Any] = {"output": output, "on_report": lambda told: trained.add(told.seed), **SETTINGS}
     shutil.copytree(tmp_path / "model.unfinished", tmp_path / "spoilt.unfinished")

@@ -15,7 +15,7 @@ def steps(table: nn.Embedding, above: nn.Linear, *, kept: bool, tied: bool = Fal
     torch.manual_seed(0)
     if tied:
         above.weight = table.weight
-    optimiser = torch.optim.AdamW([*nn.ModuleList([table, above]).parameters()], lr=0.1)
+    optimizer = torch.optim.AdamW([*nn.ModuleList([table, above]).parameters()], lr=0.1)
     gradient = TableGradient(table) if kept else None
     found = []
     for _ in range(5):
@@ -25,8 +25,8 @@ def steps(table: nn.Embedding, above: nn.Linear, *, kept: bool, tied: bool = Fal
         assert table.weight.grad is not None
         found.append(table.weight.grad.clone())
         nn.utils.clip_grad_norm_([table.weight], 0.01)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         if gradient is not None:
             gradient.clear()
         found.append(table.weight.detach().clone())

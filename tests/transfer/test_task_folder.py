@@ -27,7 +27,7 @@ from transfer.small_tasks import MAKERS, small_task
 
 
 def fitted(kind: str, family: str = "bert", **settings: Any) -> Finetuned:
-    given = {"epochs": 1, "rate": 1e-2, "batch": 16, **settings}
+    given = {"epochs": 1, "learning_rate": 1e-2, "batch_size": 16, **settings}
     bundle = None if family == "none" else tiny_model(family).bundle
     return finetune_task(small_task(kind, n_train=48, n_dev=16), bundle, FinetuneSettings(**given))
 
@@ -156,7 +156,9 @@ def test_rows_of_frozen_vectors_are_padded() -> None:
 
 def test_a_report_over_seeds() -> None:
     data = small_task("classify", n_train=64, n_dev=20, n_test=20)
-    done = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=2, rate=1e-3, seeds=(0, 1, 2)))
+    done = finetune_task(
+        data, tiny_model("bert").bundle, FinetuneSettings(epochs=2, learning_rate=1e-3, seeds=(0, 1, 2))
+    )
     report = done.report
     figures = [each.dev["accuracy"] for each in report.seeds]
     assert report.dev["accuracy"].median == sorted(figures)[1]
@@ -221,7 +223,9 @@ def test_how_sure_the_model_was_of_an_answer(kind: str, gold: Any, judged: Judge
 
 def test_a_run_that_cannot_learn_is_said_to_have_failed() -> None:
     data = small_task("classify", n_train=48, n_dev=16)
-    done = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, rate=1e-12))
+    done = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, learning_rate=1e-12))
     assert done.report.n_failed == int(done.report.kept.dev["accuracy"] <= done.report.baseline["accuracy"])
-    broken = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, rate=1e30, clip=None))
-    assert broken.report.seeds[0].diverged or not broken.report.seeds[0].learnt
+    broken = finetune_task(
+        data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, learning_rate=1e30, max_grad_norm=None)
+    )
+    assert broken.report.seeds[0].diverged or not broken.report.seeds[0].learned

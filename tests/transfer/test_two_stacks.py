@@ -43,7 +43,7 @@ def pair_of(family: str) -> Pair:
 
 def task_model(bundle: Bundle, **settings: Any) -> TaskModel:
     labels = {} if settings["kind"] in ("span", "choose") else {"labels": ("bad", "good")}
-    settings = {"head": "linear", "most_pieces": 40, "head_settings": labels, **settings}
+    settings = {"head": "linear", "max_pieces": 40, "head_settings": labels, **settings}
     return build_task_model(bundle, **settings).double().eval()
 
 
@@ -140,16 +140,16 @@ def test_both_stacks_learn_and_what_they_share_does_once() -> None:
     parameters = [parameter for group in groups for parameter in group]
     assert len(parameters) == len(set(parameters))
     assert set(parameters) == {*bundle.encoder.parameters(), *bundle.decoder.parameters()}  # type: ignore[union-attr]
-    assert set(parameters) < set(model.learnt().values())
+    assert set(parameters) < set(model.learned().values())
     assert [len(group) for group in model.fresh_groups()] == [len(group) for group in groups]
     only = task_model(tiny_model("bart").bundle, kind="tag")
-    assert not any(name.startswith("bundle.decoder") for name in only.learnt())
+    assert not any(name.startswith("bundle.decoder") for name in only.learned())
 
 
 def test_frozen_vectors_of_the_decoder_are_those_of_embed(tmp_path: Path) -> None:
     """There a word's state is the one at which the decoder has just read it."""
     model = tiny_model("bart")
-    settings: Any = {"kind": "classify", "frozen": True, "pool": "mean", "most_pieces": 40, "head": "linear"}
+    settings: Any = {"kind": "classify", "frozen": True, "pool": "mean", "max_pieces": 40, "head": "linear"}
     head = {"labels": ("bad", "good")}
     fitted = build_task_model(model.bundle, stack="decoder", head_settings=head, **settings).eval()
     source = prepare(fitted, ITEMS, learning=False, cache=tmp_path).source
@@ -224,7 +224,7 @@ def test_xlnet_is_read_at_its_last_piece(kind: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])
-def test_what_is_minimised_equals_the_reference(family: str) -> None:
+def test_what_is_minimized_equals_the_reference(family: str) -> None:
     pair = pair_of(family)
     specials = pair.ours.tokenizer.specials  # type: ignore[union-attr]
     prompt = prompt_of("a", "classify")
@@ -280,7 +280,7 @@ def test_all_that_writes_learns(tied: bool) -> None:
         output.tied = False
         output.table = torch.nn.Parameter(output.table.detach().clone())
     model = task_model(bundle, kind="classify", head="text", prompt=prompt_of("x", "classify"))
-    assert set(model.learnt().values()) == set(bundle.parameters())
+    assert set(model.learned().values()) == set(bundle.parameters())
     assert all(parameter.requires_grad for parameter in bundle.parameters())
     source = prepare(model, ITEMS, learning=True).source
     model(source.batch(range(len(ITEMS)))).backward()
@@ -293,7 +293,7 @@ def test_all_that_writes_learns(tied: bool) -> None:
 def test_texts_are_read_behind_their_prompts() -> None:
     bundle = tiny_model("t5").bundle
     tokenizer: Any = bundle.tokenizer
-    model = task_model(bundle, kind="pair", head="text", prompt=prompt_of("rte", "pair"), most_pieces=400)
+    model = task_model(bundle, kind="pair", head="text", prompt=prompt_of("rte", "pair"), max_pieces=400)
     [[row]] = model.row_maker.rows("pair", ITEMS[:1])  # type: ignore[union-attr]
     whole = "rte sentence1: The vase broke . sentence2: A crane caught a fish"
     assert tokenizer.decode(row.text.ids[:-1].tolist()) == whole
@@ -312,7 +312,7 @@ def test_an_empty_text_is_read_as_its_prompt_and_counted() -> None:
 def test_what_is_too_long_is_cut_and_prompts_are_kept() -> None:
     bundle = tiny_model("t5").bundle
     tokenizer: Any = bundle.tokenizer
-    model = task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), most_pieces=18)
+    model = task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), max_pieces=18)
     items = [Item(text="The vase broke " * 9, second="Dawn broke " * 9), Item(text="The", second="Dawn broke " * 9)]
     maker: Any = model.row_maker
     rows = [tokenizer.decode(row.text.ids[:-1].tolist()) for [row] in maker.rows("pair", items)]
@@ -322,7 +322,7 @@ def test_what_is_too_long_is_cut_and_prompts_are_kept() -> None:
         assert " b: Dawn" in text
     assert maker.tally.texts == 4
     with pytest.raises(OptionError, match="no room for any text"):
-        task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), most_pieces=8).row_maker.rows(  # type: ignore[union-attr]
+        task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), max_pieces=8).row_maker.rows(  # type: ignore[union-attr]
             "pair", items
         )
 

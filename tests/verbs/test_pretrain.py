@@ -30,7 +30,7 @@ SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
 SMALL: dict[str, Any] = {
     "recipe": "bert-tiny",
     "budget": "6steps",
-    "rows": 8,
+    "batch_size": 8,
     "length": 16,
     "shape": SHAPE,
     "device": "cpu",
@@ -51,7 +51,7 @@ def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a corpus."""
     place = tmp_path_factory.mktemp("corpus") / "corpus"
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.build_corpus(text, output=place, vocab=300)
+        polyseme.build_corpus(text, output=place, vocab_size=300)
     return place
 
 
@@ -74,7 +74,7 @@ def test_a_run_holds_what_it_should(finished: Path) -> None:
     run = json.loads((finished / "run.json").read_text())
     assert run["finished"]
     assert run["n_steps"] == 6
-    assert run["settings"]["training"]["phases"] == [{"share": 1.0, "length": 16, "rows": 8}]
+    assert run["settings"]["training"]["phases"] == [{"share": 1.0, "length": 16, "batch_size": 8}]
     assert {"polyseme", "torch", "python"} <= run["versions"].keys()
     ledger = json.loads((finished / "ledger.json").read_text())
     assert (ledger["pieces"], ledger["steps"], ledger["measured"]) == (6 * 8 * 16, 6, False)
@@ -114,7 +114,7 @@ def test_text_and_its_corpus_train_alike(text: Path, finished: Path, tmp_path: P
 def test_a_model_is_trained_further(what: str, finished: Path, corpus: Path, text: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "shape": None}
     polyseme.pretrain({"corpus": corpus, "text": text}[what], output=tmp_path / "more", model=finished, **settings)
-    # warm-up takes the first step of six: the model begins where it ended, not at the level of chance
+    # warmup takes the first step of six: the model begins where it ended, not at the level of chance
     assert losses(tmp_path / "more")[0] == pytest.approx(losses(finished)[-1], rel=0.1)
 
 
@@ -140,7 +140,14 @@ def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Pa
     texts = pairs if recipe.objective == "translation" else {"sources": text}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         told = polyseme.pretrain(
-            **texts, recipe=name, budget="100steps", vocab=320, rows=8, shape=shrunk(recipe), device="cpu", dry_run=True
+            **texts,
+            recipe=name,
+            budget="100steps",
+            vocab_size=320,
+            batch_size=8,
+            shape=shrunk(recipe),
+            device="cpu",
+            dry_run=True,
         )
     assert len(told.seconds_a_step) == len(recipe.training.phases)
     assert told.n_steps == 100
@@ -197,8 +204,8 @@ def test_killed_on_two_processes_and_gone_on_with_on_one(corpus: Path, finished:
     run = tmp_path / "run"
     shape = [f"--set={name}={value}" for name, value in SHAPE.items()]
     begun = on_processes(
-        2, str(corpus), "-o", str(run), "--budget=6steps", "--rows=8", "--length=16", "--device=cpu", "--log-every=1",
-        "--checkpoint-every=2", *shape,
+        2, str(corpus), "-o", str(run), "--budget=6steps", "--batch-size=8", "--length=16", "--device=cpu",
+        "--log-every=1", "--checkpoint-every=2", *shape,
     )  # fmt: skip
     assert begun.returncode == 0, begun.stderr[-3000:]
     # as if it had been killed after its second checkpoint
@@ -234,9 +241,9 @@ def test_a_spoilt_checkpoint_is_left_out_and_said(corpus: Path, finished: Path, 
 
 
 def test_a_loss_that_is_no_number_stops_with_a_checkpoint_and_a_reason(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(PolysemeError, match="lower rate"):
-        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "rate": 1e30, "budget": "50steps"})
-    assert "lower rate" in json.loads((tmp_path / "run" / "run.json").read_text())["stopped"]
+    with pytest.raises(PolysemeError, match="lower learning rate"):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "learning_rate": 1e30, "budget": "50steps"})
+    assert "lower learning rate" in json.loads((tmp_path / "run" / "run.json").read_text())["stopped"]
     assert list((tmp_path / "run" / "checkpoints").iterdir())
     assert not (tmp_path / "run" / "model").exists()
 
@@ -249,16 +256,16 @@ def test_a_loss_that_is_no_number_stops_with_a_checkpoint_and_a_reason(corpus: P
     [
         ({"budget": "soon"}, "20min"),
         ({"recipe": "bert-tinny"}, "bert-tiny"),
-        ({"rows": 100_000}, "smaller than a batch"),
+        ({"batch_size": 100_000}, "smaller than a batch"),
         ({"shape": {**SHAPE, "n_pieces": 64}}, "has room for 64"),
         ({"shape": {**SHAPE, "wideness": 3}}, "wideness"),
         ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
         ({"objective": {"ratee": 0.2}}, "ratee"),
-        ({"optimiser": "adan"}, "adan"),
+        ({"optimizer": "adan"}, "adan"),
         ({"schedule": "cosin"}, "cosine"),
         ({"dtype": "fp17"}, "fp17"),
         ({"device": "cuda:9"}, "cuda:9"),
-        ({"rows": 0}, "at least 1 row"),
+        ({"batch_size": 0}, "at least 1 row"),
         ({"log_every": 0}, "'log_every' must be at least 1"),
         ({"keep": 0}, "'keep' must be at least 1"),
         ({"shard_size": -5}, "'shard_size' must be at least 1"),
@@ -316,8 +323,8 @@ def test_sources_and_output_must_be_named(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_takes_no_other_settings(finished: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="rate"):
-        polyseme.pretrain(resume=finished, rate=1.0)
+    with pytest.raises(OptionError, match="learning_rate"):
+        polyseme.pretrain(resume=finished, learning_rate=1.0)
     with pytest.raises(InputError, match="is no run"):
         polyseme.pretrain(resume=tmp_path)
 
@@ -331,13 +338,13 @@ def test_other_text_in_a_run_is_refused_and_replaced_when_forced(text: Path, cor
     run = tmp_path / "run"
     settings = {**SMALL, "budget": "2steps"}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(text, output=run, vocab=300, **settings)
+        polyseme.pretrain(text, output=run, vocab_size=300, **settings)
         with pytest.raises(OutputError, match=r"other text.*--resume"):
-            polyseme.pretrain(text, output=run, vocab=300, held_out=0.3, **settings)
-        polyseme.pretrain(text, output=run, vocab=300, held_out=0.3, force=True, **settings)
+            polyseme.pretrain(text, output=run, vocab_size=300, held_out=0.3, **settings)
+        polyseme.pretrain(text, output=run, vocab_size=300, held_out=0.3, force=True, **settings)
         polyseme.pretrain(corpus, output=run, force=True, **settings)
         assert not (run / "corpus").exists()
-        polyseme.pretrain(text, output=run, vocab=300, force=True, **settings)
+        polyseme.pretrain(text, output=run, vocab_size=300, force=True, **settings)
     with pytest.raises(OutputError, match="would go with"):
         polyseme.pretrain(run / "corpus", output=run, force=True, **settings)
     assert (run / "corpus" / "corpus.json").is_file()
@@ -345,8 +352,8 @@ def test_other_text_in_a_run_is_refused_and_replaced_when_forced(text: Path, cor
 
 def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(text, output=tmp_path / "run", vocab=300, **SMALL)
-        polyseme.build_corpus(text, output=tmp_path / "run" / "corpus", vocab=300, held_out=0.3, force=True)
+        polyseme.pretrain(text, output=tmp_path / "run", vocab_size=300, **SMALL)
+        polyseme.build_corpus(text, output=tmp_path / "run" / "corpus", vocab_size=300, held_out=0.3, force=True)
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "finished": False}))
     with pytest.raises(InputError, match="not the one"):
@@ -354,7 +361,9 @@ def test_a_corpus_that_was_exchanged_is_noticed(corpus: Path, text: Path, tmp_pa
 
 
 @pytest.mark.parametrize("budget", ["6steps", "3s"])
-@pytest.mark.parametrize(("most", "message"), [(3, "--pass-rows 2"), (0, "Not even one fits")], ids=["two", "none"])
+@pytest.mark.parametrize(
+    ("most", "message"), [(3, "--micro-batch-size 2"), (0, "Not even one fits")], ids=["two", "none"]
+)
 def test_too_little_memory_names_what_fits(
     budget: str, most: int, message: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +382,7 @@ def test_too_little_memory_names_what_fits(
 
 def test_a_full_disk_ends_with_a_paragraph_and_whole_checkpoints(corpus: Path, tmp_path: Path) -> None:
     shape = [f"--set={name}={value}" for name, value in {**SHAPE, "width": 64}.items()]
-    options = ["--budget=6steps", "--rows=8", "--length=16", "--device=cpu", *shape]
+    options = ["--budget=6steps", "--batch-size=8", "--length=16", "--device=cpu", *shape]
     code = (
         "import resource; from polyseme.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, 90_000)); "
         f"main({['pretrain', str(corpus), '-o', str(tmp_path / 'run'), *options]!r})"
@@ -387,7 +396,7 @@ def test_a_full_disk_ends_with_a_paragraph_and_whole_checkpoints(corpus: Path, t
 
 def test_a_vanished_shard_is_named(corpus: Path, text: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        place = polyseme.build_corpus(text, output=tmp_path / "corpus", vocab=300).folder
+        place = polyseme.build_corpus(text, output=tmp_path / "corpus", vocab_size=300).folder
     gone = next(place.rglob("*train.pieces"))
     gone.unlink()
     with pytest.raises(InputError, match=gone.name.replace(".", r"\.")):
@@ -405,7 +414,14 @@ def test_two_minutes_beat_the_unigram_entropy(recipe: str, data: Path, tmp_path:
 
     source = data / "corpus" / "books-00.txt.xz"
     polyseme.pretrain(
-        source, output=tmp_path / "run", recipe=recipe, budget="2min", vocab=2048, rows=16, length=64, device="cpu"
+        source,
+        output=tmp_path / "run",
+        recipe=recipe,
+        budget="2min",
+        vocab_size=2048,
+        batch_size=16,
+        length=64,
+        device="cpu",
     )
     entropy = Corpus.open(tmp_path / "run" / "corpus").unigram_entropy("held")
     held = [line["held_out"]["loss"] for line in read_log(tmp_path / "run") if "held_out" in line][-1]

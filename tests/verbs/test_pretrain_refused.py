@@ -20,7 +20,7 @@ SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
 SMALL: dict[str, Any] = {
     "recipe": "bert-tiny",
     "budget": "2steps",
-    "rows": 8,
+    "batch_size": 8,
     "length": 16,
     "shape": SHAPE,
     "device": "cpu",
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rest in folder.glob("all.*"):
         rest.unlink()
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.build_corpus(folder / "texts", output=folder / "corpus", vocab=300)
+        polyseme.build_corpus(folder / "texts", output=folder / "corpus", vocab_size=300)
     polyseme.pretrain(folder / "corpus", output=folder / "run", **SMALL)
     return folder
 
@@ -90,7 +90,7 @@ def test_an_old_run_comes_back_if_the_new_one_cannot_be(place: Path) -> None:
     with pytest.raises(InputError):
         polyseme.pretrain("blank.txt", output="run", **SMALL, force=True)
     with pytest.raises(InputError, match="smaller than a batch"):
-        polyseme.pretrain("corpus", output="run", **{**SMALL, "rows": 10**6}, force=True)
+        polyseme.pretrain("corpus", output="run", **{**SMALL, "batch_size": 10**6}, force=True)
     assert tree(place / "run") == before
     assert sorted(each.name for each in place.iterdir()) == ["blank.txt", "corpus", "run", "texts"]
 
@@ -100,7 +100,7 @@ def test_an_old_run_comes_back_if_the_new_one_cannot_be(place: Path) -> None:
     [
         ({"shape": {"size": 64}}, "no setting 'size'"),
         ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
-        ({"apart": True, "recipe": "lstm-tiny", "shape": None}, "cannot be kept 'apart'"),
+        ({"mask_documents": True, "recipe": "lstm-tiny", "shape": None}, "cannot be kept 'apart'"),
         ({"shape": {**SHAPE, "n_heads": 3}}, "heads"),
     ],
     ids=["setting", "positions", "apart", "heads"],
@@ -122,12 +122,12 @@ def test_what_no_corpus_can_mend_is_refused_before_there_is_one(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"vocab": 30_000}, "corpus is made already, and vocab would"),
+        ({"vocab_size": 30_000}, "corpus is made already, and vocab_size would"),
         ({"tokenizer": "bpe", "held_out": 0.5}, "tokenizer, held_out would"),
         ({"model": "run"}, "has its shape and its tokenizer, and shape would"),
-        ({"model": "run", "shape": None, "vocab": 77}, "vocab would"),
+        ({"model": "run", "shape": None, "vocab_size": 77}, "vocab_size would"),
     ],
-    ids=["vocab", "tokenizer", "shape", "model-vocab"],
+    ids=["vocab_size", "tokenizer", "shape", "model-vocab"],
 )
 def test_options_that_would_change_nothing_are_refused(changes: dict[str, Any], said: str, place: Path) -> None:
     with pytest.raises(OptionError, match=said):
@@ -137,14 +137,14 @@ def test_options_that_would_change_nothing_are_refused(changes: dict[str, Any], 
 
 def test_a_model_is_not_trained_on_with_other_pieces(place: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.build_corpus("texts", output="other", vocab=40)
+        polyseme.build_corpus("texts", output="other", vocab_size=40)
     with pytest.raises(OptionError, match=r"run.* has another tokenizer \(.* pieces\) than the corpus other \(40\)"):
         polyseme.pretrain("other", output="new", model="run", **{**SMALL, "shape": None})
     assert not (place / "new").exists()
 
 
 def test_a_model_of_another_direction_is_refused_with_what_fits(place: Path) -> None:
-    polyseme.pretrain("texts", output="gpt", vocab=300, **{**SMALL, "recipe": "gpt-tiny"})
+    polyseme.pretrain("texts", output="gpt", vocab_size=300, **{**SMALL, "recipe": "gpt-tiny"})
     with pytest.raises(OptionError, match=r"'masked' needs an encoder that sees both sides.*For this encoder.*causal"):
         polyseme.pretrain("texts", output="new", model="gpt", **{**SMALL, "shape": None})
     assert not (place / "new").exists()

@@ -30,10 +30,10 @@ BOOK = {
 }
 SMALL: dict[str, Any] = {
     "recipe": "transformer-tiny",
-    "vocab": 300,
-    "rows": 16,
+    "vocab_size": 300,
+    "batch_size": 16,
     "length": 48,
-    "rate": 4e-3,
+    "learning_rate": 4e-3,
     "shape": {"n_layers": 1, "width": 48, "n_heads": 4, "inner_width": 96, "decoder_layers": 1, "dropout_rate": 0.0}
     | {"embedding_dropout_rate": 0.0},
     "device": "cpu",
@@ -74,7 +74,7 @@ def test_a_small_model_learns_to_translate(run: Path) -> None:
 
 
 def test_the_model_is_trained_further_on_its_corpus(run: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "shape": None, "vocab": None, "rate": 1e-4}
+    settings = {**SMALL, "shape": None, "vocab_size": None, "learning_rate": 1e-4}
     polyseme.pretrain(run / "corpus", output=tmp_path / "more", model=run, budget="3steps", **settings)
     first, last = (read_log(each)[at]["loss"] for each, at in ((tmp_path / "more", 0), (run, -1)))
     assert first == pytest.approx(last, rel=0.15)
@@ -91,8 +91,8 @@ def test_by_command(sides: dict[str, Path], run: Path, tmp_path: Path) -> None:
     shape = [f"--set={name}={value}" for name, value in SMALL["shape"].items()]
     done = CliRunner().invoke(
         main,
-        ["pretrain", str(tmp_path / "pairs"), "--recipe=transformer-tiny", "--budget=2steps", "--rows=4", "--length=48",
-         "--device=cpu", *shape, "-o", str(tmp_path / "run")],
+        ["pretrain", str(tmp_path / "pairs"), "--recipe=transformer-tiny", "--budget=2steps", "--batch-size=4",
+         "--length=48", "--device=cpu", *shape, "-o", str(tmp_path / "run")],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(main, ["pretrain", *named[:2], "--recipe=transformer-tiny", "-o", str(tmp_path / "no")])
@@ -106,9 +106,9 @@ def test_by_command(sides: dict[str, Path], run: Path, tmp_path: Path) -> None:
     [
         ({"recipe": "bert-tiny", "shape": None}, "learns from plain text, and .* is of texts in pairs"),
         ({"recipe": "bart-tiny", "shape": None}, "learns from plain text"),
-        ({"apart": True}, "cannot keep the documents of a row 'apart'"),
+        ({"mask_documents": True}, "cannot keep the documents of a row 'apart'"),
         ({"objective": {"smoothing": 2}}, "smoothing of labels"),
-        ({"rows": 5000}, "smaller than a batch"),
+        ({"batch_size": 5000}, "smaller than a batch"),
         ({"shape": {**SMALL["shape"], "decoder_layers": None}}, "needs a decoder .* only an encoder"),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
@@ -116,13 +116,13 @@ def test_by_command(sides: dict[str, Path], run: Path, tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_refused(changes: dict[str, Any], said: str, run: Path, tmp_path: Path) -> None:
     with pytest.raises(PolysemeError, match=said):
         polyseme.pretrain(
-            run / "corpus", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab": None, **changes}
+            run / "corpus", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab_size": None, **changes}
         )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_plain_text_is_no_pairs(sides: dict[str, Path], tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.build_corpus(sides["source"], output=tmp_path / "plain", documents="line", vocab=60)
+        polyseme.build_corpus(sides["source"], output=tmp_path / "plain", documents="line", vocab_size=60)
     with pytest.raises(OptionError, match=r"learns from texts in pairs, and .* is plain text.*--source FILE --target"):
-        polyseme.pretrain(tmp_path / "plain", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab": None})
+        polyseme.pretrain(tmp_path / "plain", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab_size": None})

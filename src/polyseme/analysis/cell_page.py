@@ -1,4 +1,4 @@
-"""Text coloured by one cell's value, as in Karpathy's essay on recurrent networks: red at −1, blue at +1.
+"""Text colored by one cell's value, as in Karpathy's essay on recurrent networks: red at −1, blue at +1.
 
 A piece of HTML that is whole in itself: no script, nothing fetched, users' text escaped.
 """
@@ -93,7 +93,7 @@ def cells(
     property: str | Property | None = None,
     top: int = 10,
 ) -> CellView:
-    """A text coloured by what single cells of a recurrent model hold after each piece of it.
+    """A text colored by what single cells of a recurrent model hold after each piece of it.
 
         >>> view = polyseme.analysis.cells(model, text, cell=17, layer=1)            # doctest: +SKIP
         >>> view = polyseme.analysis.cells(model, text, property="inside quotes")    # doctest: +SKIP
@@ -130,7 +130,7 @@ def cells(
         [
             f'<div class="polyseme-cells"><style>{_style()}</style>',
             f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {what}</p>',
-            *(_coloured(whole, readings, each, theirs) for each, theirs in values.items()),
+            *(_colored(whole, readings, each, theirs) for each, theirs in values.items()),
             _note(len(readings.spans)),
             *([_table(name, found)] if name else []),
             "</div>",
@@ -150,8 +150,8 @@ def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Ha
     return found
 
 
-def _coloured(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
-    """Every piece in its place, on its colour; of pieces that share a character, the first has it."""
+def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
+    """Every piece in its place, on its color; of pieces that share a character, the first has it."""
     spans = readings.spans[:MOST_PIECES].tolist()
     parts: list[str] = []
     place = 0
@@ -190,21 +190,21 @@ def _shade(value: float) -> str:
 
 @cache
 def _style() -> str:
-    colours = {_shade(step / STEPS): _colour(step / STEPS) for step in range(-STEPS, STEPS + 1)}
-    scale = ", ".join(map(to_hex, colours.values()))
+    colors = {_shade(step / STEPS): _color(step / STEPS) for step in range(-STEPS, STEPS + 1)}
+    scale = ", ".join(map(to_hex, colors.values()))
     return "\n".join(
         [
             _STYLE,
             f".polyseme-cells .both {{ background: linear-gradient(to right, {scale}) }}",
             *(
-                f".polyseme-cells .{name} {{ background: {to_hex(colour)}; color: {ink(colour)} }}"
-                for name, colour in colours.items()
+                f".polyseme-cells .{name} {{ background: {to_hex(color)}; color: {ink(color)} }}"
+                for name, color in colors.items()
             ),
         ]
     )
 
 
-def _colour(value: float) -> Lab:
+def _color(value: float) -> Lab:
     """On the straight way from nearly white to blue, or to red."""
     end, share = (_MOST if value > 0 else _LEAST), abs(value)
     return Lab(*(zero + (most - zero) * share for zero, most in zip(_ZERO, end, strict=True)))

@@ -22,7 +22,7 @@ from polyseme.cli.progress import Bar
     metavar="KIND",
     help="wordpiece, bpe, byte-bpe, unigram, words, blanks, characters: made from the text; or a folder.",
 )
-@click.option("--vocab", type=int, metavar="N", help="Pieces of a tokenizer that is trained.  [default: 30522]")
+@click.option("--vocab-size", type=int, metavar="N", help="Pieces of a tokenizer that is trained.  [default: 30522]")
 @click.option("--frame", metavar="FAMILY", help="Whose specials it has: bert, roberta, gpt2 …  [default: by kind]")
 @click.option("--lowercase/--no-lowercase", default=None, help="Whether it lower-cases text.  [default: by kind]")
 @click.option("--field", metavar="NAME", help="The field or column of TEXTS with the text.")
@@ -55,7 +55,7 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
 
     \b
     Examples:
-      polyseme corpus texts/ -o corpus/ --tokenizer wordpiece --vocab 30522
+      polyseme corpus texts/ -o corpus/ --tokenizer wordpiece --vocab-size 30522
       polyseme corpus pages.jsonl.zst --field text --tokenizer byte-bpe --frame gpt2 -o corpus/
       polyseme corpus --source train.en --target train.de --tokenizer byte-bpe --frame transformer -o pairs/
       polyseme corpus wiki=1:wiki/*.txt.xz books=2.5:books/ --tokenizer models/bert -o corpus/

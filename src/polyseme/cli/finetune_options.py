@@ -85,7 +85,7 @@ _COLUMNS = (
 )
 _SETTINGS = (
     click.option("--frozen/--tuned", default=False, help="Whether the encoder stays as it is.  [tuned]"),
-    click.option("--layer", metavar="LAYER", help="As for embed; mix is learnt.  [-1; with --frozen, mix]"),
+    click.option("--layer", metavar="LAYER", help="As for embed; mix is learned.  [-1; with --frozen, mix]"),
     click.option("--stack", metavar="STACK", help="Whose layers: encoder, or decoder with the text on both sides."),
     click.option("--pool", metavar="POOLING", help="first, last, mean, max, ends.  [first; with --frozen, mean]"),
     click.option("--readout", metavar="NAME", help="What stands for a text: first, pooled, last, mean, max, concat."),
@@ -93,12 +93,12 @@ _SETTINGS = (
         "--head", metavar="NAME", help="bilstm-crf, bilstm-attention, bilstm, crf, mlp, linear; text: write labels."
     ),
     click.option("--inner-width", type=int, metavar="N", help="Of the head's own layer."),
-    click.option("--again", is_flag=True, help="Let the head read the words' vectors at its output, too."),
-    click.option("--inputs", metavar="NAME", help="char-cnn: word vectors that are learnt with the head."),
+    click.option("--reread-inputs", is_flag=True, help="Let the head read the words' vectors at its output, too."),
+    click.option("--inputs", metavar="NAME", help="char-cnn: word vectors that are learned with the head."),
     click.option("--epochs", type=int, metavar="N", help="How often train is gone through."),
-    click.option("--batch", type=int, metavar="N", help="Items of a step.  [32]"),
-    click.option("--rate", type=float, metavar="RATE", help="The highest learning rate.  [by the encoder]"),
-    click.option("--head-rate", type=float, metavar="RATE", help="That of what is new.  [the same]"),
+    click.option("--batch-size", type=int, metavar="N", help="Items of a step.  [32]"),
+    click.option("--learning-rate", type=float, metavar="RATE", help="The highest learning rate.  [by the encoder]"),
+    click.option("--head-learning-rate", type=float, metavar="RATE", help="That of what is new.  [the same]"),
     click.option(
         "--layer-decay", default=1.0, show_default=True, metavar="X", help="The rate's fall from layer to layer."
     ),
@@ -106,19 +106,21 @@ _SETTINGS = (
         "--schedule", default="linear", show_default=True, metavar="NAME", help="linear, slanted-triangular, constant …"
     ),
     click.option(
-        "--warm-up", default=0.1, show_default=True, metavar="SHARE", help="Of the steps, in which rates rise."
+        "--warmup", default=0.1, show_default=True, metavar="SHARE", help="Of the steps, in which rates rise."
     ),
-    click.option("--gradual", is_flag=True, help="Let layers learn one after another, from the top."),
-    click.option("--fresh-layers", default=0, show_default=True, metavar="N", help="Top layers that are drawn anew."),
+    click.option("--gradual-unfreezing", is_flag=True, help="Let layers learn one after another, from the top."),
+    click.option("--reinit-layers", default=0, show_default=True, metavar="N", help="Top layers that are drawn anew."),
     click.option("--weight-decay", default=0.01, show_default=True, metavar="X", help="Of matrices."),
-    click.option("--clip", default=1.0, show_default=True, metavar="NORM", help="The largest norm of all gradients."),
+    click.option(
+        "--max-grad-norm", default=1.0, show_default=True, metavar="NORM", help="The largest norm of all gradients."
+    ),
     click.option("--dropout", type=float, metavar="X", help="Of the head."),
     click.option("--dtype", default="auto", show_default=True, metavar="DTYPE", help="auto, fp32, bf16."),
     click.option("--compile/--no-compile", default=None, help="Record steps as CUDA graphs.  [on a GPU]"),
     click.option(
         "--seeds", default="1", show_default=True, callback=_seeds, metavar="N", help="How many runs, or which."
     ),
-    click.option("--most-pieces", type=int, metavar="N", help="Of a row; longer texts are cut, which is said."),
+    click.option("--max-pieces", type=int, metavar="N", help="Of a row; longer texts are cut, which is said."),
     click.option("--stride", default=128, show_default=True, metavar="N", help="Pieces by which windows overlap."),
     click.option("--evaluations", default=1, show_default=True, metavar="N", help="How often an epoch dev is scored."),
     click.option("--cache", metavar="FOLDER", help="Keep frozen vectors here, for other runs."),

@@ -114,7 +114,7 @@ def _early_stopping(context: click.Context, option: click.Parameter, given: str)
 )
 @options.device
 @options.dtype
-@click.option("--batch-rows", type=int, metavar="N", help="Texts written side by side.  [default: 16, on a GPU 64]")
+@click.option("--batch-size", type=int, metavar="N", help="Texts written side by side.  [default: 16, on a GPU 64]")
 @click.option(
     "--force", is_flag=True, help="Replace the output if it exists; start anew where unfinished work does not fit."
 )

@@ -22,25 +22,29 @@ from polyseme.cli.progress import TrainingLine
 )
 @click.option("-m", "--model", metavar="MODEL", help="Train this model further, instead of starting afresh.")
 @click.option("--tokenizer", metavar="KIND", help="wordpiece, bpe, byte-bpe, unigram, words, characters, or a folder.")
-@click.option("--vocab", type=int, metavar="N", help="Pieces of a tokenizer trained here.  [the recipe's]")
+@click.option("--vocab-size", type=int, metavar="N", help="Pieces of a tokenizer trained here.  [the recipe's]")
 @options.field
 @click.option("--documents", metavar="UNIT", help="What a document is: blank-lines, file, line or record.")
 @click.option("--held-out", default=0.01, show_default=True, metavar="SHARE", help="Documents that are not trained on.")
-@click.option("--rows", type=int, metavar="N", help="Rows of a step.  [the recipe's]")
+@click.option("--batch-size", type=int, metavar="N", help="Rows of a step.  [the recipe's]")
 @click.option("--length", type=int, metavar="N", help="Pieces of a row.  [the recipe's]")
-@click.option("--rate", type=float, metavar="RATE", help="The highest learning rate.  [the recipe's]")
-@click.option("--optimiser", metavar="NAME", help="adamw, adamw-uncorrected, muon, adagrad, sgd.  [the recipe's]")
+@click.option("--learning-rate", type=float, metavar="RATE", help="The highest learning rate.  [the recipe's]")
+@click.option("--optimizer", metavar="NAME", help="adamw, adamw-uncorrected, muon, adagrad, sgd.  [the recipe's]")
 @click.option(
     "--schedule",
     metavar="NAME",
-    help="constant, linear, cosine, noam, slanted-triangular, warm-up-stable-decay.  [the recipe's]",
+    help="constant, linear, cosine, noam, slanted-triangular, warmup-stable-decay.  [the recipe's]",
 )
-@click.option("--warm-up", type=float, metavar="SHARE", help="Share of the steps (or steps, from 1 on) of warm-up.")
-@click.option("--pass-rows", type=int, metavar="N", help="Rows that run at once; a step may take several passes.")
-@click.option("--apart", is_flag=True, help="Hide documents that share a row from each other.")
-@click.option("--reset", is_flag=True, help="Count positions anew with each document.")
+@click.option("--warmup", type=float, metavar="SHARE", help="Share of the steps (or steps, from 1 on) of warmup.")
+@click.option(
+    "--micro-batch-size", type=int, metavar="N", help="Rows that run at once; a step may take several passes."
+)
+@click.option("--mask-documents", is_flag=True, help="Hide documents that share a row from each other.")
+@click.option("--reset-positions", is_flag=True, help="Count positions anew with each document.")
 @click.option("--set", "shape", multiple=True, metavar="NAME=VALUE", help="Change the encoder's config: n_layers=4.")
-@click.option("--objective", multiple=True, metavar="NAME=VALUE", help="Change the objective: unit=word, rate=0.3.")
+@click.option(
+    "--objective", multiple=True, metavar="NAME=VALUE", help="Change the objective: unit=word, learning_rate=0.3."
+)
 @options.device
 @click.option("--dtype", default="auto", show_default=True, metavar="DTYPE", help="auto, fp32, bf16, fp64.")
 @click.option("--compile/--no-compile", default=None, help="Whether torch compiles the networks.  [on a GPU]")

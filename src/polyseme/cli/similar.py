@@ -26,7 +26,7 @@ from polyseme.cli.progress import Bar
 @click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many uses a list.")
 @options.layer
 @click.option(
-    "--against", metavar="LAYER", help="Also find the neighbours at this layer: 0 shows those without context."
+    "--against", metavar="LAYER", help="Also find the neighbors at this layer: 0 shows those without context."
 )
 @options.pool
 @click.option(

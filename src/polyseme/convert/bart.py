@@ -30,7 +30,7 @@ SETTINGS = Settings(
         "dropout_rate": "dropout",
         "attention_dropout_rate": "attention_dropout",
         "inner_dropout_rate": "activation_dropout",
-        "initial_spread": "init_std",
+        "init_std": "init_std",
     },
     defaults={
         "activation_function": "gelu",

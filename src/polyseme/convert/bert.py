@@ -26,7 +26,7 @@ SETTINGS = Settings(
         "norm_epsilon": "layer_norm_eps",
         "dropout_rate": "hidden_dropout_prob",
         "attention_dropout_rate": "attention_probs_dropout_prob",
-        "initial_spread": "initializer_range",
+        "init_std": "initializer_range",
     },
     defaults={
         "hidden_act": "gelu",

@@ -23,7 +23,7 @@ SETTINGS = Settings(
         "max_positions": "max_position_embeddings",
         "dropout_rate": "dropout",
         "attention_dropout_rate": "attention_dropout",
-        "initial_spread": "initializer_range",
+        "init_std": "initializer_range",
     },
     defaults={
         "activation": "gelu",

@@ -26,7 +26,7 @@ SETTINGS = Settings(
         "dropout_rate": "resid_pdrop",
         "attention_dropout_rate": "attn_pdrop",
         "embedding_dropout_rate": "embd_pdrop",
-        "initial_spread": "initializer_range",
+        "init_std": "initializer_range",
     },
     defaults={
         "n_positions": 512,

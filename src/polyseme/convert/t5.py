@@ -31,7 +31,7 @@ SETTINGS = Settings(
         "max_distance": "relative_attention_max_distance",
         "norm_epsilon": "layer_norm_epsilon",
         "dropout_rate": "dropout_rate",
-        "initial_spread": "initializer_factor",
+        "init_std": "initializer_factor",
     },
     defaults={
         "d_kv": 64,
@@ -196,7 +196,7 @@ FAMILY = Family(
         gated=True,
         output_scale=32**-0.5,
         inner_dropout_rate=0.1,
-        initial_spread=1.0,
+        init_std=1.0,
         **SETTINGS.fixed,
     ),
     reference="t5",

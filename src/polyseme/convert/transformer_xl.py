@@ -31,7 +31,7 @@ SETTINGS = Settings(
         "norm_epsilon": "layer_norm_epsilon",
         "dropout_rate": "dropout",
         "attention_dropout_rate": "dropatt",
-        "initial_spread": "init_std",
+        "init_std": "init_std",
     },
     defaults={
         "div_val": 1,

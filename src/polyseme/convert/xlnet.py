@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019): two streams under any order of factorisation, relative positions and segments, memory."""
+"""XLNet (Yang et al. 2019): two streams under any order of factorization, relative positions and segments, memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = Settings(
         "max_positions": "n_positions",
         "norm_epsilon": "layer_norm_eps",
         "dropout_rate": "dropout",
-        "initial_spread": "initializer_range",
+        "init_std": "initializer_range",
     },
     defaults={
         "ff_activation": "gelu",
@@ -137,7 +137,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
 
 def permuted_output(config: TransformerConfig, tied: bool) -> TableOutput:
     """Which piece stands where a query stands; also where there is but one stream."""
-    return TableOutput(config.width, config.n_pieces, tied=tied, bias="learnt")
+    return TableOutput(config.width, config.n_pieces, tied=tied, bias="learned")
 
 
 FAMILY = Family(

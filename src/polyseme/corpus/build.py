@@ -49,7 +49,7 @@ def build_corpus(
     held_source: Sources | None = None,
     held_target: Sources | None = None,
     tokenizer: AnyPath = "wordpiece",
-    vocab: int | None = None,
+    vocab_size: int | None = None,
     frame: str | None = None,
     lowercase: bool | None = None,
     field: str | None = None,
@@ -79,7 +79,7 @@ def build_corpus(
         held_target: and their other side.
         tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks (what stands between them) or characters, which is
             trained on the text; or a folder with a tokenizer, which is used as it is.
-        vocab: how many pieces a tokenizer that is trained has at most, sentinels (T5's) included; None: 30,522.
+        vocab_size: how many pieces a tokenizer that is trained has at most, sentinels (T5's) included; None: 30,522.
         frame: which specials it has, by the family that has them (bert, roberta, gpt2, albert, xlnet, t5 …); None: what
             is usual for its kind.
         lowercase: whether it lower-cases text; None: what is usual for its kind.
@@ -102,7 +102,7 @@ def build_corpus(
         {"source": source, "target": target, "held_source": held_source, "held_target": held_target},
         {"documents": documents, "field": field, "format": format},
     )
-    choice = _Choice.of(tokenizer, vocab=vocab, frame=frame, lowercase=lowercase, sample=sample)
+    choice = _Choice.of(tokenizer, vocab_size=vocab_size, frame=frame, lowercase=lowercase, sample=sample)
     settings = {
         "sources": [[source.name, source.weight, described(source.found)] for source in texts],
         "field": field,
@@ -188,14 +188,14 @@ class _Choice:
 
     @classmethod
     def of(
-        cls, tokenizer: AnyPath, *, vocab: int | None, frame: str | None, lowercase: bool | None, sample: int
+        cls, tokenizer: AnyPath, *, vocab_size: int | None, frame: str | None, lowercase: bool | None, sample: int
     ) -> _Choice:
         name = os.fspath(tokenizer)
         if name in KINDS:
             chosen = frame_for(name, frame)
             lowers = kind_named(name).lowercase(chosen) if lowercase is None else lowercase
-            size = VOCABULARY if vocab is None else vocab
-            settings = {"tokenizer": name, "vocab": size, "frame": chosen, "lowercase": lowers, "sample": sample}
+            size = VOCABULARY if vocab_size is None else vocab_size
+            settings = {"tokenizer": name, "vocab_size": size, "frame": chosen, "lowercase": lowers, "sample": sample}
             return cls(settings, kind=name)
         if not Path(name).is_dir():
             raise OptionError(
@@ -216,15 +216,15 @@ class _Choice:
         trained = train_tokenizer(
             str(self.kind),
             _all_of(texts, limit) if sample is None else sample.texts,
-            vocab=wanted["vocab"],
+            vocab_size=wanted["vocab_size"],
             frame=wanted["frame"],
             lowercase=wanted["lowercase"],
         )
         notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.told}."]
-        if sample is not None and trained.n_pieces < wanted["vocab"]:
+        if sample is not None and trained.n_pieces < wanted["vocab_size"]:
             notes.append(
-                f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the {wanted['vocab']:,} asked "
-                "for."
+                f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the "
+                f"{wanted['vocab_size']:,} requested."
             )
         return trained, notes
 

@@ -165,7 +165,7 @@ class Corpus:
     def unigram_entropy(self, split: str = "train", side: str | None = None) -> float:
         """How many nats a piece takes if one knows how frequent each is and nothing else; separators do not count.
 
-        A model whose loss is not below that has learnt nothing from context. Of pairs, the pieces of one side, by
+        A model whose loss is not below that has learned nothing from context. Of pairs, the pieces of one side, by
         default those of the target.
         """
         counts = np.zeros(self.tokenizer.n_pieces, np.int64)

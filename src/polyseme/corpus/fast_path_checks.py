@@ -49,7 +49,7 @@ def parts_marks(backend: Any) -> bool:
 def can_be_cut_at_lines(backend: Any) -> bool:
     """Whether a text can also be cut before a line's end between two ordinary characters.
 
-    That is so where a line's end parts words as a blank does, or is a blank after normalising, or is a piece by itself.
+    That is so where a line's end parts words as a blank does, or is a blank after normalizing, or is a piece by itself.
     """
     if any(not token.special and "\n" in token.content for token in backend.get_added_tokens_decoder().values()):
         return False

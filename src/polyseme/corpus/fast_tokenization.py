@@ -60,7 +60,7 @@ _EDGES = b'.,;:!?()[]"-'
 _OWNED = b"'s"
 _MARKS_AND_BLANKS = "\0\1\2 \t\n\r"
 _TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
-"""The letters that normalising may turn into a blank, so that a blank beside them is one of several."""
+"""The letters that normalizing may turn into a blank, so that a blank beside them is one of several."""
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 

@@ -35,7 +35,7 @@ class Layout(Protocol):
         """Pieces of a row, specials included."""
 
     def rows(self, indices: Ints) -> Rows:
-        """Some rows, in the order asked for; vectorised, and each the same whatever rows are beside it."""
+        """Some rows, in the order asked for; vectorized, and each the same whatever rows are beside it."""
 
 
 class Packed:
@@ -66,8 +66,8 @@ class Packed:
         split: str = "train",
         length: int = 128,
         seed: int = 0,
-        apart: bool = False,
-        reset: bool = False,
+        mask_documents: bool = False,
+        reset_positions: bool = False,
         same_cuts: bool = False,
         sentences: bool = False,
     ) -> None:
@@ -80,8 +80,8 @@ class Packed:
         self.split = split
         self.length = length
         self.seed = seed
-        self.apart = apart
-        self.reset = reset
+        self.mask_documents = mask_documents
+        self.reset_positions = reset_positions
         self.same_cuts = same_cuts
         self.sentences = sentences
         self._frame = frame
@@ -112,7 +112,7 @@ class Packed:
         sources, begins = self._cuts(epochs, places)
         pieces = np.empty((len(indices), self._stretch), np.int64)
         starts = np.empty(pieces.shape, np.bool_)
-        documents = np.empty(pieces.shape, np.int64) if self.apart or self.reset else None
+        documents = np.empty(pieces.shape, np.int64) if self.mask_documents or self.reset_positions else None
         sentences = np.empty(pieces.shape, np.bool_) if self.sentences else None
         for number in np.unique(sources).tolist():
             these = np.flatnonzero(sources == number)
@@ -183,14 +183,14 @@ class Packed:
             )  # the specials before are of the first document, those after of the last
             numbers[:, text] = np.cumsum(np.diff(documents, axis=1, prepend=documents[:, :1]) != 0, axis=1)
             numbers[:, text.stop :] = numbers[:, text.stop - 1 : text.stop]
-            if self.reset:
+            if self.reset_positions:
                 positions = _counted_anew(numbers)
         return Rows(
             pieces=framed,
             starts=begins,
             special=special,
             keys=keys,
-            documents=numbers if self.apart else None,
+            documents=numbers if self.mask_documents else None,
             positions=positions,
             sentences=None if sentences is None else self._around(sentences),
         )

@@ -1,4 +1,4 @@
-"""Tokenizers learnt from text, by the trainers of the `tokenizers` library.
+"""Tokenizers learned from text, by the trainers of the `tokenizers` library.
 
 | kind | splits text | usual frame |
 |---|---|---|
@@ -63,31 +63,31 @@ class Kind:
 
 
 def train_tokenizer(
-    kind: str, texts: Iterable[str], *, vocab: int, frame: str | None = None, lowercase: bool | None = None
+    kind: str, texts: Iterable[str], *, vocab_size: int, frame: str | None = None, lowercase: bool | None = None
 ) -> PieceTokenizer:
-    """A tokenizer of a kind (`KINDS`) with at most `vocab` pieces, learnt from `texts`."""
+    """A tokenizer of a kind (`KINDS`) with at most `vocab_size` pieces, learned from `texts`."""
     chosen = kind_named(kind)
     name = frame_for(kind, frame)
     its_frame = FRAMES[name]
     specials, sentinels = _specials(its_frame), _SENTINELS.get(name, ())
     least = chosen.n_least + len(specials) + 1 + len(sentinels)
-    if vocab < least:
+    if vocab_size < least:
         raise OptionError(
-            f"A vocabulary of {kind} with the frame {name!r} has at least {least} pieces. Got {vocab} instead."
+            f"A vocabulary of {kind} with the frame {name!r} has at least {least} pieces. Got {vocab_size} instead."
         )
-    vocab -= len(sentinels)
+    vocab_size -= len(sentinels)
     lowers = chosen.lowercase(name) if lowercase is None else lowercase
     backend = chosen.build(its_frame, lowers)
     kept = texts if chosen.reads_all else list(texts)
-    alphabet = _alphabet(list(kept), backend, min(_ALPHABET, vocab // _SHARE)) if chosen.has_alphabet else []
+    alphabet = _alphabet(list(kept), backend, min(_ALPHABET, vocab_size // _SHARE)) if chosen.has_alphabet else []
     try:
-        backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab, specials, alphabet))
+        backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab_size, specials, alphabet))
     except (PolysemeError, OSError):
         raise  # from where the texts come from
     except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
         raise OptionError(
-            f"A vocabulary of {kind} with {vocab:,} pieces besides {len(sentinels)} sentinels cannot be learnt from "
-            f"this text ({error}). Ask for more pieces (--vocab), or choose the kind 'byte-bpe'."
+            f"A vocabulary of {kind} with {vocab_size:,} pieces besides {len(sentinels)} sentinels cannot be learned "
+            f"from this text ({error}). Ask for more pieces (--vocab-size), or choose the kind 'byte-bpe'."
         ) from None
     if chosen.has_alphabet:
         backend = _without_added(backend)
@@ -159,9 +159,9 @@ def _unigram(frame: Frame, lowercase: bool) -> Tokenizer:
     return backend
 
 
-def _wordpiece_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: Sequence[str]) -> Any:
+def _wordpiece_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
     return trainers.WordPieceTrainer(
-        vocab_size=vocab,
+        vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
         special_tokens=[*specials, *(f"##{character}" for character in alphabet)],
         initial_alphabet=list(alphabet),
@@ -170,9 +170,9 @@ def _wordpiece_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: 
     )
 
 
-def _bpe_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: Sequence[str]) -> Any:
+def _bpe_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
     return trainers.BpeTrainer(
-        vocab_size=vocab,
+        vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
         special_tokens=[*specials, *(f"{character}</w>" for character in alphabet)],
         initial_alphabet=list(alphabet),
@@ -182,9 +182,9 @@ def _bpe_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: Sequen
     )
 
 
-def _byte_bpe_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: Sequence[str]) -> Any:
+def _byte_bpe_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
     return trainers.BpeTrainer(
-        vocab_size=vocab,
+        vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
         special_tokens=specials,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
@@ -192,12 +192,12 @@ def _byte_bpe_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: S
     )
 
 
-def _unigram_trainer(frame: Frame, vocab: int, specials: list[str], alphabet: Sequence[str]) -> Any:
+def _unigram_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
     return trainers.UnigramTrainer(
-        vocab_size=vocab,
+        vocab_size=vocab_size,
         special_tokens=specials,
         unk_token=frame.specials["unknown"],
-        seed_size=_SEEDS * vocab,  # type: ignore[call-arg]
+        seed_size=_SEEDS * vocab_size,  # type: ignore[call-arg]
         show_progress=False,
     )
 
@@ -246,7 +246,7 @@ KINDS: Mapping[str, Kind] = {
         )
     },
 }
-"""The kinds of tokenizer that can be learnt from text."""
+"""The kinds of tokenizer that can be learned from text."""
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _specials(frame: Frame) -> list[str]:
 
 
 def _alphabet(texts: Sequence[str], backend: Tokenizer, most: int) -> list[str]:
-    """The most frequent characters, after normalising; of equally frequent ones those with smaller numbers."""
+    """The most frequent characters, after normalizing; of equally frequent ones those with smaller numbers."""
     counts = np.zeros(0x110000, np.int64)
     for text in texts:
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
@@ -277,12 +277,12 @@ def _alphabet(texts: Sequence[str], backend: Tokenizer, most: int) -> list[str]:
         if len(codes) <= len(counts):
             found, n = np.unique(codes, return_counts=True)
             counts[found] += n
-    normalised: dict[str, int] = {}
+    normalized: dict[str, int] = {}
     for code in np.flatnonzero(counts).tolist():
         for character in backend.normalizer.normalize_str(chr(code)):
             if not character.isspace():
-                normalised[character] = normalised.get(character, 0) + int(counts[code])
-    return sorted(normalised, key=lambda character: (-normalised[character], character))[:most]
+                normalized[character] = normalized.get(character, 0) + int(counts[code])
+    return sorted(normalized, key=lambda character: (-normalized[character], character))[:most]
 
 
 def _without_added(backend: Tokenizer) -> Tokenizer:

@@ -41,9 +41,11 @@ def characters(frame: Frame, lowercase: bool) -> Tokenizer:
     return backend
 
 
-def by_frequency(frame: Frame, vocab: int, specials: list[str], alphabet: Sequence[str]) -> Any:
+def by_frequency(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
     """The most frequent ones; of equally frequent ones those first in the order of their characters."""
-    return trainers.WordLevelTrainer(vocab_size=vocab, min_frequency=1, special_tokens=specials, show_progress=False)
+    return trainers.WordLevelTrainer(
+        vocab_size=vocab_size, min_frequency=1, special_tokens=specials, show_progress=False
+    )
 
 
 def numbered_anew(backend: Tokenizer, specials: Sequence[str]) -> Tokenizer:

@@ -93,9 +93,9 @@ def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[
         said = Said()
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
-            labelled = not split.startswith("test") or has_column(file, columns.label, columns)
-            name = split if labelled else split + UNLABELLED
-            splits[name] = table_items(file, columns, to_gold, said, labelled=labelled)
+            labeled = not split.startswith("test") or has_column(file, columns.label, columns)
+            name = split if labeled else split + UNLABELLED
+            splits[name] = table_items(file, columns, to_gold, said, labeled=labeled)
         return Read(splits, notes=list(said.notes()))
 
     return read
@@ -109,8 +109,8 @@ def file_reader(read_file: Callable[[Path, Said], Sequence[Item]]) -> Callable[[
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
             items = read_file(file, said)
-            labelled = any(item.gold is not None for item in items)
-            splits[split if labelled else split + UNLABELLED] = items
+            labeled = any(item.gold is not None for item in items)
+            splits[split if labeled else split + UNLABELLED] = items
         return Read(splits, notes=list(said.notes()))
 
     return read

@@ -52,7 +52,7 @@ class Said:
 
 
 def table_items(
-    file: Path, columns: Columns, to_gold: Callable[[str, Place], Any], said: Said, *, labelled: bool = True
+    file: Path, columns: Columns, to_gold: Callable[[str, Place], Any], said: Said, *, labeled: bool = True
 ) -> list[Item]:
     """The items of a table.
 
@@ -61,20 +61,20 @@ def table_items(
         columns: what is where.
         to_gold: from a label as it stands and its place to the gold answer, or `LEFT_OUT`.
         said: takes down the rows that are left out.
-        labelled: whether the rows must have labels; else all are kept, and none has a gold answer.
+        labeled: whether the rows must have labels; else all are kept, and none has a gold answer.
     """
     items: list[Item] = []
     for row, place in read_table(file, columns):
         text = _one_of(row, columns.text)
         second = _one_of(row, columns.second) if columns.second else ""
-        label = _one_of(row, columns.label) if labelled else ""
+        label = _one_of(row, columns.label) if labeled else ""
         if text is None or second is None or label is None:
             said.of("a row left out that lacks columns, as published", place)
             continue
-        if labelled and not (text.strip() and (second.strip() or not columns.second)):
+        if labeled and not (text.strip() and (second.strip() or not columns.second)):
             said.of("a row left out in which a text is empty", place)
             continue
-        gold = to_gold(label, place) if labelled else None
+        gold = to_gold(label, place) if labeled else None
         if gold is LEFT_OUT:
             said.of("a row left out that has no gold label (-)", place)
             continue

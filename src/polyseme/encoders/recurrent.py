@@ -38,7 +38,7 @@ class PieceTokens(nn.Module):
 def token_layer(config: StackConfig) -> PieceTokens | CharacterTokens:
     """A table of pieces, or filters over the characters in which they are spelled."""
     if not config.spelled:
-        return PieceTokens(config.n_pieces, config.token_width, config.initial_spread)
+        return PieceTokens(config.n_pieces, config.token_width, config.init_std)
     return CharacterTokens(
         config.n_pieces,
         config.character_width,

@@ -39,7 +39,7 @@ class StackConfig(EncoderConfig):
     projection_clip: float | None = None
     """What projected states are held within, ±."""
     forget_bias: float = 0.0
-    """Added to the forget gates, beside the bias that is learnt."""
+    """Added to the forget gates, beside the bias that is learned."""
 
     filter_widths: tuple[int, ...] = ()
     """Characters that the filters of each kind span; none: pieces have a table of their own, and are not spelled."""
@@ -58,7 +58,7 @@ class StackConfig(EncoderConfig):
     """Of the states of each layer."""
     embedding_dropout_rate: float = 0.0
     """Of the token layer."""
-    initial_spread: float = 0.1
+    init_std: float = 0.1
     """Of the table of pieces; other weights are drawn as torch and ELMo's authors do."""
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class StackConfig(EncoderConfig):
             value = getattr(self, name)
             if not (_is_number(value) and 0 <= value < 1):
                 raise ModelError(f"The '{name}' must be a number from 0 to below 1. Got {value!r} instead.")
-        for name in ("forget_bias", "initial_spread"):
+        for name in ("forget_bias", "init_std"):
             if not _is_number(getattr(self, name)):
                 raise ModelError(f"The '{name}' must be a number. Got {getattr(self, name)!r} instead.")
 

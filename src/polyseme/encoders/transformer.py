@@ -73,25 +73,25 @@ class Transformer(Encoder):
         n_sets = max(config.weight_sets, default=-1) + 1
         self.layers = nn.ModuleList(TransformerLayer(config, number) for number in range(1, n_sets + 1))
         self.norm = norm(config.norm_kind if config.final_norm else "none", config.width, config.norm_epsilon)
-        self.initialise()
+        self.initialize()
 
-    def initialise(self) -> None:
-        """Draw weights as the references do: normal with `initial_spread`, biases zero, norms one."""
+    def initialize(self) -> None:
+        """Draw weights as the references do: normal with `init_std`, biases zero, norms one."""
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=self.config.initial_spread)
+                nn.init.normal_(module.weight, std=self.config.init_std)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
         if self.config.spread_by_width:
             self._narrow_by_width()
         if self.config.spread_by_depth:
-            spread = self.config.initial_spread / math.sqrt(2 * max(self.config.n_layers, 1))
+            spread = self.config.init_std / math.sqrt(2 * max(self.config.n_layers, 1))
             for layer in self.layers:
                 for added in cast(TransformerLayer, layer).added():
                     nn.init.normal_(added.weight, std=spread)
         for name, parameter in self.named_parameters():
             if name == "query" or "relative." in name:
-                nn.init.normal_(parameter, std=self.config.initial_spread)
+                nn.init.normal_(parameter, std=self.config.init_std)
 
     def _clusters(self) -> Clusters:
         return Clusters(
@@ -104,7 +104,7 @@ class Transformer(Encoder):
 
     def _narrow_by_width(self) -> None:
         """Each matrix by 1 / √(width it reads), and queries by 1 / √(head width) more, where scores are not scaled."""
-        narrow = self.config.initial_spread
+        narrow = self.config.init_std
         if self.bias is not None:
             nn.init.normal_(self.bias.table.weight, std=narrow / math.sqrt(self.config.width))
         for module in self.modules():

@@ -95,7 +95,7 @@ class TransformerConfig(EncoderConfig):
     attention_dropout_rate: float = 0.1
     inner_dropout_rate: float = 0.0
     embedding_dropout_rate: float = 0.1
-    initial_spread: float = 0.02
+    init_std: float = 0.02
     spread_by_depth: bool = False
     """Whether what is added to the residual stream is first drawn narrower, by 1 / √(2 · layers) (GPT-2)."""
     spread_by_width: bool = False

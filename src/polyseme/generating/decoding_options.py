@@ -14,7 +14,7 @@ EarlyStopping = bool | Literal["never"]
 MAX_NEW = 20
 """Pieces that are written at most, where nothing is said."""
 MAX_FROM_SOURCE = 200
-"""The same of a model that makes texts of its own from sources, and has learnt to end them."""
+"""The same of a model that makes texts of its own from sources, and has learned to end them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,7 @@ def _masked(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageMod
     after = [tokenizer.specials["mask"], *framed.ids[framed.offset :].tolist()]
     segments = [0, *framed.segments[framed.offset :].tolist()]
     warnings.warn(
-        "The model has learnt to fill masks, not to write on. A mask at the end of the text is filled again and "
+        "The model has learned to fill masks, not to write on. A mask at the end of the text is filled again and "
         "again, and the whole text is read for each: expect little of it, and no speed.",
         PolysemeWarning,
         stacklevel=4,

@@ -1,7 +1,7 @@
 """Texts being written: their pieces so far, and what the model remembers of them.
 
 Where a row has filled the positions, what is read of it moves on by a stride: the rest is read anew as if the text
-began there. Where that happens depends on the row's own length alone, so that rows are independent of their neighbours.
+began there. Where that happens depends on the row's own length alone, so that rows are independent of their neighbors.
 
 Shapes: R rows, S pieces at most, V pieces in the vocabulary.
 """

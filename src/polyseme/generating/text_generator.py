@@ -54,7 +54,7 @@ class TextGenerator:
     """Prompts to continuations; settings are checked when it is made, and it keeps a tally."""
 
     def __init__(
-        self, bundle: Bundle, model: LanguageModel, decoding: Decoding, *, batch_rows: int | None = None
+        self, bundle: Bundle, model: LanguageModel, decoding: Decoding, *, batch_size: int | None = None
     ) -> None:
         if model.prompts is None:
             raise ModelError("The model has no tokenizer, so it cannot read a prompt.")
@@ -63,7 +63,7 @@ class TextGenerator:
         self.prompts: Prompts = model.prompts
         self.model = model
         self.decoding = decoding
-        self.batch_rows = ROWS.get(model.device.type, 16) if batch_rows is None else batch_rows
+        self.batch_size = ROWS.get(model.device.type, 16) if batch_size is None else batch_size
         self.tally = Tally()
         self._check()
 
@@ -79,7 +79,7 @@ class TextGenerator:
             self._read(prompt, names[place] if names else f"Prompt {first + place}")
             for place, prompt in enumerate(prompts)
         ]
-        at_once = max(self.batch_rows // self.decoding.rows, 1)
+        at_once = max(self.batch_size // self.decoding.rows, 1)
         if self.decoding.max_new * -(-len(prompts) // at_once) >= SETTLED_FROM:
             self.model.settle()
         by_length = sorted(range(len(encoded)), key=lambda place: -encoded[place].n_read)
@@ -136,8 +136,8 @@ class TextGenerator:
         return read
 
     def _check(self) -> None:
-        if self.batch_rows < 1:
-            raise OptionError(f"The number of rows in a batch must be at least 1. Got {self.batch_rows} instead.")
+        if self.batch_size < 1:
+            raise OptionError(f"The number of rows in a batch must be at least 1. Got {self.batch_size} instead.")
         room, stride = self.model.room, self.decoding.stride
         if self.model.source is not None:
             self._check_source()

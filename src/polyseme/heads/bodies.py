@@ -135,16 +135,16 @@ class TextBody(nn.Module):
         super().__init__()
         below = config.width if below is None else below
         self.body = BODIES[config.body](config, below)
-        self.again = config.again
+        self.reread_inputs = config.reread_inputs
         self.two_way_width = 0 if isinstance(self.body, AsGiven) else self.body.width
         """How many of the output's numbers are [forward; backward] states; the rest are the words' own."""
-        self.width = self.body.width + (below if config.again else 0)
+        self.width = self.body.width + (below if config.reread_inputs else 0)
 
     def forward(
         self, words: Tensor, mask: Tensor, second: Tensor | None = None, second_mask: Tensor | None = None
     ) -> Texts:
         first, other = self.body(words, mask, second, second_mask)
-        if self.again:
+        if self.reread_inputs:
             first = torch.cat([first, words], dim=-1)
             other = None if other is None or second is None else torch.cat([other, second], dim=-1)
         return first, other
@@ -162,5 +162,5 @@ class Scores(nn.Sequential):
         super().__init__(*parts)
         for part in parts:
             if isinstance(part, nn.Linear):
-                nn.init.normal_(part.weight, std=config.initial_spread)
+                nn.init.normal_(part.weight, std=config.init_std)
                 nn.init.zeros_(part.bias)

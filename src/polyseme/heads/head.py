@@ -15,7 +15,7 @@ from polyseme.heads.head_config import HeadConfig
 from polyseme.types import Predictions
 
 NO_GOLD = -100
-"""The gold number of what is not labelled; it counts for nothing."""
+"""The gold number of what is not labeled; it counts for nothing."""
 
 
 class Head(nn.Module, ABC):
@@ -35,10 +35,10 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def n_gold(self, gold: Tensor) -> Tensor:
-        """What each loss is a sum over, as whole numbers: labelled words in tagging; one elsewhere, or none."""
+        """What each loss is a sum over, as whole numbers: labeled words in tagging; one elsewhere, or none."""
 
     def mean_loss(self, features: Features, gold: Tensor) -> Tensor:
-        """What is minimised: the loss by labelled word or item, over all rows."""
+        """What is minimized: the loss by labeled word or item, over all rows."""
         return self.loss(features, gold).sum() / self.n_gold(gold).sum().clamp(min=1)
 
     @abstractmethod

@@ -48,10 +48,10 @@ class HeadConfig(Config):
     """Of the mlp's layer (None: as wide as its input) or of the BiLSTM in each direction (None: 200)."""
     n_layers: int = 1
     """Of the BiLSTM."""
-    again: bool = False
+    reread_inputs: bool = False
     """Whether the words' vectors are read again, beside the body's output (ELMo at input and output)."""
     dropout_rate: float = 0.1
-    initial_spread: float = 0.02
+    init_std: float = 0.02
     """The standard deviation of new linear layers; their biases begin at 0."""
 
     crf: bool = False
@@ -95,17 +95,17 @@ class HeadConfig(Config):
             raise ModelError(
                 f"The 'dropout_rate' of a head must be a number from 0 to below 1. Got {self.dropout_rate!r} instead."
             )
-        for name in ("initial_spread", "no_answer_threshold"):
+        for name in ("init_std", "no_answer_threshold"):
             if not _is_number(getattr(self, name)):
                 raise ModelError(f"The '{name}' of a head must be a number. Got {getattr(self, name)!r} instead.")
         self._check_labels()
         self._check_task()
 
     def _check_labels(self) -> None:
-        labelled = self.kind in ("classify", "pair", "tag") and not self.regression
-        if labelled and not self.labels:
+        labeled = self.kind in ("classify", "pair", "tag") and not self.regression
+        if labeled and not self.labels:
             raise ModelError(f"A head for task {self.kind!r} needs the names of its labels. Got none.")
-        if not labelled and self.labels:
+        if not labeled and self.labels:
             what = "regression" if self.regression else f"task {self.kind!r}"
             raise ModelError(f"A head for {what} has no labels. Got {len(self.labels)}: {', '.join(self.labels[:5])} …")
         if len(set(self.labels)) < len(self.labels):
@@ -122,7 +122,7 @@ class HeadConfig(Config):
         for name, kinds in only.items():
             if getattr(self, name) and self.kind not in kinds:
                 raise ModelError(f"A head for task {self.kind!r} has no {name!r}: that is for {', '.join(kinds)}.")
-        if self.again and self.body not in ("bilstm", "bilstm-attention"):
+        if self.reread_inputs and self.body not in ("bilstm", "bilstm-attention"):
             raise ModelError(f"Words are read again ('again') beside a BiLSTM. The body of this head is {self.body!r}.")
         self._check_texts()
 

@@ -20,7 +20,7 @@ from polyseme.types import Predictions
 class TagHead(Head):
     """Gold: [R, W] tag numbers, `NO_GOLD` at padding and at words that have none.
 
-    Words that have no gold tag count for nothing; a CRF in training passes over them, as if their neighbours stood side
+    Words that have no gold tag count for nothing; a CRF in training passes over them, as if their neighbors stood side
     by side. Marks (which word is the predicate) have vectors of their own beside the words'.
     """
 
@@ -50,10 +50,10 @@ class TagHead(Head):
             losses = F.cross_entropy(scores.flatten(0, 1), gold.flatten(), ignore_index=NO_GOLD, reduction="none")
             summed: Tensor = losses.unflatten(0, gold.shape).sum(1)
             return summed
-        labelled = gold != NO_GOLD
-        order = torch.argsort((~labelled).long(), dim=1, stable=True)  # labelled words to the front
+        labeled = gold != NO_GOLD
+        order = torch.argsort((~labeled).long(), dim=1, stable=True)  # labeled words to the front
         scores = scores.gather(1, order[:, :, None].expand_as(scores))
-        loss: Tensor = self.chain.loss(scores, labelled.gather(1, order), gold.gather(1, order))
+        loss: Tensor = self.chain.loss(scores, labeled.gather(1, order), gold.gather(1, order))
         return loss
 
     def n_gold(self, gold: Tensor) -> Tensor:

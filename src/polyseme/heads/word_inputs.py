@@ -37,7 +37,7 @@ class WordInputsConfig(Config):
     """Of the CNN over characters; 0: words are not spelled."""
     filter_width: int = 3
     unknown_rate: float = 0.5
-    """How often a rare word is taken for unknown in training, so that the vector of unknown words is learnt."""
+    """How often a rare word is taken for unknown in training, so that the vector of unknown words is learned."""
     dropout_rate: float = 0.5
     """Of the characters' vectors."""
 

@@ -1,8 +1,8 @@
 """Exact match and F1 of answers, as SQuAD's official scripts of v1.1 and v2.0 count them.
 
-An answer is normalised (small letters, no punctuation, no articles, single blanks) and compared with every gold answer;
+An answer is normalized (small letters, no punctuation, no articles, single blanks) and compared with every gold answer;
 the best counts. The two versions differ in what is empty: in v2.0 a question may have no answer, a gold answer that
-normalises to nothing is none, and where one side is empty the figures say whether both are. v1.1 knows nothing of that.
+normalizes to nothing is none, and where one side is empty the figures say whether both are. v1.1 knows nothing of that.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class AnswerScore(NamedTuple):
     f1: float
 
 
-def normalised(answer: str) -> str:
+def normalized(answer: str) -> str:
     """An answer as it is compared.
 
-    >>> normalised("The  Broncos, of an 'NFL'.")
+    >>> normalized("The  Broncos, of an 'NFL'.")
     'broncos of nfl'
     """
     return " ".join(_ARTICLE.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
@@ -40,12 +40,12 @@ def score_answer(gold: Sequence[Any], predicted: str, *, version: str = "v1.1") 
     """The score of one answer, empty for none, against the gold ones (`Answer` or strings)."""
     golds = [each.text if isinstance(each, Answer) else str(each) for each in gold]
     if version == "v2.0":
-        golds = [each for each in golds if normalised(each)] or [""]
+        golds = [each for each in golds if normalized(each)] or [""]
     if not golds:
         raise InputError("A question has no gold answer. In v1.1 each has one; where some have none, count as v2.0.")
-    ours = normalised(predicted)
-    exact = max(float(normalised(each) == ours) for each in golds)
-    return AnswerScore(exact, max(_f1(normalised(each), ours, version) for each in golds))
+    ours = normalized(predicted)
+    exact = max(float(normalized(each) == ours) for each in golds)
+    return AnswerScore(exact, max(_f1(normalized(each), ours, version) for each in golds))
 
 
 def _f1(gold: str, predicted: str, version: str) -> float:

@@ -60,13 +60,13 @@ def majority(data: TaskData, split: str = "dev") -> dict[str, float]:
     commonest of all for words that train lacks. Numbers: the mean. Choices: the commonest place. Spans: no answer.
     """
     items = [item for item in data.splits[split] if item.gold is not None]
-    learnt = [item for item in data.splits.get("train", ()) if item.gold is not None] or items
-    guessed = _GUESSES["number" if data.regression else "several" if data.multi else data.kind](learnt, items)
+    learned = [item for item in data.splits.get("train", ()) if item.gold is not None] or items
+    guessed = _GUESSES["number" if data.regression else "several" if data.multi else data.kind](learned, items)
     return measure(data.metrics, [item.gold for item in items], guessed, labels=data.labels)
 
 
-def _commonest(learnt: Sequence[Item], items: Sequence[Item]) -> list[Any]:
-    return [_most(Counter(item.gold for item in learnt))] * len(items)
+def _commonest(learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
+    return [_most(Counter(item.gold for item in learned))] * len(items)
 
 
 def _most(counts: Counter[Any]) -> Any:
@@ -74,10 +74,10 @@ def _most(counts: Counter[Any]) -> Any:
     return min(counts, key=lambda label: (-counts[label], label))
 
 
-def _commonest_tags(learnt: Sequence[Item], items: Sequence[Item]) -> list[Any]:
+def _commonest_tags(learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
     by_word: dict[str, Counter[str]] = {}
     every: Counter[str] = Counter()
-    for item in learnt:
+    for item in learned:
         for word, tag in zip(item.words, item.gold, strict=True):
             by_word.setdefault(word, Counter())[tag] += 1
             every[tag] += 1
@@ -91,7 +91,7 @@ _GUESSES: Mapping[str, Callable[[Sequence[Item], Sequence[Item]], list[Any]]] = 
     "pair": _commonest,
     "choose": _commonest,
     "tag": _commonest_tags,
-    "span": lambda learnt, items: [""] * len(items),
+    "span": lambda learned, items: [""] * len(items),
     "several": _commonest,
-    "number": lambda learnt, items: [fmean(item.gold for item in learnt)] * len(items),
+    "number": lambda learned, items: [fmean(item.gold for item in learned)] * len(items),
 }

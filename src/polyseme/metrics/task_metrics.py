@@ -228,7 +228,7 @@ _TABLE: Sequence[tuple[str, str, Callable[[Labels, Labels, Sequence[Any]], float
     ("span_f1", "F1 of spans, as conlleval", lambda gold, guess, _: count_spans(gold, guess).all.f1),
     ("span_precision", "share of predicted spans that are right", lambda g, p, _: count_spans(g, p).all.precision),
     ("span_recall", "share of gold spans that are predicted", lambda g, p, _: count_spans(g, p).all.recall),
-    ("exact_match", "share of answers that are a gold one, normalised, as SQuAD's script", _mean_of(0)),
+    ("exact_match", "share of answers that are a gold one, normalized, as SQuAD's script", _mean_of(0)),
     ("answer_f1", "mean overlap in words with the nearest gold answer, as SQuAD's script", _mean_of(1)),
 )
 METRICS: Mapping[str, Metric] = {

@@ -7,7 +7,7 @@ Each half carries its own memory through its own reading of the streams. The for
 its beginning, the backward half from its end, so that what each holds of earlier rows is the text that it has truly
 read before: for the backward half, what follows. (Were both to read the same rows, the backward half would begin each
 row with a memory of the row *before* it in the text, and would guess words with the help of what leads up to them:
-its perplexity would be too good to be true, and what it learnt would not be there when it is used. The original had
+its perplexity would be too good to be true, and what it learned would not be there when it is used. The original had
 no such choice to make: it read single sentences in random order, each direction its own, the backward one with the
 words of each sentence turned round.)
 

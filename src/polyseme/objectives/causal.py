@@ -1,4 +1,4 @@
-"""Causal language modelling: every piece from those before it (Bengio et al. 2003, Radford et al. 2018)."""
+"""Causal language modeling: every piece from those before it (Bengio et al. 2003, Radford et al. 2018)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masked language modelling (Devlin et al. 2018): some pieces are hidden, and guessed from all the others.
+"""Masked language modeling (Devlin et al. 2018): some pieces are hidden, and guessed from all the others.
 
 What is hidden are pieces, whole words, or spans of words (SpanBERT); anew each time a row is seen (RoBERTa's dynamic
 masking), or in one of a few ways that are fixed for a row (BERT's static masking).
@@ -34,7 +34,7 @@ class Masked(BaseObjective):
 
     name: ClassVar[str] = "masked"
 
-    rate: float = 0.15
+    mask_rate: float = 0.15
     """The share of a row's ordinary pieces that is chosen."""
     mask_share: float = 0.8
     random_share: float = 0.1
@@ -47,7 +47,7 @@ class Masked(BaseObjective):
     """None: masks are drawn anew each time; k: a row comes in one of k ways, which follow from its content."""
 
     def __post_init__(self) -> None:
-        check_rate(self.rate)
+        check_rate(self.mask_rate)
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
             raise OptionError(
                 "Of the pieces chosen, the shares that become the mask and a random piece must be 0 to 1 together. "
@@ -74,8 +74,8 @@ class Masked(BaseObjective):
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)
         allowed = ~rows.special
-        wanted = how_many(allowed, self.rate)
-        width = most(allowed.shape[1], self.rate)
+        wanted = how_many(allowed, self.mask_rate)
+        width = most(allowed.shape[1], self.mask_rate)
         if self.unit == "span":
             chosen, group = choose_spans(
                 allowed, rows.starts, wanted, keys, shape=self.span_shape, longest=self.longest_span
@@ -122,7 +122,7 @@ class Masked(BaseObjective):
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         its = cast(MaskedNets, nets)
         forward = forward_flops(its.encoder.config, [length] * n_rows)
-        return 3.0 * (forward + output_flops(its.output, n_rows * most(length, self.rate)))
+        return 3.0 * (forward + output_flops(its.output, n_rows * most(length, self.mask_rate)))
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:
         return {"model": trained(cast(MaskedNets, nets).bundle, [self.name])}

@@ -96,7 +96,7 @@ class BaseObjective(Config, ABC):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """How much the mean of each part counts in what is minimised."""
+        """How much the mean of each part counts in what is minimized."""
         return {self.name: 1.0}
 
     @property

@@ -1,4 +1,4 @@
-"""Permutation language modelling (XLNet; Yang et al. 2019): pieces are guessed in a random order.
+"""Permutation language modeling (XLNet; Yang et al. 2019): pieces are guessed in a random order.
 
 A piece that is guessed is seen by those that come later in the order, so that targets are not guessed independently of
 each other, as masked ones are. It is guessed by a second stream, which knows where it stands and not what stands there.

@@ -43,7 +43,7 @@ class Replaced(BaseObjective):
 
     name: ClassVar[str] = "replaced"
 
-    rate: float = 0.15
+    mask_rate: float = 0.15
     """The share of a row's ordinary pieces that is masked for the generator."""
     weight: float = 50.0
     sharing: Sharing = "embeddings"
@@ -53,7 +53,7 @@ class Replaced(BaseObjective):
     """What the generator's logits are divided by when pieces are drawn."""
 
     def __post_init__(self) -> None:
-        check_rate(self.rate)
+        check_rate(self.mask_rate)
         if self.sharing not in ("none", "embeddings", "all"):
             raise OptionError(f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead.")
         if not 0 < self.share <= 1:
@@ -95,8 +95,8 @@ class Replaced(BaseObjective):
     def corrupt(self, rows: Rows) -> Example:
         """Every target is masked; the pieces that will stand there are drawn with `chance`, one number a target."""
         allowed = ~rows.special
-        width = most(allowed.shape[1], self.rate)
-        places, real = places_of(choose_pieces(allowed, how_many(allowed, self.rate), rows.keys), width)
+        width = most(allowed.shape[1], self.mask_rate)
+        places, real = places_of(choose_pieces(allowed, how_many(allowed, self.mask_rate), rows.keys), width)
         masked = rows.pieces.copy()
         at, slot = np.nonzero(real)
         masked[at, places[at, slot]] = self.vocabulary.mask
@@ -116,7 +116,7 @@ class Replaced(BaseObjective):
         its = cast(ReplacedNets, nets)
         lengths = [length] * n_rows
         generator = forward_flops(its.generator.config, lengths)
-        generator += output_flops(its.generator_output, n_rows * most(length, self.rate))
+        generator += output_flops(its.generator_output, n_rows * most(length, self.mask_rate))
         discriminator = forward_flops(its.encoder.config, lengths) + output_flops(its.output, n_rows * length)
         return 3.0 * (generator + discriminator)
 

@@ -57,16 +57,16 @@ class Spans(BaseObjective):
 
     name: ClassVar[str] = "spans"
 
-    rate: float = 0.15
+    corruption_rate: float = 0.15
     """The share of pieces that is taken out."""
     mean_length: float = 3.0
     """Of a span."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1 or not self.mean_length >= 1:
+        if not 0 < self.corruption_rate < 1 or not self.mean_length >= 1:
             raise OptionError(
                 "Spans need a rate between 0 and 1 and a mean_length of at least 1. "
-                f"Got {self.rate} and {self.mean_length} instead."
+                f"Got {self.corruption_rate} and {self.mean_length} instead."
             )
 
     @property
@@ -115,7 +115,7 @@ class Spans(BaseObjective):
 
     def noise(self, n_pieces: int) -> Noise:
         """How many of so many pieces are taken out, and in how many spans: T5's arithmetic."""
-        taken = min(max(round(n_pieces * self.rate), 1), n_pieces - 1)
+        taken = min(max(round(n_pieces * self.corruption_rate), 1), n_pieces - 1)
         return Noise(taken, min(max(round(taken / self.mean_length), 1), n_pieces - taken))
 
     def read_length(self, n_pieces: int) -> int:
@@ -146,7 +146,7 @@ class Spans(BaseObjective):
             raise OptionError(
                 f"Rows of {length:,} pieces lose {noise.spans:,} spans, and the tokenizer has only "
                 f"{len(self.sentinels):,} sentinels to stand for them. Choose shorter rows (--length), longer spans "
-                "(mean_length) or fewer (rate)."
+                "(mean_length) or fewer (corruption_rate)."
             )
         return n_pieces + n_specials
 

@@ -1,4 +1,4 @@
-"""Language modelling over streams, with a memory carried from row to row (Mikolov et al. 2010, Dai et al. 2019).
+"""Language modeling over streams, with a memory carried from row to row (Mikolov et al. 2010, Dai et al. 2019).
 
 The text goes past in rows, many streams side by side. The memory goes on from one row to the next, so that every piece
 has what was read before it: all of it in the state of a recurrent encoder, and as much as is kept in the segments of

@@ -81,7 +81,7 @@ def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class TableOutput(Output):
-    """Which piece: the table of pieces over scaled states, and a bias that is learnt (XLNet) or kept (BART) or none.
+    """Which piece: the table of pieces over scaled states, and a bias that is learned (XLNet) or kept (BART) or none.
 
     The table is the encoder's own unless `tied` is false. A bias that is kept is moved with the weights and saved with
     them, but no training changes it.
@@ -94,14 +94,14 @@ class TableOutput(Output):
         *,
         tied: bool = True,
         scale: float = 1.0,
-        bias: Literal["learnt", "kept", "none"] = "none",
+        bias: Literal["learned", "kept", "none"] = "none",
     ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(n_pieces, width))
         self.tied = tied
         self.scale = scale
         self.bias: Tensor | None
-        if bias == "learnt":
+        if bias == "learned":
             self.bias = nn.Parameter(torch.zeros(n_pieces))
         else:
             self.register_buffer("bias", torch.zeros(n_pieces) if bias == "kept" else None)

@@ -54,9 +54,9 @@ class CharacterTokens(nn.Module):
         self.highways = nn.ModuleList(Highway(n_filters) for _ in range(n_highways))
         self.projection = nn.Linear(n_filters, width)
         self.activation = ACTIVATIONS[activation]
-        self.initialise()
+        self.initialize()
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Draw weights as ELMo's authors did; highways begin by letting their input through."""
         nn.init.uniform_(self.table, -1.0, 1.0)
         for module in self.modules():

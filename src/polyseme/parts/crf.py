@@ -27,7 +27,7 @@ NO_TAG = -1
 
 
 class LinearChain(nn.Module):
-    """The scores of tags that follow one another, and of the first and last tag of a row; learnt, zero at first."""
+    """The scores of tags that follow one another, and of the first and last tag of a row; learned, zero at first."""
 
     forbidden_between: Tensor
     forbidden_first: Tensor
@@ -173,7 +173,7 @@ def _bio(before: Marked, tag: Marked) -> bool:
 
 
 def _iob1(before: Marked, tag: Marked) -> bool:
-    """An `I` may begin a span; a `B` only parts two neighbours of one type."""
+    """An `I` may begin a span; a `B` only parts two neighbors of one type."""
     return tag[0] != "B" or _goes_on(before, tag, inside="BI")
 
 

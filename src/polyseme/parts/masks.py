@@ -47,7 +47,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Order:
-    """What comes earlier in an order of factorisation, and all of the memory (XLNet).
+    """What comes earlier in an order of factorization, and all of the memory (XLNet).
 
     `rank` [R, T] is each piece's turn. The content stream also sees the piece itself, the query stream does not.
     """

@@ -3,7 +3,7 @@
 Sums and norms between the products stay in fp32. Where the instructions are missing, the rounded values are multiplied
 in fp32: no faster, but what comes out is what another machine computes (`bf16_is_fast`, `int8_is_fast` tell).
 
-A row's result never depends on its neighbours: int8 activations are scaled row by row.
+A row's result never depends on its neighbors: int8 activations are scaled row by row.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ class Reader(nn.Module):
         self.written_out = False
         """Whether the loop runs even where a kernel could."""
         self._second_bias: Tensor | None = None
-        self.initialise()
+        self.initialize()
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Draw weights as torch does, from ± 1 / √cells, but for the bias, which begins at zero."""
         bound = 1 / math.sqrt(self.n_cells)
         for parameter in self.parameters():

@@ -1,7 +1,7 @@
 """Relative positions as terms of the attention scores, with weights a layer (Transformer-XL, XLNet).
 
 The table of distances is made once a call; each layer projects it with its own weights. Keys stand side by side, so
-that the distances of a query to all of them are a run of neighbouring rows of the table. Where queries stand side by
+that the distances of a query to all of them are a run of neighboring rows of the table. Where queries stand side by
 side too, the runs are had by the "shift" of the original programs, without a copy; elsewhere (a query stream, which
 stands at chosen positions) each query's run is picked.
 

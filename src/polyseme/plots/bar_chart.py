@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from polyseme.errors import OptionError
 from polyseme.extras import require
-from polyseme.plots.colors import group_colour
+from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import escaped
 from polyseme.plots.similarity_figure import DOTS_PER_INCH, FAINT, INK, Measure
 
@@ -40,7 +40,7 @@ class Bar(NamedTuple):
     low: float | None = None
     high: float | None = None
     group: str = ""
-    """Bars of one group have one colour and stand together."""
+    """Bars of one group have one color and stand together."""
 
 
 def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", chance: float | None = None) -> Figure:
@@ -64,7 +64,7 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", chance: floa
     )
     line = 0.0
     for number, its in enumerate(groups):
-        colour = group_colour(number)
+        color = group_color(number)
         if headed:
             axes.text(
                 0,
@@ -78,7 +78,7 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", chance: floa
             )
             line += 1
         for bar in its:
-            axes.barh(line + 0.5, bar.value, height=0.72, color=colour)
+            axes.barh(line + 0.5, bar.value, height=0.72, color=color)
             if bar.low is not None and bar.high is not None:
                 axes.plot([bar.low, bar.high], [line + 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
             axes.text(
@@ -122,6 +122,6 @@ def bars_table(bars: Sequence[Bar], *, chance: float | None = None) -> str:
                 reach = f'<u style="left:{100 * bar.low:.1f}%;width:{100 * (bar.high - bar.low):.1f}%"></u>'
             rows.append(
                 f'<tr><td>{escaped(bar.name)}</td><td class="bar"><div><i style="width:{100 * bar.value:.1f}%;'
-                f'background:{group_colour(number)}"></i>{line}{reach}</div></td><td>{100 * bar.value:.1f}</td></tr>'
+                f'background:{group_color(number)}"></i>{line}{reach}</div></td><td>{100 * bar.value:.1f}</td></tr>'
             )
     return f'<table class="bars">{"".join(rows)}</table>'

@@ -1,8 +1,8 @@
-"""One ramp of colours for everything that runs from little to much, on paper and in the terminal.
+"""One ramp of colors for everything that runs from little to much, on paper and in the terminal.
 
 Perceptually uniform by construction: a path through the Oklab space, in which equal distances look equally different,
 walked at constant speed from a pale sand over teal to a deep blue. Lightness falls all the way, so that the ramp also
-reads in grey and for colour-blind eyes.
+reads in gray and for color-blind eyes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Lab(NamedTuple):
-    """A colour in Oklab: lightness from 0 to 1, green to red, blue to yellow."""
+    """A color in Oklab: lightness from 0 to 1, green to red, blue to yellow."""
 
     lightness: float
     a: float
@@ -25,7 +25,7 @@ _LENGTHS = [math.dist(one, other) for one, other in itertools.pairwise(_PATH)]
 
 
 def ramp(share: float) -> Lab:
-    """The colour at a share of the way, from 0 (little) to 1 (much); what is beyond is drawn as the end."""
+    """The color at a share of the way, from 0 (little) to 1 (much); what is beyond is drawn as the end."""
     way = min(max(share, 0.0), 1.0) * sum(_LENGTHS)
     for (one, other), length in zip(itertools.pairwise(_PATH), _LENGTHS, strict=True):
         if way <= length or other is _PATH[-1]:
@@ -35,18 +35,18 @@ def ramp(share: float) -> Lab:
 
 
 def ink(background: Lab) -> str:
-    """The colour of text with the higher contrast to a background: white, or nearly black."""
+    """The color of text with the higher contrast to a background: white, or nearly black."""
     return "#ffffff" if background.lightness < 0.578 else "#101820"
 
 
-def to_hex(colour: Lab) -> str:
-    """The colour as `#rrggbb`."""
-    return "#" + "".join(f"{round(255 * channel):02x}" for channel in to_rgb(colour))
+def to_hex(color: Lab) -> str:
+    """The color as `#rrggbb`."""
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in to_rgb(color))
 
 
-def to_rgb(colour: Lab) -> tuple[float, float, float]:
-    """The colour in sRGB, each channel from 0 to 1: Oklab to cone responses, to linear light, to sRGB's curve."""
-    lightness, a, b = colour
+def to_rgb(color: Lab) -> tuple[float, float, float]:
+    """The color in sRGB, each channel from 0 to 1: Oklab to cone responses, to linear light, to sRGB's curve."""
+    lightness, a, b = color
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
@@ -62,7 +62,7 @@ def _curve(light: float) -> float:
     return 12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
 
 
-# MERGED: Colours that tell groups apart: as many as are wanted, in an order that never changes.
+# MERGED: Colors that tell groups apart: as many as are wanted, in an order that never changes.
 
 
 _FIRST_HUE = 4.4
@@ -71,7 +71,7 @@ _CHROMA = 0.13
 _LIGHTNESS = (0.55, 0.68, 0.45, 0.74)
 
 
-def group_colour(number: int) -> str:
-    """The colour of a group, counted from 0, as `#rrggbb`."""
+def group_color(number: int) -> str:
+    """The color of a group, counted from 0, as `#rrggbb`."""
     hue = _FIRST_HUE + number * _GOLDEN_ANGLE
     return to_hex(Lab(_LIGHTNESS[number % len(_LIGHTNESS)], _CHROMA * math.cos(hue), _CHROMA * math.sin(hue)))

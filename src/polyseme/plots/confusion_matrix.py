@@ -10,7 +10,7 @@ from polyseme.plots.html_page import escaped
 MOST_LABELS = 20
 """That have a row and column of their own; where there are more, those least confused stand together."""
 _OTHERS = "(others)"
-_COLOUR, _DARK = "40 104 176", 0.6
+_COLOR, _DARK = "40 104 176", 0.6
 """What cells are shaded with, the more the denser, on a light page or a dark one; and from where on text is white."""
 CONFUSION_STYLE = """
 table.confusion { width: auto; table-layout: auto; font-size: .82rem; font-variant-numeric: tabular-nums;
@@ -70,7 +70,7 @@ def _cell(count: int, total: int, *, same: bool) -> str:
         return f'<td class="{"same none" if same else "none"}">0</td>'
     share = 0.08 + 0.92 * count / total
     ink = "#fff" if share > _DARK else "var(--ink)"
-    return f'<td{kind} style="background:rgb({_COLOUR} / {share:.2f});color:{ink}">{count:,}</td>'
+    return f'<td{kind} style="background:rgb({_COLOR} / {share:.2f});color:{ink}">{count:,}</td>'
 
 
 def _fewer(confusion: Confusion) -> tuple[Confusion, int]:

@@ -53,7 +53,7 @@ class SeedScores:
     failed: Sequence[str] = ()
     """The seeds whose runs failed to learn. They count in median and spread, as the field counts them."""
     chance: float | None = None
-    """What a model that learnt nothing would score."""
+    """What a model that learned nothing would score."""
     note: str = ""
 
 
@@ -94,7 +94,7 @@ class TaskError:
 
 @dataclass(frozen=True, kw_only=True)
 class MixWeights:
-    """The learnt shares of the layers in a scalar mix, which sum to one a seed."""
+    """The learned shares of the layers in a scalar mix, which sum to one a seed."""
 
     layers: Sequence[str]
     shares: Sequence[Sequence[float]]

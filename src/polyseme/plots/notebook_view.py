@@ -1,4 +1,4 @@
-"""Texts in a notebook, each word on a colour that says how alike it is to a chosen one.
+"""Texts in a notebook, each word on a color that says how alike it is to a chosen one.
 
 A piece of HTML that is whole in itself: no script, nothing fetched, users' text escaped. On a light page much is dark
 and on a dark page it is bright, so that little recedes into either; a notebook's own theme goes before the system's.
@@ -17,7 +17,7 @@ from polyseme.plots.word_uses import Keyword, spelled
 from polyseme.types import Word
 
 N_LEVELS = 24
-"""Steps from little to much; colours are one rule a step, not one a word."""
+"""Steps from little to much; colors are one rule a step, not one a word."""
 
 _LIGHT_HOSTS = ('[data-jp-theme-light="true"]', ".vscode-light", '[theme="light"]')
 _DARK_HOSTS = ('[data-jp-theme-light="false"]', ".vscode-dark", '[theme="dark"]')
@@ -39,7 +39,7 @@ _STYLE = """
 """.strip()
 
 
-class ColouredText(NamedTuple):
+class ColoredText(NamedTuple):
     """A text, its words, and how alike each is to what they are compared with."""
 
     text: str
@@ -50,8 +50,8 @@ class ColouredText(NamedTuple):
     """Which word the others are compared with, if it stands here."""
 
 
-def coloured_texts(texts: Sequence[ColouredText], *, least: float, use: Keyword, more: str = "", note: str = "") -> str:
-    """The texts below each other, with a scale of colours from `least` to 1; all of it is escaped here.
+def colored_texts(texts: Sequence[ColoredText], *, least: float, use: Keyword, more: str = "", note: str = "") -> str:
+    """The texts below each other, with a scale of colors from `least` to 1; all of it is escaped here.
 
     Above them stands the use that words are compared with, and what `more` there is to say of it; below them a note.
     """
@@ -68,7 +68,7 @@ def coloured_texts(texts: Sequence[ColouredText], *, least: float, use: Keyword,
     )
 
 
-def _words(shown: ColouredText, least: float) -> str:
+def _words(shown: ColoredText, least: float) -> str:
     """Every word in its place, and what stands between them; of words that share a stretch, one after the other."""
     parts: list[str] = []
     place = shown.words[0].start if shown.words else 0
@@ -89,8 +89,8 @@ def _look(cosine: float, least: float) -> str:
 
 @cache
 def _style() -> str:
-    """Rules for every step, in the colours of a light page and, the other way round, of a dark one."""
-    light, dark = _colours(dark=False), _colours(dark=True)
+    """Rules for every step, in the colors of a light page and, the other way round, of a dark one."""
+    light, dark = _colors(dark=False), _colors(dark=True)
     steps = [
         f".polyseme-view .s{level} {{ background: var(--b{level}); color: var(--i{level}) }}"
         for level in range(N_LEVELS + 1)
@@ -111,10 +111,10 @@ def _in(hosts: Sequence[str]) -> str:
     return ", ".join(f"{host} .polyseme-view" for host in hosts)
 
 
-def _colours(*, dark: bool) -> str:
+def _colors(*, dark: bool) -> str:
     """The ramp as variables; on a dark page it is walked from its end."""
     steps = [ramp((N_LEVELS - level if dark else level) / N_LEVELS) for level in range(N_LEVELS + 1)]
-    colours = [f"--b{level}: {to_hex(step)}; --i{level}: {ink(step)}" for level, step in enumerate(steps)]
+    colors = [f"--b{level}: {to_hex(step)}; --i{level}: {ink(step)}" for level, step in enumerate(steps)]
     scale = ", ".join(to_hex(step) for step in steps)
     ring = "#f2a33a" if dark else "#e07b00"
-    return "; ".join([*colours, f"--scale: linear-gradient(to right, {scale})", f"--ring: {ring}"])
+    return "; ".join([*colors, f"--scale: linear-gradient(to right, {scale})", f"--ring: {ring}"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import OptionError
 from polyseme.extras import require
-from polyseme.plots.colors import group_colour
+from polyseme.plots.colors import group_color
 from polyseme.plots.similarity_figure import DOTS_PER_INCH, FAINT, INK, TEXT_SIZE, Measure
 from polyseme.plots.word_uses import Keyword, Use
 
@@ -102,7 +102,7 @@ def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
     page.write(_MARGIN, 0.42, shown.word, size=_WORD_SIZE, weight="bold")
     page.write(_MARGIN, 0.76, f"{shown.headline} of {shown.source}; {shown.map} of their vectors{shown.left_out()}")
     for number, line in enumerate(how):
-        page.write(_MARGIN, 1.02 + _LINE * number, line, size=_SMALL, colour=FAINT)
+        page.write(_MARGIN, 1.02 + _LINE * number, line, size=_SMALL, color=FAINT)
     _draw_points(page.axes(_MARGIN, top, _MAP, _MAP), shown)
     _write_senses(page, shown, examples, top + 0.12, column, measure)
     return figure
@@ -130,13 +130,13 @@ class _Page:
         text: str,
         *,
         size: float = TEXT_SIZE,
-        colour: str = INK,
+        color: str = INK,
         weight: str = "normal",
         align: Literal["left", "right"] = "left",
     ) -> None:
         """A line of text, placed by its middle."""
         self.figure.text(
-            x / self.width, 1 - y / self.height, text, fontsize=size, color=colour, fontweight=weight,
+            x / self.width, 1 - y / self.height, text, fontsize=size, color=color, fontweight=weight,
             ha=align, va="center_baseline", parse_math=False,
         )  # fmt: skip
 
@@ -150,7 +150,7 @@ class _Page:
 def _look(sense: int) -> dict[str, Any]:
     return {
         "marker": _MARKERS[(sense - 1) % len(_MARKERS)],
-        "color": group_colour(sense - 1),
+        "color": group_color(sense - 1),
         "linestyle": "none",
         "markeredgecolor": "white",
         "markeredgewidth": 0.4,
@@ -168,7 +168,7 @@ def _draw_points(axes: Axes, shown: SenseMap) -> None:
         axes.annotate(
             str(sense), tuple(np.asarray(shown.points)[its[0]]), fontsize=13, fontweight="bold", color=INK,
             ha="center", va="center",
-            bbox={"boxstyle": "circle", "fc": "white", "ec": group_colour(sense - 1), "lw": 1.8, "alpha": 0.92},
+            bbox={"boxstyle": "circle", "fc": "white", "ec": group_color(sense - 1), "lw": 1.8, "alpha": 0.92},
         )  # fmt: skip
     axes.margins(0.06)
     for side in axes.spines.values():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.plots.colors import group_colour
+from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import concordance, data, escaped, page
 from polyseme.plots.sense_figure import CONTEXT, SenseMap
 from polyseme.plots.word_uses import Use, spelled
@@ -62,13 +62,13 @@ def senses_page(shown: SenseMap, ids: Sequence[str], *, n_examples: int = 5) -> 
     places = _on_page(np.asarray(shown.points)[drawn])
     radius = float(np.clip(120 / np.sqrt(len(drawn)), 3.0, 7.0))
     circles = [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{group_colour(shown.senses[use] - 1)}" '
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{group_color(shown.senses[use] - 1)}" '
         f'data-use="{number}" data-sense="{shown.senses[use]}"></circle>'
         for number, (use, (x, y)) in enumerate(zip(drawn, places, strict=True))
     ]
     spoken = [[shown.senses[use], *shown.uses[use].keyword(WHOLE), ids[use]] for use in drawn]
     sections = [
-        f'<h2 data-sense="{sense}"><i style="background:{group_colour(sense - 1)}"></i>Sense {sense} '
+        f'<h2 data-sense="{sense}"><i style="background:{group_color(sense - 1)}"></i>Sense {sense} '
         f'<span class="faint">{shown.share(sense)}</span></h2>'
         + concordance([(ids[use], shown.uses[use].keyword(CONTEXT)) for use in examples[:n_examples]])
         for sense, examples in enumerate(shown.examples, start=1)
@@ -117,7 +117,7 @@ class UseList(NamedTuple):
 
 
 def similar_page(use: Use, lists: Sequence[UseList], notes: Sequence[str]) -> str:
-    """A use, lists of its neighbours, and what is to be said of them."""
+    """A use, lists of its neighbors, and what is to be said of them."""
     before, word, after = use.keyword(NEIGHBOR_CONTEXT * 4)
     sections = [
         f"<section><h2>{escaped(each.heading)}</h2>"

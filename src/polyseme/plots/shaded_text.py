@@ -91,8 +91,8 @@ def _shade(value: float, most: float) -> str:
 
 
 def _shades() -> str:
-    """A class a shade: colours need not be written out for every word."""
-    colours = [ramp(number / (_STEPS - 1)) for number in range(_STEPS)]
+    """A class a shade: colors need not be written out for every word."""
+    colors = [ramp(number / (_STEPS - 1)) for number in range(_STEPS)]
     return "\n".join(
-        f".s{number} {{ background: {to_hex(colour)}; color: {ink(colour)} }}" for number, colour in enumerate(colours)
+        f".s{number} {{ background: {to_hex(color)}; color: {ink(color)} }}" for number, color in enumerate(colors)
     )

@@ -1,7 +1,7 @@
 """How alike the uses of a word are, as a figure: two heat maps a word, in context and without.
 
 The sentences stand to the left as in a concordance, the word in bold in one column, so that the eye runs down it. Both
-maps, and all words, share one scale of colours.
+maps, and all words, share one scale of colors.
 """
 
 from __future__ import annotations
@@ -149,15 +149,15 @@ def _draw_word(
         _text(figure, page, page.keyword, y, keyword.word, weight="bold")
         _text(figure, page, after + _blank(measure, keyword.after[:1]), y, keyword.after.lstrip())
     for left, heading, cosines in zip(page.maps, headings, (one.in_context, one.alone), strict=True):
-        _text(figure, page, left, upper + 0.42, heading, colour=INK)
+        _text(figure, page, left, upper + 0.42, heading, color=INK)
         for number in range(len(keywords)):
             _text(
                 figure, page, left + (number + 0.5) * _CELL_WIDTH, upper + 0.13, str(number + 1),
-                size=_VALUE_SIZE, colour=FAINT, align="center",
+                size=_VALUE_SIZE, color=FAINT, align="center",
             )  # fmt: skip
             _text(
                 figure, page, left - 0.12, upper - (number + 0.5) * _CELL_HEIGHT, str(number + 1),
-                size=_VALUE_SIZE, colour=FAINT, align="right",
+                size=_VALUE_SIZE, color=FAINT, align="right",
             )  # fmt: skip
         _draw_map(figure, page, np.asarray(cosines), left, upper, scale)
     return upper - len(keywords) * _CELL_HEIGHT - _BETWEEN
@@ -169,7 +169,7 @@ def _draw_map(
     n_uses = len(cosines)
     width, height = n_uses * _CELL_WIDTH, n_uses * _CELL_HEIGHT
     axes = _axes(figure, page, left, upper - height, width, height)
-    axes.pcolormesh(cosines, cmap=_colour_map(), vmin=scale[0], vmax=scale[1], edgecolors="white", linewidth=1.6)
+    axes.pcolormesh(cosines, cmap=_color_map(), vmin=scale[0], vmax=scale[1], edgecolors="white", linewidth=1.6)
     axes.invert_yaxis()
     for (row, column), cosine in np.ndenumerate(cosines):
         axes.text(
@@ -188,14 +188,14 @@ def _draw_legend(figure: Figure, page: _Page, scale: tuple[float, float]) -> Non
     width = 3 * _CELL_WIDTH
     y = _MARGIN + 0.14
     axes = _axes(figure, page, left, y - 0.07, width, 0.14)
-    axes.pcolormesh(np.linspace(*scale, 64)[None], cmap=_colour_map(), vmin=scale[0], vmax=scale[1])
-    _text(figure, page, left - 0.1, y, f"{scale[0]:.1f}", size=_VALUE_SIZE, colour=FAINT, align="right")
-    _text(figure, page, left + width + 0.1, y, "1.0   cosine of the two vectors", size=_VALUE_SIZE, colour=FAINT)
+    axes.pcolormesh(np.linspace(*scale, 64)[None], cmap=_color_map(), vmin=scale[0], vmax=scale[1])
+    _text(figure, page, left - 0.1, y, f"{scale[0]:.1f}", size=_VALUE_SIZE, color=FAINT, align="right")
+    _text(figure, page, left + width + 0.1, y, "1.0   cosine of the two vectors", size=_VALUE_SIZE, color=FAINT)
 
 
-def _colour_map() -> Any:
-    colours = require("matplotlib.colors", extra="plots")
-    return colours.ListedColormap([to_rgb(ramp(step / 255)) for step in range(256)], name="polyseme")
+def _color_map() -> Any:
+    colors = require("matplotlib.colors", extra="plots")
+    return colors.ListedColormap([to_rgb(ramp(step / 255)) for step in range(256)], name="polyseme")
 
 
 def _axes(figure: Figure, page: _Page, left: float, bottom: float, width: float, height: float) -> Axes:
@@ -214,7 +214,7 @@ def _text(
     *,
     size: float = TEXT_SIZE,
     weight: str = "normal",
-    colour: str = INK,
+    color: str = INK,
     align: Literal["left", "center", "right"] = "left",
 ) -> None:
     """A line of text, placed in inches, by its middle."""
@@ -224,7 +224,7 @@ def _text(
         text,
         fontsize=size,
         fontweight=weight,
-        color=colour,
+        color=color,
         ha=align,
         va="center_baseline",
         parse_math=False,

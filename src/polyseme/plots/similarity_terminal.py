@@ -1,7 +1,7 @@
 """How alike the uses of a word are, in the terminal: the counterpart of `similarity_figure`, from the same data.
 
 In a wide terminal the two maps stand side by side, in a narrow one below each other; sentences take what room is left.
-Where there are no colours the numbers say the same.
+Where there are no colors the numbers say the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FEWEST = 4
 def similarity_tables(
     words: Sequence[WordUses], *, context: int = 34, headings: tuple[str, str] = (IN_CONTEXT, ALONE)
 ) -> Group:
-    """A table a word, one below the other, all on one scale of colours; to be printed with rich."""
+    """A table a word, one below the other, all on one scale of colors; to be printed with rich."""
     least = lowest(words) if words else 0.0
     return Group(
         *(Padding(SimilarityTable(one, least=least, context=context, headings=headings), (0, 0, 1, 0)) for one in words)

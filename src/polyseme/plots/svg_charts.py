@@ -1,6 +1,6 @@
 """Small charts as SVG inside a page: lines over steps, and dots on a line.
 
-They follow the page's colours, dark or light. Whatever names come in are escaped; numbers that are not finite are left
+They follow the page's colors, dark or light. Whatever names come in are escaped; numbers that are not finite are left
 out.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polyseme.plots.colors import group_colour
+from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import escaped
 
 _WIDTH, _HEIGHT = 520, 250
@@ -37,7 +37,7 @@ class Curve(NamedTuple):
     name: str
     points: Sequence[tuple[float, float]]
     group: str = ""
-    """Curves of one group have one colour, and the legend names the group; empty: each curve has its own."""
+    """Curves of one group have one color, and the legend names the group; empty: each curve has its own."""
 
 
 class Dot(NamedTuple):
@@ -65,14 +65,14 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str) -> str:
     whole = all(float(point[0]).is_integer() for each in kept for point in each.points)
     parts = [_grid(across, up, x, y, whole=whole)]
     for each in kept:
-        colour = group_colour(groups.index(each.group or each.name))
+        color = group_color(groups.index(each.group or each.name))
         places = [(place_x(first), place_y(second)) for first, second in each.points]
         line = "L".join(f"{at:.1f} {height:.1f}" for at, height in places)
-        parts.append(f'<path class="{thin}" d="M{line}" stroke="{colour}"><title>{escaped(each.name)}</title></path>')
+        parts.append(f'<path class="{thin}" d="M{line}" stroke="{color}"><title>{escaped(each.name)}</title></path>')
         shown = places if len(places) <= _FEW else places[-1:]
-        parts += [f'<circle cx="{at:.1f}" cy="{height:.1f}" r="2.3" fill="{colour}"></circle>' for at, height in shown]
+        parts += [f'<circle cx="{at:.1f}" cy="{height:.1f}" r="2.3" fill="{color}"></circle>' for at, height in shown]
     legend = "".join(
-        f'<li><i style="background:{group_colour(number)}"></i>{escaped(name)}</li>'
+        f'<li><i style="background:{group_color(number)}"></i>{escaped(name)}</li>'
         for number, name in enumerate(groups)
     )
     picture = (
@@ -105,7 +105,7 @@ def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
             level += 1
         taken.append((at, level))
         look = (
-            f'class="hollow" stroke="{group_colour(1)}"' if dot.hollow else f'fill="{group_colour(0)}"'
+            f'class="hollow" stroke="{group_color(1)}"' if dot.hollow else f'fill="{group_color(0)}"'
         )  # fmt: skip
         parts.append(
             f'<circle cx="{at:.1f}" cy="{max(ground - 8 - 11 * level, 5)}" r="5" {look}>'

@@ -73,7 +73,7 @@ class WordUses:
 
 
 def lowest(words: Sequence[WordUses]) -> float:
-    """Where a scale of colours that serves all these words begins: the lowest cosine, down to a tenth; it ends at 1."""
+    """Where a scale of colors that serves all these words begins: the lowest cosine, down to a tenth; it ends at 1."""
     least = min(float(np.nanmin(cosines)) for uses in words for cosines in (uses.in_context, uses.alone))
     return min(math.floor(least * 10 + 1e-6) / 10, 0.9)
 

@@ -7,7 +7,7 @@ sentences permuted.
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -31,22 +31,22 @@ _LARGE = Recipe(
     tokenizer="byte-bpe",
     vocabulary=50_265,
     training=TrainingSettings(
-        phases=(Phase(length=512, rows=8000),),
-        optimiser=OptimiserSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.01),
-        schedule=Schedule(kind="linear", warm_up=30_000, most_warm_up=0.1),
-        clip=0.1,
+        phases=(Phase(length=512, batch_size=8000),),
+        optimizer=OptimizerSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.01),
+        schedule=Schedule(kind="linear", warmup=30_000, most_warm_up=0.1),
+        max_grad_norm=0.1,
     ),
     published_steps=500_000,
-    note="a row stands for a document; rate and warm-up are RoBERTa's, clipping is ours: the paper does not say",
+    note="a row stands for a document; rate and warmup are RoBERTa's, clipping is ours: the paper does not say",
 )
 
 _BASE = _LARGE.but(
     "bart-base",
     shape={"n_layers": 6, "width": 768, "n_heads": 12, "inner_width": 3072, "decoder_layers": 6},
     training=_LARGE.training.replace(
-        phases=(Phase(length=512, rows=256),),
-        optimiser=_LARGE.training.optimiser.replace(lr=1e-4),
-        schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
+        phases=(Phase(length=512, batch_size=256),),
+        optimizer=_LARGE.training.optimizer.replace(lr=1e-4),
+        schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
     ),
     published_steps=1_000_000,
     note="as the paper compares objectives at this size: in BERT's steps; a row stands for a document",
@@ -68,10 +68,10 @@ RECIPES = (
         },
         vocabulary=16_384,
         training=_BASE.training.replace(
-            phases=(Phase(length=128, rows=256),),
-            optimiser=_BASE.training.optimiser.replace(lr=5e-4),
-            schedule=Schedule(kind="linear", warm_up=0.1),
-            clip=1.0,
+            phases=(Phase(length=128, batch_size=256),),
+            optimizer=_BASE.training.optimizer.replace(lr=5e-4),
+            schedule=Schedule(kind="linear", warmup=0.1),
+            max_grad_norm=1.0,
         ),
         published_steps=None,
         note="a size and settings of our own, for small budgets",

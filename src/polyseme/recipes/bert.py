@@ -7,16 +7,16 @@ documents.
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-ADAM = OptimiserSettings(kind="adamw-uncorrected", lr=1e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01)
+ADAM = OptimizerSettings(kind="adamw-uncorrected", lr=1e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01)
 TRAINING = TrainingSettings(
-    phases=(Phase(share=0.9, length=128, rows=256), Phase(share=0.1, length=512, rows=256)),
-    optimiser=ADAM,
-    schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
-    clip=1.0,
+    phases=(Phase(share=0.9, length=128, batch_size=256), Phase(share=0.1, length=512, batch_size=256)),
+    optimizer=ADAM,
+    schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+    max_grad_norm=1.0,
 )
 
 BASE = Recipe(
@@ -36,9 +36,9 @@ BASE = Recipe(
 )
 
 _SMALL = TRAINING.replace(
-    phases=(Phase(length=128, rows=256),),
-    optimiser=ADAM.replace(kind="adamw", lr=1e-3, betas=(0.9, 0.98)),
-    schedule=Schedule(kind="linear", warm_up=0.1),
+    phases=(Phase(length=128, batch_size=256),),
+    optimizer=ADAM.replace(kind="adamw", lr=1e-3, betas=(0.9, 0.98)),
+    schedule=Schedule(kind="linear", warmup=0.1),
 )
 _OURS = "rows of 128 throughout, masked anew each time, no dropout, and a rate of our own: for small budgets"
 

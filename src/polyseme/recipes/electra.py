@@ -9,10 +9,10 @@ from polyseme.training.training_settings import Phase, TrainingSettings
 
 def _training(*, length: int, rows: int, lr: float) -> TrainingSettings:
     return TrainingSettings(
-        phases=(Phase(length=length, rows=rows),),
-        optimiser=ADAM.replace(lr=lr),
-        schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
-        clip=1.0,
+        phases=(Phase(length=length, batch_size=rows),),
+        optimizer=ADAM.replace(lr=lr),
+        schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+        max_grad_norm=1.0,
     )
 
 

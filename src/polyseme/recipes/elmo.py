@@ -14,7 +14,7 @@ from typing import Any
 from polyseme.config import EncoderConfig
 from polyseme.convert.elmo import SIZES
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -51,12 +51,12 @@ _ORIGINAL = Recipe(
     frame="elmo",
     vocabulary=_TABLE,
     training=TrainingSettings(
-        phases=(Phase(length=_UNROLLED, rows=_ROWS),),
-        optimiser=OptimiserSettings(
+        phases=(Phase(length=_UNROLLED, batch_size=_ROWS),),
+        optimizer=OptimizerSettings(
             kind="adagrad", lr=0.2, epsilon=1e-10, weight_decay=0.0, initial_sum=1 / _UNROLLED**2
         ),
-        schedule=Schedule(kind="constant", warm_up=0),
-        clip=10 / _UNROLLED,
+        schedule=Schedule(kind="constant", warmup=0),
+        max_grad_norm=10 / _UNROLLED,
     ),
     compiled=False,
     published_steps=_EPOCHS * (_WORDS // (_ROWS * _UNROLLED)),
@@ -77,10 +77,10 @@ RECIPES = (
         },
         objective_settings={},
         training=_ORIGINAL.training.replace(
-            phases=(Phase(length=_UNROLLED, rows=32),),
-            optimiser=OptimiserSettings(kind="adamw", lr=3e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0),
-            schedule=Schedule(kind="cosine", warm_up=0.05, floor=0.05),
-            clip=1.0,
+            phases=(Phase(length=_UNROLLED, batch_size=32),),
+            optimizer=OptimizerSettings(kind="adamw", lr=3e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0),
+            schedule=Schedule(kind="cosine", warmup=0.05, floor=0.05),
+            max_grad_norm=1.0,
         ),
         vocabulary=200_000,
         published_steps=None,

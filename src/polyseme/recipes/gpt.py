@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -17,10 +17,10 @@ _SMALL = Recipe(
     tokenizer="byte-bpe",
     vocabulary=50257,
     training=TrainingSettings(
-        phases=(Phase(length=1024, rows=512),),
-        optimiser=OptimiserSettings(kind="adamw", lr=6e-4, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1),
-        schedule=Schedule(kind="cosine", warm_up=715, most_warm_up=0.1, floor=0.1),
-        clip=1.0,
+        phases=(Phase(length=1024, batch_size=512),),
+        optimizer=OptimizerSettings(kind="adamw", lr=6e-4, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1),
+        schedule=Schedule(kind="cosine", warmup=715, most_warm_up=0.1, floor=0.1),
+        max_grad_norm=1.0,
     ),
     published_steps=572_000,
     note="GPT-3's rows were of 2,048 pieces: half as many steps, of as many pieces",
@@ -41,9 +41,9 @@ RECIPES = (
         },
         vocabulary=16384,
         training=_SMALL.training.replace(
-            phases=(Phase(length=256, rows=128),),
-            optimiser=_SMALL.training.optimiser.replace(lr=1e-3),
-            schedule=Schedule(kind="cosine", warm_up=0.05, floor=0.1),
+            phases=(Phase(length=256, batch_size=128),),
+            optimizer=_SMALL.training.optimizer.replace(lr=1e-3),
+            schedule=Schedule(kind="cosine", warmup=0.05, floor=0.1),
         ),
         published_steps=None,
         note="a size and settings of our own, for small budgets",

@@ -7,11 +7,11 @@ at the same places in every epoch.
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-_ADAM = OptimiserSettings(kind="adamw", lr=2e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0)
+_ADAM = OptimizerSettings(kind="adamw", lr=2e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0)
 _OURS = "AdamW and a schedule of our own instead of SGD with a rate that is lowered by hand"
 
 _WORDS = Recipe(
@@ -32,10 +32,10 @@ _WORDS = Recipe(
     frame="lm",
     vocabulary=33_278,
     training=TrainingSettings(
-        phases=(Phase(length=48, rows=64),),
-        optimiser=_ADAM,
-        schedule=Schedule(kind="cosine", warm_up=0.02, floor=0.02),
-        clip=0.5,
+        phases=(Phase(length=48, batch_size=64),),
+        optimizer=_ADAM,
+        schedule=Schedule(kind="cosine", warmup=0.02, floor=0.02),
+        max_grad_norm=0.5,
         varied=True,
     ),
     compiled=False,
@@ -47,7 +47,7 @@ RECIPES = (
         "lstm-tiny",
         shape={"token_width": 200, "width": 200, "dropout_rate": 0.2, "embedding_dropout_rate": 0.2},
         vocabulary=8192,
-        training=_WORDS.training.replace(phases=(Phase(length=32, rows=32),)),
+        training=_WORDS.training.replace(phases=(Phase(length=32, batch_size=32),)),
         note=f"a size for small budgets; {_OURS}; the output is tied",
     ),
     _WORDS,
@@ -63,7 +63,7 @@ RECIPES = (
         tokenizer="characters",
         vocabulary=512,
         tied=False,
-        training=_WORDS.training.replace(phases=(Phase(length=128, rows=128),), clip=1.0, varied=False),
+        training=_WORDS.training.replace(phases=(Phase(length=128, batch_size=128),), max_grad_norm=1.0, varied=False),
         note=_OURS,
     ),
     _WORDS.but(
@@ -79,7 +79,7 @@ RECIPES = (
         tokenizer="characters",
         vocabulary=256,
         tied=False,
-        training=_WORDS.training.replace(phases=(Phase(length=64, rows=32),), clip=1.0, varied=False),
+        training=_WORDS.training.replace(phases=(Phase(length=64, batch_size=32),), max_grad_norm=1.0, varied=False),
         note=f"a size for small budgets; {_OURS}",
     ),
 )

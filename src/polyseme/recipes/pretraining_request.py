@@ -21,7 +21,7 @@ from polyseme.files.source_paths import Sources, listed
 from polyseme.objectives.objective_table import objective_from
 from polyseme.recipes.recipe import Recipe
 from polyseme.training.budget import parse_budget
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.pretraining_job import Job
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -151,21 +151,21 @@ def training_of(recipe: Recipe, given: Mapping[str, Any], device: str) -> Traini
     settings = recipe.training
     phases = settings.phases
     if given["length"] is not None:
-        phases = (Phase(length=given["length"], rows=phases[0].rows),)
-    if given["rows"] is not None:
-        phases = tuple(phase.replace(rows=given["rows"]) for phase in phases)
-    optimiser: OptimiserSettings = settings.optimiser
-    changes = {"kind": given["optimiser"], "lr": given["rate"]}
-    optimiser = optimiser.replace(**{name: value for name, value in changes.items() if value is not None})
-    changes = {"kind": given["schedule"], "warm_up": given["warm_up"]}
+        phases = (Phase(length=given["length"], batch_size=phases[0].batch_size),)
+    if given["batch_size"] is not None:
+        phases = tuple(phase.replace(batch_size=given["batch_size"]) for phase in phases)
+    optimizer: OptimizerSettings = settings.optimizer
+    changes = {"kind": given["optimizer"], "lr": given["learning_rate"]}
+    optimizer = optimizer.replace(**{name: value for name, value in changes.items() if value is not None})
+    changes = {"kind": given["schedule"], "warmup": given["warmup"]}
     schedule = settings.schedule.replace(**{name: value for name, value in changes.items() if value is not None})
     made: TrainingSettings = settings.replace(
         phases=phases,
-        optimiser=optimiser,
+        optimizer=optimizer,
         schedule=schedule,
-        pass_rows=given["pass_rows"],
-        apart=given["apart"],
-        reset=given["reset"],
+        micro_batch_size=given["micro_batch_size"],
+        mask_documents=given["mask_documents"],
+        reset_positions=given["reset_positions"],
         dtype=("bf16" if on_gpu else "fp32") if given["dtype"] == "auto" else given["dtype"],
         compile=on_gpu and recipe.compiled if given["compile"] is None else given["compile"],
         parallel=given["parallel"],

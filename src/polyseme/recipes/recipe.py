@@ -99,7 +99,7 @@ class Recipe:
         objective = objective.replace(known=Vocabulary(n_pieces=self.vocabulary, specials=SOME_SPECIALS))
         with unfilled():
             nets = objective.nets(self._bundle())
-            of_phases = [objective.flops(nets, phase.rows, phase.length) for phase in self.training.phases]
+            of_phases = [objective.flops(nets, phase.batch_size, phase.length) for phase in self.training.phases]
         return self.published_steps * self.training.mean_over_phases(of_phases)
 
     def _bundle(self) -> Bundle:

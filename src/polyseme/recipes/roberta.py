@@ -16,10 +16,10 @@ _BASE = BASE.but(
     vocabulary=50265,
     lowercase=False,
     training=TrainingSettings(
-        phases=(Phase(length=512, rows=8192),),
-        optimiser=ADAM.replace(kind="adamw", lr=6e-4, betas=(0.9, 0.98)),
-        schedule=Schedule(kind="linear", warm_up=24_000, most_warm_up=0.1),
-        clip=None,
+        phases=(Phase(length=512, batch_size=8192),),
+        optimizer=ADAM.replace(kind="adamw", lr=6e-4, betas=(0.9, 0.98)),
+        schedule=Schedule(kind="linear", warmup=24_000, most_warm_up=0.1),
+        max_grad_norm=None,
     ),
     published_steps=500_000,
     note="",
@@ -31,8 +31,8 @@ RECIPES = (
         "roberta-large",
         shape={"n_layers": 24, "width": 1024, "n_heads": 16, "inner_width": 4096},
         training=_BASE.training.replace(
-            optimiser=_BASE.training.optimiser.replace(lr=4e-4),
-            schedule=Schedule(kind="linear", warm_up=30_000, most_warm_up=0.1),
+            optimizer=_BASE.training.optimizer.replace(lr=4e-4),
+            schedule=Schedule(kind="linear", warmup=30_000, most_warm_up=0.1),
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """T5 (Raffel et al. 2020): spans give way to sentinels; version 1.0, as its baseline was pretrained.
 
-Adafactor, which the paper takes, is not among our optimisers: AdamW stands in for it.
+Adafactor, which the paper takes, is not among our optimizers: AdamW stands in for it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -42,14 +42,14 @@ _BASE = Recipe(
     family="t5",
     shape=_size(12, 768, 12, 3072),
     objective="spans",
-    objective_settings={"rate": 0.15, "mean_length": 3.0},
+    objective_settings={"corruption_rate": 0.15, "mean_length": 3.0},
     tokenizer="unigram",
     vocabulary=32_100,
     training=TrainingSettings(
-        phases=(Phase(length=512, rows=128),),
-        optimiser=OptimiserSettings(kind="adamw", lr=1e-3, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
-        schedule=Schedule(kind="linear", warm_up=10_000, most_warm_up=0.1),
-        clip=1.0,
+        phases=(Phase(length=512, batch_size=128),),
+        optimizer=OptimizerSettings(kind="adamw", lr=1e-3, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
+        schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+        max_grad_norm=1.0,
     ),
     published_steps=524_288,
     note=_SHARED,
@@ -61,9 +61,9 @@ RECIPES = (
         shape=_size(3, 256, 4, 1024, dropout=0.0),
         vocabulary=16_384,
         training=_BASE.training.replace(
-            phases=(Phase(length=128, rows=256),),
-            optimiser=_BASE.training.optimiser.replace(betas=(0.9, 0.98)),
-            schedule=Schedule(kind="linear", warm_up=0.1),
+            phases=(Phase(length=128, batch_size=256),),
+            optimizer=_BASE.training.optimizer.replace(betas=(0.9, 0.98)),
+            schedule=Schedule(kind="linear", warmup=0.1),
         ),
         published_steps=None,
         note="a size and settings of our own, for small budgets",

@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), which translates.
 
 Base and big as for English to German: 4.5 million pairs of WMT 2014 under one vocabulary of 37,000 pieces, steps of
-about 25,000 pieces on either side, and the schedule of the paper, whose highest rate is d^-½ · warm-up^-½.
+about 25,000 pieces on either side, and the schedule of the paper, whose highest rate is d^-½ · warmup^-½.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -29,18 +29,18 @@ def _size(layers: int, width: int, heads: int, dropout: float) -> dict[str, Any]
         "dropout_rate": dropout,
         "attention_dropout_rate": 0.0,
         "embedding_dropout_rate": dropout,
-        "initial_spread": width**-0.5,
+        "init_std": width**-0.5,
     }
 
 
 def _training(width: int) -> TrainingSettings:
     return TrainingSettings(
-        phases=(Phase(length=256, rows=98),),
-        optimiser=OptimiserSettings(
+        phases=(Phase(length=256, batch_size=98),),
+        optimizer=OptimizerSettings(
             kind="adamw", lr=(width * _WARM_UP) ** -0.5, betas=(0.9, 0.98), epsilon=1e-9, weight_decay=0.0
         ),
-        schedule=Schedule(kind="noam", warm_up=_WARM_UP, most_warm_up=0.1),
-        clip=None,
+        schedule=Schedule(kind="noam", warmup=_WARM_UP, most_warm_up=0.1),
+        max_grad_norm=None,
     )
 
 
@@ -65,10 +65,10 @@ RECIPES = (
         shape=_size(4, 256, 4, 0.2),
         vocabulary=8192,
         training=_BASE.training.replace(
-            phases=(Phase(length=128, rows=64),),
-            optimiser=_BASE.training.optimiser.replace(lr=1e-3, weight_decay=0.01),
-            schedule=Schedule(kind="cosine", warm_up=0.1, floor=0.02),
-            clip=1.0,
+            phases=(Phase(length=128, batch_size=64),),
+            optimizer=_BASE.training.optimizer.replace(lr=1e-3, weight_decay=0.01),
+            schedule=Schedule(kind="cosine", warmup=0.1, floor=0.02),
+            max_grad_norm=1.0,
         ),
         published_steps=None,
         note="a size and settings of our own, for small budgets and few pairs",

@@ -6,7 +6,7 @@ The standard size, on WikiText-103: 151M parameters, rows of 150 words with a me
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -37,10 +37,10 @@ _STANDARD = Recipe(
     frame="lm",
     vocabulary=267_735,
     training=TrainingSettings(
-        phases=(Phase(length=150, rows=60),),
-        optimiser=OptimiserSettings(kind="adamw", lr=2.5e-4, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
-        schedule=Schedule(kind="cosine", warm_up=0),
-        clip=0.25,
+        phases=(Phase(length=150, batch_size=60),),
+        optimizer=OptimizerSettings(kind="adamw", lr=2.5e-4, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
+        schedule=Schedule(kind="cosine", warmup=0),
+        max_grad_norm=0.25,
     ),
     compiled=False,
     published_steps=200_000,
@@ -64,9 +64,9 @@ RECIPES = (
         },
         vocabulary=16_384,
         training=_STANDARD.training.replace(
-            phases=(Phase(length=64, rows=64),),
-            optimiser=_STANDARD.training.optimiser.replace(lr=5e-4),
-            schedule=Schedule(kind="cosine", warm_up=0.1, floor=0.05),
+            phases=(Phase(length=64, batch_size=64),),
+            optimizer=_STANDARD.training.optimizer.replace(lr=5e-4),
+            schedule=Schedule(kind="cosine", warmup=0.1, floor=0.05),
         ),
         published_steps=None,
         note="a size and settings of our own, for small budgets",

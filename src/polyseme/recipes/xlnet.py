@@ -8,7 +8,7 @@ whole.
 from __future__ import annotations
 
 from polyseme.recipes.recipe import Recipe
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -32,10 +32,10 @@ _LARGE = Recipe(
     tokenizer="unigram",
     vocabulary=32_000,
     training=TrainingSettings(
-        phases=(Phase(length=512, rows=8192),),
-        optimiser=OptimiserSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01),
-        schedule=Schedule(kind="linear", warm_up=40_000, most_warm_up=0.1),
-        clip=0.25,
+        phases=(Phase(length=512, batch_size=8192),),
+        optimizer=OptimizerSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01),
+        schedule=Schedule(kind="linear", warmup=40_000, most_warm_up=0.1),
+        max_grad_norm=0.25,
     ),
     published_steps=500_000,
     note="rows of one stretch, not of two segments; no memory unless asked for",
@@ -45,7 +45,7 @@ _BASE = _LARGE.but(
     "xlnet-base",
     shape={"n_layers": 12, "width": 768, "n_heads": 12, "inner_width": 3072},
     training=_LARGE.training.replace(
-        phases=(Phase(length=512, rows=2048),), optimiser=_LARGE.training.optimiser.replace(lr=1e-4)
+        phases=(Phase(length=512, batch_size=2048),), optimizer=_LARGE.training.optimizer.replace(lr=1e-4)
     ),
     published_steps=None,
     note=f"{_LARGE.note}; how long the base size was trained is not published",
@@ -66,10 +66,10 @@ RECIPES = (
         },
         vocabulary=16_384,
         training=_BASE.training.replace(
-            phases=(Phase(length=128, rows=128),),
-            optimiser=_BASE.training.optimiser.replace(lr=1e-3, betas=(0.9, 0.98)),
-            schedule=Schedule(kind="linear", warm_up=0.1),
-            clip=1.0,
+            phases=(Phase(length=128, batch_size=128),),
+            optimizer=_BASE.training.optimizer.replace(lr=1e-3, betas=(0.9, 0.98)),
+            schedule=Schedule(kind="linear", warmup=0.1),
+            max_grad_norm=1.0,
         ),
         note="a size and settings of our own, for small budgets",
     ),

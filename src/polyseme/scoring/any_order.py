@@ -1,8 +1,8 @@
-"""Scoring under an order of factorisation, with an encoder that has a query stream (XLNet).
+"""Scoring under an order of factorization, with an encoder that has a query stream (XLNet).
 
 Each piece is guessed by a query that knows its place and sees the pieces that come earlier in the order; the pieces
 themselves see those and themselves. The first piece of an order would be guessed from nothing, which no such model has
-learnt, and has no score.
+learned, and has no score.
 
 From left to right and from right to left a long text is read in windows that overlap (`score_windows`). Any other order
 is of one text of as many pieces, and numbers them from 1: `3,2,4,1` guesses the third piece first.

@@ -1,7 +1,7 @@
-"""Parting vectors into groups along the weakest links between neighbours, and how easily that goes.
+"""Parting vectors into groups along the weakest links between neighbors, and how easily that goes.
 
-Each vector is linked to its nearest neighbours. A group is a set of vectors with many links inside and few to others;
-the eigenvectors of the graph's normalised Laplacian lay such groups apart, and its eigenvalues say how little has to be
+Each vector is linked to its nearest neighbors. A group is a set of vectors with many links inside and few to others;
+the eigenvectors of the graph's normalized Laplacian lay such groups apart, and its eigenvalues say how little has to be
 cut: the second smallest is near 0 where the graph falls into two parts, the third where it falls into three. Nothing is
 asked of the shape or the size of a group, since the uses of one sense are seldom a round heap.
 
@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from polyseme.senses.nearest_neighbors import Floats, unit
 
 N_LINKS = 8
-"""Neighbours that each vector is linked to."""
+"""Neighbors that each vector is linked to."""
 ROUNDS = 100
 TRIES = 8
 
 Labels = NDArray[np.int64]
 
 
-def centred(vectors: NDArray[Any]) -> Floats:
+def centered(vectors: NDArray[Any]) -> Floats:
     """The vectors around their mean, at length 1: what they have in common says nothing of how they differ."""
     return unit(vectors - vectors.mean(axis=0))
 
@@ -66,7 +66,7 @@ def by_size(labels: Labels) -> Labels:
 
 
 def _links(vectors: Floats) -> NDArray[np.float64]:
-    """Who is whose neighbour, each link by the number of links at its ends; mutual ones count twice. [N, N]"""
+    """Who is whose neighbor, each link by the number of links at its ends; mutual ones count twice. [N, N]"""
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -np.inf)
     n_links = min(N_LINKS, max(len(vectors) // 3, 1))  # of few vectors all would be linked to all
@@ -202,10 +202,10 @@ def _ease(vectors: Floats, rng: np.random.Generator) -> NDArray[np.float64]:
     most = min(MOST_SENSES, len(vectors) // 3)
     spread = vectors - vectors.mean(axis=0)
     clouds = [
-        costs_of_parting(centred(rng.standard_normal((len(vectors), len(vectors))) @ spread), most)
+        costs_of_parting(centered(rng.standard_normal((len(vectors), len(vectors))) @ spread), most)
         for _ in range(CLOUDS)
     ]
     found: NDArray[np.float64] = (np.mean(clouds, axis=0) + SMALLEST_COST) / (
-        costs_of_parting(centred(vectors), most) + SMALLEST_COST
+        costs_of_parting(centered(vectors), most) + SMALLEST_COST
     )
     return found

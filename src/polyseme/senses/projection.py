@@ -1,7 +1,7 @@
 """Vectors on a plane, to be looked at: near ones near each other, as far as a plane can do that.
 
 PCA keeps distances as they are in the two directions of greatest spread, and needs nothing beyond the core. t-SNE and
-UMAP keep neighbours together and say little of distances; they need scikit-learn and umap-learn (the extra `maps`).
+UMAP keep neighbors together and say little of distances; they need scikit-learn and umap-learn (the extra `maps`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from polyseme.extras import require
 from polyseme.senses.nearest_neighbors import Floats
 
 Points = NDArray[np.float64]
-NEIGHBOURS = 15
-"""How many neighbours of a use t-SNE and UMAP try to keep, where there are more uses than that."""
+NEIGHBORS = 15
+"""How many neighbors of a use t-SNE and UMAP try to keep, where there are more uses than that."""
 
 
 def pca(vectors: Floats, seed: int) -> Points:
@@ -34,22 +34,22 @@ def pca(vectors: Floats, seed: int) -> Points:
 
 
 def t_sne(vectors: Floats, seed: int) -> Points:
-    """Neighbours kept together, by scikit-learn."""
+    """Neighbors kept together, by scikit-learn."""
     if len(vectors) < 3:
         return pca(vectors, seed)
     manifold: Any = require("sklearn.manifold", extra="maps")
-    perplexity = min(NEIGHBOURS, (len(vectors) - 1) / 3)
+    perplexity = min(NEIGHBORS, (len(vectors) - 1) / 3)
     points: Points = manifold.TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(vectors)
     return points.astype(np.float64)
 
 
 def umap(vectors: Floats, seed: int) -> Points:
-    """Neighbours kept together, by umap-learn."""
+    """Neighbors kept together, by umap-learn."""
     if len(vectors) < 4:
         return pca(vectors, seed)
     learn: Any = require("umap", extra="maps")
-    n_neighbours = min(NEIGHBOURS, len(vectors) - 1)
-    points: Points = learn.UMAP(n_neighbors=n_neighbours, random_state=seed, n_jobs=1).fit_transform(vectors)
+    n_neighbors = min(NEIGHBORS, len(vectors) - 1)
+    points: Points = learn.UMAP(n_neighbors=n_neighbors, random_state=seed, n_jobs=1).fit_transform(vectors)
     return points.astype(np.float64)
 
 

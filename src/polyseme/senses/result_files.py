@@ -17,7 +17,7 @@ from polyseme.plots.sense_figure import SenseMap, senses_figure
 from polyseme.plots.sense_pages import UseList, senses_page, similar_page
 from polyseme.plots.similarity_figure import figure_bytes
 from polyseme.senses.projection import NAMES
-from polyseme.senses.similar_uses import Neighbours, Similar
+from polyseme.senses.similar_uses import Neighbors, Similar
 from polyseme.senses.word_senses import Senses
 
 AnyPath = str | PathLike[str]
@@ -36,7 +36,7 @@ def check_senses_output(output: AnyPath, *, force: bool) -> None:
 
 
 def write_similar(found: Similar, output: AnyPath, *, force: bool = False) -> None:
-    """Write neighbours as `.json` or `.html`, whole or not at all."""
+    """Write neighbors as `.json` or `.html`, whole or not at all."""
     with whole_file(output, force=force) as path:
         path.write_bytes(SIMILAR[_ending(output)](found))
 
@@ -48,7 +48,7 @@ def write_senses(found: Senses, output: AnyPath, *, force: bool = False) -> None
 
 
 def lists_of(found: Similar) -> list[UseList]:
-    """The lists of neighbours that were asked for, each with a heading."""
+    """The lists of neighbors that were asked for, each with a heading."""
     return [
         *_lists(found, found.near, f"layer {found.near.layer}"),
         *([] if found.against is None else _lists(found, found.against, _against(found.against.layer))),
@@ -56,17 +56,17 @@ def lists_of(found: Similar) -> list[UseList]:
 
 
 def notes_of(found: Similar) -> list[str]:
-    """What is to be said of neighbours, besides them."""
+    """What is to be said of neighbors, besides them."""
     notes = [f"{found.n_uses:,} uses were looked at, {found.n_same:,} of them of {found.word!r}; pooling {found.pool}."]
     if found.n_left_out:
         times = "once" if found.n_left_out == 1 else f"{found.n_left_out:,} times"
         notes.append(f"The marked use itself stands {times} in the text and is left out.")
     if not found.exact:
-        notes.append("There are over a million uses: a graph proposed the neighbours, and some may be missed.")
+        notes.append("There are over a million uses: a graph proposed the neighbors, and some may be missed.")
     return notes
 
 
-def _lists(found: Similar, near: Neighbours, where: str) -> list[UseList]:
+def _lists(found: Similar, near: Neighbors, where: str) -> list[UseList]:
     sides = ((f"of {found.word!r}", near.same), ("of other words", near.other))
     return [
         UseList(f"Uses {whose}, {where}", [(each.cosine, each.use) for each in uses])

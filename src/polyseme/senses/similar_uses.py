@@ -47,7 +47,7 @@ class NearUse:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """The nearest uses at one layer, the nearest first; None where they were not asked for."""
 
     layer: str
@@ -59,16 +59,16 @@ class Neighbours:
 
 @dataclass(frozen=True, kw_only=True)
 class Similar:
-    """A marked use and its neighbours."""
+    """A marked use and its neighbors."""
 
     word: str
     text: str
     start: int
     end: int
     pool: str
-    near: Neighbours
-    against: Neighbours | None
-    """The neighbours at another layer, to compare."""
+    near: Neighbors
+    against: Neighbors | None
+    """The neighbors at another layer, to compare."""
     n_uses: int
     """How many uses there were to choose from."""
     n_same: int
@@ -76,7 +76,7 @@ class Similar:
     n_left_out: int
     """How many were left out, being the marked use itself: the same place in the same text."""
     exact: bool
-    """Whether every use was looked at; past a million some neighbours may be missed."""
+    """Whether every use was looked at; past a million some neighbors may be missed."""
     cost: Cost
 
     @property
@@ -107,7 +107,7 @@ def similar_uses(
     """
     started = time.perf_counter()
     if top < 1:
-        raise OptionError(f"The number of neighbours must be at least 1. Got {top} instead.")
+        raise OptionError(f"The number of neighbors must be at least 1. Got {top} instead.")
     layers = [layer] if against is None else [layer, against]
     frozen = freeze(bundle.encoder, precision)
     embedders = [
@@ -134,7 +134,7 @@ def similar_uses(
             _say_none(use, n_same, found, required=same_word is True)
         sides = (same_but_itself if same_word is not False else None, others if same_word is not True else None)
         near, *rest = [
-            _neighbours(found, query, str(spec), number, top, sides)
+            _neighbors(found, query, str(spec), number, top, sides)
             for number, (query, spec) in enumerate(zip(queries, layers, strict=True))
         ]
         return Similar(
@@ -153,16 +153,16 @@ def similar_uses(
         )
 
 
-def _neighbours(
+def _neighbors(
     found: UseIndex,
     query: Floats,
     layer: str,
     view: int,
     top: int,
     sides: Sequence[NDArray[np.bool_] | None],
-) -> Neighbours:
+) -> Neighbors:
     same, other = (None if side is None else _near(found, query, view, top, side) for side in sides)
-    return Neighbours(layer, same, other)
+    return Neighbors(layer, same, other)
 
 
 def _near(found: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_]) -> list[NearUse]:

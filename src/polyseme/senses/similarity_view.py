@@ -1,4 +1,4 @@
-"""Documents with their words coloured by how alike they are to one use: what a notebook shows."""
+"""Documents with their words colored by how alike they are to one use: what a notebook shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polyseme.errors import InputError
 from polyseme.files.atomic import whole_file
 from polyseme.plots.html_page import page
-from polyseme.plots.notebook_view import ColouredText, coloured_texts
+from polyseme.plots.notebook_view import ColoredText, colored_texts
 from polyseme.plots.word_uses import Use
 from polyseme.types import Embedded
 
@@ -48,7 +48,7 @@ class SimilarityView:
 
 
 def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int, int]) -> SimilarityView:
-    """Documents that `embed` returned, each word coloured by its cosine to one use.
+    """Documents that `embed` returned, each word colored by its cosine to one use.
 
     `to` is a word, of which the first use is taken (in other case, if not as it is written); or a word's position in
     the first document; or which document and which of its words. All are counted from 0.
@@ -66,7 +66,7 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
     shown = _shown(given, cosines, number, position)
     n_words, n_shown = (sum(len(each.words) for each in some) for some in (given, shown))
     n_uses = len(_places(given, word))
-    html = coloured_texts(
+    html = colored_texts(
         shown,
         least=_least(shown),
         use=Use(chosen.text, word.start, word.end).keyword(CONTEXT),
@@ -155,7 +155,7 @@ def _cosines(vectors: NDArray[Any], to: NDArray[Any]) -> NDArray[Any]:
 
 def _shown(
     documents: Sequence[Embedded], cosines: Sequence[NDArray[Any]], number: int, position: int
-) -> list[ColouredText]:
+) -> list[ColoredText]:
     """What there is room for: the chosen use's document first, around the use, then the others as they come."""
     ends: dict[int, tuple[int, int]] = {}
     room = MOST_WORDS
@@ -167,7 +167,7 @@ def _shown(
             ends[each] = (start, start + n_shown)
         room -= n_shown
     return [
-        ColouredText(
+        ColoredText(
             documents[each].text,
             documents[each].words[start:end],
             cosines[each][start:end].tolist(),
@@ -177,7 +177,7 @@ def _shown(
     ]
 
 
-def _least(shown: Sequence[ColouredText]) -> float:
+def _least(shown: Sequence[ColoredText]) -> float:
     """Where the scale begins: the lowest cosine, down to a tenth."""
     every = [cosine for each in shown for cosine in each.cosines if math.isfinite(cosine)]
     return min(math.floor(min(every) * 10 + 1e-6) / 10, 0.9)

@@ -22,7 +22,7 @@ from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
-from polyseme.senses.clustering import Count, Labels, by_size, centred, count_senses, distinct_rows, part
+from polyseme.senses.clustering import Count, Labels, by_size, centered, count_senses, distinct_rows, part
 from polyseme.senses.gather_uses import form, gather, told_name
 from polyseme.senses.nearest_neighbors import Floats, unit
 from polyseme.senses.projection import find_map
@@ -153,7 +153,7 @@ def group(vectors: Floats, n_senses: int | None = None, *, seed: int = 0, scale:
     count = count_senses(vectors[distinct], rng)
     wanted = n_senses or count.n_senses
     parted = vectors[distinct if wanted <= len(distinct) else drawn]
-    labels = part(centred(parted), wanted, rng)[_nearest_rows(vectors, parted)]
+    labels = part(centered(parted), wanted, rng)[_nearest_rows(vectors, parted)]
     return Grouped(by_size(labels), count, _how(count, n_senses, len(drawn), len(vectors)))
 
 

@@ -1,7 +1,7 @@
 """Estimators for scikit-learn: vectors of texts as features, and classifiers and taggers over any encoder.
 
 Models that are given by name or path are loaded once in a process and shared by all estimators in it, so that a search
-over layers and pools loads one model. A pickled estimator holds what it learnt: nothing (`ContextualVectorizer`), a
+over layers and pools loads one model. A pickled estimator holds what it learned: nothing (`ContextualVectorizer`), a
 head, or a whole tuned model.
 """
 

@@ -31,10 +31,10 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
       stays as it is and is shared by clones; an estimator with one cannot be pickled.
     - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
     - `layer`, `stack`, `pool`, `readout`, `head`, `inner_width`, `dropout`: what the head reads, and what it is.
-    - `epochs`, `batch`, `rate`, `seed`: how it learns.
-    - `most_pieces`: of a text that a tuned encoder reads; what is longer is cut, and that is said. A frozen one reads
+    - `epochs`, `batch_size`, `learning_rate`, `seed`: how it learns.
+    - `max_pieces`: of a text that a tuned encoder reads; what is longer is cut, and that is said. A frozen one reads
       long texts in windows.
-    - `dev`: the share of the texts that is set aside and chooses the best epoch; 0: those that are learnt from do.
+    - `dev`: the share of the texts that is set aside and chooses the best epoch; 0: those that are learned from do.
     - `device`, `dtype`: as in `finetune`. `cache`: a folder for frozen vectors, so that a search computes them once.
 
     Fitted, it has `classes_` and `report_`, what `finetune` returns.
@@ -58,10 +58,10 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
         inner_width: int | None = None,
         dropout: float | None = None,
         epochs: int | None = None,
-        batch: int | None = None,
-        rate: float | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
         seed: int = 0,
-        most_pieces: int | None = None,
+        max_pieces: int | None = None,
         dev: float = 0.1,
         device: str = "auto",
         dtype: str = "auto",
@@ -77,10 +77,10 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
         self.inner_width = inner_width
         self.dropout = dropout
         self.epochs = epochs
-        self.batch = batch
-        self.rate = rate
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.seed = seed
-        self.most_pieces = most_pieces
+        self.max_pieces = max_pieces
         self.dev = dev
         self.device = device
         self.dtype = dtype

@@ -71,7 +71,7 @@ Texts = Iterable[str] | Iterable[Sequence[str]] | Iterable[Document]
 
 
 class GivenError(InputError, ValueError):
-    """Texts or labels that nothing can be learnt from: a `ValueError`, too, since scikit-learn promises one."""
+    """Texts or labels that nothing can be learned from: a `ValueError`, too, since scikit-learn promises one."""
 
 
 def documents(texts: Any) -> Iterator[Document]:

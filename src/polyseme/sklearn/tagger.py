@@ -41,10 +41,10 @@ class ContextualTagger(_base.BaseEstimator):
     - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
     - `layer`, `stack`, `pool`: what the head reads. `head` (linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf),
       `inner_width`, `dropout`: what it is.
-    - `epochs`, `batch`, `rate`, `seed`: how it learns.
-    - `most_pieces`: of a window; longer sentences are read in several, and no word is lost.
+    - `epochs`, `batch_size`, `learning_rate`, `seed`: how it learns.
+    - `max_pieces`: of a window; longer sentences are read in several, and no word is lost.
     - `metric`: what `score` gives, and what chooses the best epoch: word_accuracy, or span_f1.
-    - `dev`: the share of the sentences that is set aside and chooses the best epoch; 0: those that are learnt from do.
+    - `dev`: the share of the sentences that is set aside and chooses the best epoch; 0: those that are learned from do.
     - `device`, `dtype`: as in `finetune`. `cache`: a folder for frozen vectors, so that a search computes them once.
 
     Fitted, it has `classes_`, the tags, and `report_`, what `finetune` returns.
@@ -68,10 +68,10 @@ class ContextualTagger(_base.BaseEstimator):
         inner_width: int | None = None,
         dropout: float | None = None,
         epochs: int | None = None,
-        batch: int | None = None,
-        rate: float | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
         seed: int = 0,
-        most_pieces: int | None = None,
+        max_pieces: int | None = None,
         repair: bool = False,
         metric: str = "word_accuracy",
         dev: float = 0.1,
@@ -88,10 +88,10 @@ class ContextualTagger(_base.BaseEstimator):
         self.inner_width = inner_width
         self.dropout = dropout
         self.epochs = epochs
-        self.batch = batch
-        self.rate = rate
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.seed = seed
-        self.most_pieces = most_pieces
+        self.max_pieces = max_pieces
         self.repair = repair
         self.metric = metric
         self.dev = dev
@@ -116,7 +116,7 @@ class ContextualTagger(_base.BaseEstimator):
                 raise GivenError(str(error)) from None
             items, notes = list(read.splits["train"]), tuple(read.notes)
         elif scheme is not None:
-            scheme, notes = None, (f"Tags in {scheme} are learnt as they are: their order is not held to the scheme.",)
+            scheme, notes = None, (f"Tags in {scheme} are learned as they are: their order is not held to the scheme.",)
         said = {tag for item in items for tag in item.gold}
         classes = plain if said <= set(map(str, plain)) else np.array(sorted(said))
         data = TaskData(

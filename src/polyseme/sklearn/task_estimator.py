@@ -1,7 +1,7 @@
-"""What classifier and tagger share: a task model that is learnt from items (`transfer.finetuning`), used and pickled.
+"""What classifier and tagger share: a task model that is learned from items (`transfer.finetuning`), used and pickled.
 
-A frozen encoder is pickled as the name it was loaded by, with the head that was learnt; a tuned one as the files of its
-model folder, which need nothing else.
+A frozen encoder is pickled as the name it was loaded by, with the head that was learned; a tuned one as the files of
+its model folder, which need nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHUNK_TEXTS = 1024
 
 
 class FittedTask:
-    """A task model that was learnt; once unpickled, its encoder is loaded when it is first used."""
+    """A task model that was learned; once unpickled, its encoder is loaded when it is first used."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class FittedTask:
             found += judge(model, some)
         cut = {name: count - before[name] for name, count in _tally(model).items()}
         cut["empty"] = sum(not item.text.strip() for item in items)
-        for note in Cut(**cut).notes(model.config.most_pieces):
+        for note in Cut(**cut).notes(model.config.max_pieces):
             warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
         return found
 
@@ -118,7 +118,7 @@ def _with_dev(data: TaskData, share: float) -> TaskData:
         raise OptionError(f"The share of the texts that becomes dev must be from 0 to below 1. Got {share!r} instead.")
     items = data.splits["train"]
     train, dev = with_dev(items, share=share) if share and len(items) > 1 else (items, ())
-    note = dev_note(train, dev) if dev else "No texts were set aside: those that were learnt from chose the best step."
+    note = dev_note(train, dev) if dev else "No texts were set aside: those that were learned from chose the best step."
     changed = {**vars(data), "splits": {"train": train, "dev": dev or train}, "notes": (*data.notes, note)}
     whole = TaskData(**changed)
     try:
@@ -142,14 +142,14 @@ def _tally(model: TaskModel) -> dict[str, int]:
 
 
 def _head_of(model: TaskModel) -> dict[str, Any]:
-    """What was learnt over a frozen encoder, and which one that was."""
+    """What was learned over a frozen encoder, and which one that was."""
     if model.bundle is None:
         raise ModelError("There is no encoder to be known by.")
     return {
         "frozen": True,
         "reading": model.config.to_json(),
         "head": model.head.config.to_json(),
-        "weights": {name: each.detach().cpu() for name, each in model.learnt().items()},
+        "weights": {name: each.detach().cpu() for name, each in model.learned().items()},
         "encoder": fingerprint(model.bundle),
     }
 
@@ -159,8 +159,8 @@ def _restored_head(kept: dict[str, Any], source: AnyPath | None, device: str) ->
     changed = differences(kept["encoder"], fingerprint(found.bundle))
     if changed:
         raise ModelError(
-            f"The model at {found.path!r} is not the one that this estimator's head was learnt over: it differs in its "
-            f"{' and '.join(changed)}. Put that one back, or fit the estimator again."
+            f"The model at {found.path!r} is not the one that this estimator's head was learned over: it differs in "
+            f"its {' and '.join(changed)}. Put that one back, or fit the estimator again."
         )
     head = build_head(HeadConfig.from_json(kept["head"]))
     model = TaskModel(found.bundle, TaskConfig.from_json(kept["reading"]), head).to(found.bundle.device)

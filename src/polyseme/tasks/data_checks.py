@@ -33,13 +33,13 @@ def check_data(
         check_there(data, "train")
     for split, items in data.splits.items():
         for item in items:
-            _check_item(data, item, labelled=split in ("train", "dev", "test"))
-    labelled = not data.regression and data.kind in ("classify", "pair", "tag")
-    if labelled:  # before dev is asked for, which cannot be made of items with a label each
+            _check_item(data, item, labeled=split in ("train", "dev", "test"))
+    labeled = not data.regression and data.kind in ("classify", "pair", "tag")
+    if labeled:  # before dev is asked for, which cannot be made of items with a label each
         _check_classes(data)
     for split in needs:
         check_there(data, split)
-    if labelled:
+    if labeled:
         return _check_unseen(data, unseen)
     if data.regression and len({item.gold for item in data.splits.get("train", ())}) == 1 and "train" in needs:
         item = data.splits["train"][0]
@@ -54,7 +54,7 @@ def check_there(data: TaskData, split: str) -> None:
         raise InputError(f"{data.name} has no {split} split, which is needed here. There are: {there}.")
 
 
-def _check_item(data: TaskData, item: Item, *, labelled: bool) -> None:
+def _check_item(data: TaskData, item: Item, *, labeled: bool) -> None:
     """What must hold of one item by itself."""
     texts = {"text": item.text}
     if data.kind in ("pair", "span"):
@@ -63,7 +63,7 @@ def _check_item(data: TaskData, item: Item, *, labelled: bool) -> None:
         if not text.strip():
             raise InputError(f"{item.place}: the {name} is empty. Leave such rows out, or give them a text.")
     if item.gold is None:
-        if labelled:
+        if labeled:
             raise InputError(f"{item.place}: there is no label. What is trained or measured on must have one.")
         return
     _CHECKS.get(data.kind, _any)(data, item)
@@ -122,7 +122,7 @@ def _check_classes(data: TaskData) -> None:
     if not data.multi and (len(counts) > n_units or (len(counts) == n_units > 2 and data.kind != "tag")):
         raise InputError(
             f"{data.name} has {len(counts):,} labels on {n_units:,} training items ({_some(counts)}): nothing can be "
-            "learnt where each item has a label of its own. Is it the right column? Where labels are numbers, ask for "
+            "learned where each item has a label of its own. Is it the right column? Where labels are numbers, ask for "
             "regression."
         )
 

@@ -38,7 +38,7 @@ class Item:
     gold: Any = None
     """classify and pair: a label, a float (regression) or a tuple of labels (several may hold); tag: a tuple with a
     tag a word; span: a tuple of `Answer` (empty: the passage has none); choose: the index of the right choice, counting
-    from 0. None: not labelled."""
+    from 0. None: not labeled."""
     id: str = ""
     place: str = ""
     """Where it was read, for messages: `train.tsv, line 3`."""

@@ -137,10 +137,10 @@ def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
 def _task(name: str, kind: Kind, read: Read, regression: bool | None) -> TaskData:
     """What was read as a task: whether it is one of numbers, its labels, its metrics."""
     splits, notes = dict(read.splits), list(read.notes)
-    labelled = kind in ("classify", "pair")
-    multi = labelled and any(isinstance(item.gold, tuple) for items in splits.values() for item in items)
+    labeled = kind in ("classify", "pair")
+    multi = labeled and any(isinstance(item.gold, tuple) for items in splits.values() for item in items)
     if (
-        labelled
+        labeled
         and regression is None
         and not multi
         and look_like_scores([i for items in splits.values() for i in items])
@@ -149,7 +149,7 @@ def _task(name: str, kind: Kind, read: Read, regression: bool | None) -> TaskDat
         notes.append("The labels are numbers, some of them between whole ones: they are taken for scores (regression).")
     if multi:
         splits = {split: [_several(item) for item in items] for split, items in splits.items()}
-    scored = bool(regression) and labelled
+    scored = bool(regression) and labeled
     if regression and not scored:
         raise OptionError(f"Regression is for classify and pair. Got {kind} instead.")
     if scored:

@@ -18,7 +18,7 @@ def align(spans: Ints, offsets: Ints) -> Ints:
     serve two words. A word that no piece touches comes out with its first piece, where one would have to be put in,
     after its last.
     """
-    # Normalisers may swap marks, so that spans are not quite in order: pieces between two of a word belong to it too.
+    # Normalizers may swap marks, so that spans are not quite in order: pieces between two of a word belong to it too.
     starts = np.minimum.accumulate(spans[::-1, 0])[::-1]
     ends = np.maximum.accumulate(spans[:, 1])
     first = np.searchsorted(ends, offsets[:, 0], side="right")

@@ -1,7 +1,7 @@
 """Where raw text can be cut so that its parts, read by themselves, have the same pieces as the whole.
 
 That is before a single blank between two ordinary characters, but only for tokenizers of which it can be shown from
-their normaliser and pre-tokenizer: every blank must end what came before it, and nothing that happens at the beginning
+their normalizer and pre-tokenizer: every blank must end what came before it, and nothing that happens at the beginning
 of a text may be lost or done twice. A part that begins with a blank is then read as it stands in its text.
 """
 
@@ -22,7 +22,7 @@ _BLANK = re.compile(rf"(?<=[\w!-~])(?<![{_WITH_BLANKS}]) (?=[\w!-~])(?![{_WITH_B
 _CHARACTER_BY_CHARACTER = frozenset(
     ["BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "StripAccents"]
 )
-"""Normalisers that never look across a blank."""
+"""Normalizers that never look across a blank."""
 
 _DROP_BLANKS = frozenset(["BertPreTokenizer", "Whitespace", "WhitespaceSplit"])
 """Pre-tokenizers that cut at every blank and drop it."""
@@ -53,12 +53,12 @@ def can_be_cut(backend: Tokenizer) -> bool:
 
 
 def prepends_itself(backend: Tokenizer) -> bool:
-    """Whether the normaliser puts a prefix before everything, so that a blank before it would be one too many."""
+    """Whether the normalizer puts a prefix before everything, so that a blank before it would be one too many."""
     return any(step["type"] == "Prepend" for step in steps(backend.normalizer))
 
 
 def steps(component: Any) -> list[dict[str, Any]]:
-    """The settings of a normaliser or pre-tokenizer (or None), one after another where it is a sequence."""
+    """The settings of a normalizer or pre-tokenizer (or None), one after another where it is a sequence."""
     if component is None:
         return []
     settings = json.loads(component.__getstate__())

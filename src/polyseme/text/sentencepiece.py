@@ -53,7 +53,7 @@ class SentencePieceModel:
     byte_fallback: bool = False
     blanks_are_suffixes: bool = False
     normalization: str = ""
-    """The name of the normalisation that `charsmap` was compiled from, such as `nmt_nfkc`."""
+    """The name of the normalization that `charsmap` was compiled from, such as `nmt_nfkc`."""
     charsmap: bytes = b""
     add_dummy_prefix: bool = True
     remove_extra_whitespaces: bool = True
@@ -71,7 +71,7 @@ def read_model(path: Path) -> SentencePieceModel:
 
 
 def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
-    """A tokenizer that gives the pieces SentencePiece gives; `before` are normalisers for the text as it comes in."""
+    """A tokenizer that gives the pieces SentencePiece gives; `before` are normalizers for the text as it comes in."""
     if model.blanks_are_suffixes or not model.escape_whitespaces:
         raise ModelError(
             "This SentencePiece model writes blanks after words, or not at all; only models that write them before "

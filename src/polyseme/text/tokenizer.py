@@ -63,7 +63,7 @@ class PieceTokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for tokenizers that give equal pieces: a hash of what they do, not of how they were stored."""
-        content = {"tokenizer": export.behaviour(self.backend), "frame": self.framing.to_json()}
+        content = {"tokenizer": export.behavior(self.backend), "frame": self.framing.to_json()}
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -15,7 +15,7 @@ from polyseme.text.specials import THEIR_NAMES
 _GIVES_PIECES = ("added_tokens", "normalizer", "pre_tokenizer", "model")
 
 
-def behaviour(backend: Tokenizer) -> dict[str, Any]:
+def behavior(backend: Tokenizer) -> dict[str, Any]:
     """All that decides which pieces a text comes out as; not what is done to rows, or back to text, afterwards."""
     settings = json.loads(backend.to_str(), parse_float=_rounded)
     return {name: settings[name] for name in _GIVES_PIECES}

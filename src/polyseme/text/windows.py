@@ -60,7 +60,7 @@ def stitch(windows: Sequence[Window], states: Sequence[NDArray[Any]]) -> NDArray
 
 
 def _border(end: int, next_start: int, direction: Direction) -> int:
-    """The first piece that is taken from the later one of two neighbouring windows.
+    """The first piece that is taken from the later one of two neighboring windows.
 
     In their overlap `[next_start, end)` a piece is `end - 1 - piece` from the edge of the earlier window and
     `piece - next_start` from that of the later one; its other edges are farther away.

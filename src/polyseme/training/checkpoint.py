@@ -2,7 +2,7 @@
 
 | in `checkpoints/step-00001000/` | |
 |---|---|
-| model.safetensors, or shards and their index | tensors by name: weights, the optimiser's state, memories |
+| model.safetensors, or shards and their index | tensors by name: weights, the optimizer's state, memories |
 | about.json | the step, what else the run wants to know, a checksum of each file and of this one |
 
 A checkpoint is written beside and renamed, so that under its name it is whole. Should a disk spoil one nevertheless,
@@ -29,7 +29,7 @@ from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_folder
 from polyseme.training.device_group import whole
-from polyseme.training.optimizers import Optimiser, Several
+from polyseme.training.optimizers import Optimizer, Several
 
 ABOUT = "about.json"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -192,18 +192,18 @@ def _remove(path: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-# --- an optimiser's state by the names of the parameters --------------------------------------------------------------
+# --- an optimizer's state by the names of the parameters --------------------------------------------------------------
 
 
-def optimiser_tensors(optimiser: Optimiser, names: Mapping[nn.Parameter, str]) -> dict[str, Tensor]:
-    """What an optimiser keeps for each parameter, as `NAME/FIELD`; it is not copied, but put together under FSDP.
+def optimizer_tensors(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> dict[str, Tensor]:
+    """What an optimizer keeps for each parameter, as `NAME/FIELD`; it is not copied, but put together under FSDP.
 
     By name, not by number, so that another division of the parameters among groups or processes can go on with it.
     Under FSDP all processes must ask.
     """
     return {
         f"{names[parameter]}/{field}": whole(value).detach()
-        for each in _parts(optimiser)
+        for each in _parts(optimizer)
         for group in each.param_groups
         for parameter in group["params"]
         for field, value in each.state.get(parameter, {}).items()
@@ -211,10 +211,10 @@ def optimiser_tensors(optimiser: Optimiser, names: Mapping[nn.Parameter, str]) -
     }
 
 
-def put_optimiser_tensors(
-    optimiser: Optimiser, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
+def put_optimizer_tensors(
+    optimizer: Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Let an optimiser go on from what `optimiser_tensors` gave, in place of what it has; tensors are copied.
+    """Let an optimizer go on from what `optimizer_tensors` gave, in place of what it has; tensors are copied.
 
     Parameters for which there is nothing have had no step yet.
     """
@@ -222,12 +222,12 @@ def put_optimiser_tensors(
     for key, tensor in tensors.items():
         name, _, field = key.rpartition("/")
         given.setdefault(name, {})[field] = tensor
-    groups = [(each, group) for each in _parts(optimiser) for group in each.param_groups]
+    groups = [(each, group) for each in _parts(optimizer) for group in each.param_groups]
     unknown = sorted(set(given) - {names[parameter] for _, group in groups for parameter in group["params"]})
     if unknown:
         more = f" (and {len(unknown) - 3} more)" if len(unknown) > 3 else ""
         raise ModelError(
-            f"The checkpoint keeps an optimiser's state of parameters that are not trained here: "
+            f"The checkpoint keeps an optimizer's state of parameters that are not trained here: "
             f"{', '.join(unknown[:3])}{more}. It is of another model or of another objective."
         )
     for each, group in groups:
@@ -244,8 +244,8 @@ def put_optimiser_tensors(
                 each.state.pop(parameter, None)
 
 
-def _parts(optimiser: Optimiser) -> tuple[torch.optim.Optimizer, ...]:
-    return optimiser.optimisers if isinstance(optimiser, Several) else (optimiser,)
+def _parts(optimizer: Optimizer) -> tuple[torch.optim.Optimizer, ...]:
+    return optimizer.optimizers if isinstance(optimizer, Several) else (optimizer,)
 
 
 def _placed(name: str, tensor: Tensor, parameter: nn.Parameter, *, counts_on_device: bool) -> Tensor:

@@ -122,7 +122,7 @@ def is_sharded(nets: nn.Module) -> bool:
 def reshard(nets: nn.Module) -> None:
     """Spread the root's parameters again, which FSDP leaves whole after a forward pass that no backward one follows.
 
-    As long as they are whole they are other objects than those that the optimiser knows.
+    As long as they are whole they are other objects than those that the optimizer knows.
     """
     if isinstance(nets, FSDPModule):
         nets.reshard()

@@ -31,7 +31,7 @@ class DryRun:
     seconds_a_step: tuple[float, ...]
     """Of each phase."""
     pieces_a_step: tuple[int, ...]
-    pass_rows: tuple[int, ...]
+    micro_batch_size: tuple[int, ...]
     n_steps: int
     seconds: float
     """Of the whole run."""
@@ -42,7 +42,7 @@ class DryRun:
 
     def lines(self) -> list[str]:
         """The same in words, a line each."""
-        phases = zip(self.seconds_a_step, self.pieces_a_step, self.pass_rows, strict=True)
+        phases = zip(self.seconds_a_step, self.pieces_a_step, self.micro_batch_size, strict=True)
         return [
             f"{self.recipe} on {self.device}: {self.parameters:,} parameters, a corpus of {self.pieces:,} pieces here",
             *(
@@ -58,7 +58,7 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
     """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers)
     keep = Keep(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
-    # Before the networks are put back, so that the optimiser's state and what streams carry are in it.
+    # Before the networks are put back, so that the optimizer's state and what streams carry are in it.
     timing = pretraining.trial(seconds=0.0, then=lambda: keep.now(pretraining.trainer, 2, 0.0))
     trainer, training = pretraining.trainer, job.training
     budget = parse_budget(job.budget)
@@ -84,7 +84,7 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
         pieces=corpus.n_pieces("train") + corpus.n_pieces("held"),
         seconds_a_step=tuple(timing.steps),
         pieces_a_step=tuple(phase.pieces for phase in training.phases),
-        pass_rows=tuple(pretraining.pass_rows),
+        micro_batch_size=tuple(pretraining.micro_batch_size),
         n_steps=n_steps,
         seconds=n_steps * a_step + job.n_evaluations(n_steps) * timing.evaluation,
         flops=n_steps * flops,

@@ -32,7 +32,7 @@ class Moment:
     n_steps: int
     means: Mapping[str, Tensor]
     """The mean of each part of the step's loss; still on its way from the device."""
-    rate: float
+    learning_rate: float
     """The learning rate of the step."""
     pieces: int
     """Pieces read, from the beginning of the run."""
@@ -53,7 +53,7 @@ class Moment:
 
     @property
     def loss(self) -> float:
-        """What is minimised."""
+        """What is minimized."""
         return self.trainer.total(self.losses)
 
     @property
@@ -166,7 +166,7 @@ def line_of(moment: Moment) -> dict[str, Any]:
         **moment.losses,
         "pieces": moment.pieces,
         "seconds": round(moment.seconds, 3),
-        "lr": moment.rate,
+        "lr": moment.learning_rate,
         "wait": round(moment.wait_share, 4),
     }
     if moment.held_out:
@@ -205,7 +205,7 @@ class TensorBoard:
 
     def __call__(self, moment: Moment) -> None:
         if due(moment, self.every) or moment.held_out:
-            self._add("train", {**moment.losses, "total": moment.loss, "lr": moment.rate}, moment.done)
+            self._add("train", {**moment.losses, "total": moment.loss, "lr": moment.learning_rate}, moment.done)
             self._add("held_out", moment.held_out, moment.done)
             self.writer.flush()
 
@@ -301,12 +301,14 @@ class Watch:
         if not math.isfinite(loss):
             raise TrainingStoppedError(
                 f"The loss at step {moment.done:,} is {loss}, so the run was stopped. The last checkpoint is from "
-                f"before. Start again with a lower rate than {moment.rate:.2g} (--rate), or a longer warm-up."
+                f"before. Start again with a lower learning rate than {moment.learning_rate:.2g} "
+                "(--learning-rate), or a longer warmup."
             )
         self.first = loss if self.first is None else self.first
         self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
         if self.n_high >= HIGH:
             raise TrainingStoppedError(
                 f"The loss has risen from {self.first:.3g} to {loss:.3g} at step {moment.done:,} and does not come "
-                f"down, so the run was stopped. Start again with a lower rate than {moment.rate:.2g} (--rate)."
+                f"down, so the run was stopped. Start again with a lower learning rate than "
+                f"{moment.learning_rate:.2g} (--learning-rate)."
             )

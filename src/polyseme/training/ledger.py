@@ -155,7 +155,7 @@ class Ledger(Config):
         )
 
     @property
-    def utilisation(self) -> float | None:
+    def utilization(self) -> float | None:
         """The share of what the devices could have done; None where that was not measured."""
         return self.flops / self.available_flops if self.available_flops else None
 
@@ -192,12 +192,12 @@ class Ledger(Config):
 
     def to_json(self) -> dict[str, Any]:
         """Every field, and what follows from them."""
-        return {**super().to_json(), "utilisation": self.utilisation, "measured": self.measured}
+        return {**super().to_json(), "utilization": self.utilization, "measured": self.measured}
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Ledger:
         """The ledger of `to_json`."""
-        derived = ("utilisation", "measured")
+        derived = ("utilization", "measured")
         read: Ledger = super().from_json({name: each for name, each in settings.items() if name not in derived})
         return read
 
@@ -215,7 +215,7 @@ class Ledger(Config):
         seconds = max(self.seconds, 1e-9)
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
         sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
-        share = "" if self.utilisation is None else f", {self.utilisation:.0%} of the matrix product's speed there"
+        share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
             f"{steps}, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "

@@ -44,29 +44,34 @@ class Loader:
     """Makes the rows of a step: taken from the corpus, corrupted, cut into passes."""
 
     def __init__(
-        self, layouts: Sequence[Layout], objective: Objective, plan: Plan, devices: Devices, pass_rows: Sequence[int]
+        self,
+        layouts: Sequence[Layout],
+        objective: Objective,
+        plan: Plan,
+        devices: Devices,
+        micro_batch_size: Sequence[int],
     ) -> None:
         self.layouts = layouts
         self.objective = objective
         self.plan = plan
         self.devices = devices
-        self.pass_rows = pass_rows
+        self.micro_batch_size = micro_batch_size
         """Rows of a pass, for each phase."""
 
     def make(self, step: int) -> StepRows:
         """The rows of a step, whichever steps were made before."""
         number, in_phase = self.plan.at(step)
         phase = self.plan.settings.phases[number]
-        mine = self.devices.share_of(phase.rows)
-        first = in_phase * phase.rows
+        mine = self.devices.share_of(phase.batch_size)
+        first = in_phase * phase.batch_size
         indices = np.arange(first + mine.start, first + mine.stop)
         return self.rows(step, number, indices)
 
     def rows(self, step: int, number: int, indices: NDArray[np.int64]) -> StepRows:
         """These rows of a phase's layout, as a step reads them."""
         passes, sizes, counts = [], [], dict.fromkeys(self.objective.weights, 0.0)
-        for start in range(0, len(indices), self.pass_rows[number]):
-            rows = self.layouts[number].rows(indices[start : start + self.pass_rows[number]])
+        for start in range(0, len(indices), self.micro_batch_size[number]):
+            rows = self.layouts[number].rows(indices[start : start + self.micro_batch_size[number]])
             example = self.objective.corrupt(rows)
             passes.append(self._tensors(example))
             sizes.append(len(rows.pieces))

@@ -28,7 +28,7 @@ def train(
     started = time.perf_counter() - seconds
     waited = 0.0
     now = seconds
-    optimiser, schedule = trainer.settings.optimiser, trainer.settings.schedule
+    optimizer, schedule = trainer.settings.optimizer, trainer.settings.schedule
     for rows in loader.steps(first, plan.n_steps, workers=workers):
         means = trainer.step(rows, plan)
         waited += rows.waited
@@ -37,7 +37,7 @@ def train(
             done=rows.step + 1,
             n_steps=plan.n_steps,
             means=means,
-            rate=optimiser.lr * schedule.factor(rows.step, plan.n_steps),
+            learning_rate=optimizer.lr * schedule.factor(rows.step, plan.n_steps),
             pieces=plan.pieces_until(rows.step + 1),
             seconds=now,
             waited=waited,

@@ -1,7 +1,7 @@
-"""Optimisers: which parameters decay, which rate each has, and which of torch's (or our) update rules moves them.
+"""Optimizers: which parameters decay, which rate each has, and which of torch's (or our) update rules moves them.
 
-Every parameter is in the optimiser exactly once, also one that takes no gradient now: torch passes over it and keeps
-nothing for it, and whoever lets it take gradients later (gradual unfreezing) need not touch the optimiser.
+Every parameter is in the optimizer exactly once, also one that takes no gradient now: torch passes over it and keeps
+nothing for it, and whoever lets it take gradients later (gradual unfreezing) need not touch the optimizer.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from polyseme.config import Config
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError, nearest
 
-OptimiserKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd"]
+OptimizerKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd"]
 Groups: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimiserSettings(Config):
+class OptimizerSettings(Config):
     """An update rule and its numbers. The defaults are BERT's, but for the rate, which goes with size and batch."""
 
-    kind: OptimiserKind = "adamw"
+    kind: OptimizerKind = "adamw"
     lr: float = 1e-4
     """The peak rate; the schedule's factor and a parameter's own multiply it. Muon's steps are scaled to be as long as
     AdamW's, so that one rate serves both."""
@@ -43,19 +43,19 @@ class OptimiserSettings(Config):
     """What Adagrad's sums of squares begin with (ELMo: 1)."""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(OptimiserKind):
-            raise OptionError(f"There is no optimiser {self.kind!r}. {nearest(self.kind, get_args(OptimiserKind))}")
+        if self.kind not in get_args(OptimizerKind):
+            raise OptionError(f"There is no optimizer {self.kind!r}. {nearest(self.kind, get_args(OptimizerKind))}")
         if not 0 < self.lr < float("inf"):
             raise OptionError(f"The learning rate must be above 0. Got {self.lr} instead.")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise OptionError(
-                f"The betas of an optimiser must be two numbers from 0 to below 1. Got {self.betas} instead."
+                f"The betas of an optimizer must be two numbers from 0 to below 1. Got {self.betas} instead."
             )
         if not 0 <= self.momentum < 1:
-            raise OptionError(f"The momentum of an optimiser must be from 0 to below 1. Got {self.momentum} instead.")
+            raise OptionError(f"The momentum of an optimizer must be from 0 to below 1. Got {self.momentum} instead.")
         for name in ("epsilon", "weight_decay", "initial_sum"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise OptionError(f"The {name} of an optimiser must be 0 or more. Got {getattr(self, name)} instead.")
+                raise OptionError(f"The {name} of an optimizer must be 0 or more. Got {getattr(self, name)} instead.")
 
 
 class UncorrectedAdamW(torch.optim.Optimizer):
@@ -64,7 +64,7 @@ class UncorrectedAdamW(torch.optim.Optimizer):
     m ← β₁m + (1 - β₁)g;  v ← β₂v + (1 - β₂)g²;  w ← w - rate · (m / (√v + ε) + decay · w)
 
     The first steps are longer than with the correction (by about (1 - β₁)/√(1 - β₂), thus three times), which a
-    warm-up makes up for. All parameters of a group move in a handful of calls, also those that FSDP spreads out.
+    warmup makes up for. All parameters of a group move in a handful of calls, also those that FSDP spreads out.
     """
 
     def __init__(
@@ -106,48 +106,48 @@ class UncorrectedAdamW(torch.optim.Optimizer):
 
 
 class Several:
-    """Optimisers that share the parameters among them and step together, used as if they were one."""
+    """Optimizers that share the parameters among them and step together, used as if they were one."""
 
-    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
-        self.optimisers = optimisers
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        self.optimizers = optimizers
 
     @property
     def param_groups(self) -> Groups:
         """Those of all, which may be changed in place."""
-        return [group for each in self.optimisers for group in each.param_groups]
+        return [group for each in self.optimizers for group in each.param_groups]
 
     @property
     def state(self) -> dict[Tensor, dict[str, Any]]:
         """What is kept for each parameter, by any of them."""
-        return {parameter: kept for each in self.optimisers for parameter, kept in each.state.items()}
+        return {parameter: kept for each in self.optimizers for parameter, kept in each.state.items()}
 
     def step(self) -> None:
-        for each in self.optimisers:
+        for each in self.optimizers:
             each.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        for each in self.optimisers:
+        for each in self.optimizers:
             each.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"optimisers": [each.state_dict() for each in self.optimisers]}
+        return {"optimizers": [each.state_dict() for each in self.optimizers]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for each, kept in zip(self.optimisers, state["optimisers"], strict=True):
+        for each, kept in zip(self.optimizers, state["optimizers"], strict=True):
             each.load_state_dict(kept)
 
 
-Optimiser: TypeAlias = torch.optim.Optimizer | Several
+Optimizer: TypeAlias = torch.optim.Optimizer | Several
 
 
-def build_optimiser(
+def build_optimizer(
     nets: nn.Module,
-    settings: OptimiserSettings,
+    settings: OptimizerSettings,
     *,
     device: torch.device | str,
     rates: Mapping[nn.Parameter, float] | None = None,
-) -> Optimiser:
-    """The optimiser of everything in `nets`, which stand on their device, and are spread out where FSDP does that.
+) -> Optimizer:
+    """The optimizer of everything in `nets`, which stand on their device, and are spread out where FSDP does that.
 
     `rates` multiplies the rate of single parameters (see `layer_rates`); those that are not in it have the rate itself.
     """
@@ -157,14 +157,14 @@ def build_optimiser(
         return _BUILDERS[settings.kind](_groups(named, settings, rates), settings, device)
     if not hasattr(torch.optim, "Muon"):
         raise OptionError(
-            f"The optimiser 'muon' needs torch 2.9 or newer, and this is torch {torch.__version__}. Update torch, or "
+            f"The optimizer 'muon' needs torch 2.9 or newer, and this is torch {torch.__version__}. Update torch, or "
             "choose 'adamw'."
         )
     inside = {parameter for parameter in _inside_stacks(nets) if parameter.dim() == 2}
     matrices = {name: each for name, each in named.items() if each in inside and _decays(name, each)}
     if not matrices:
         raise OptionError(
-            "The optimiser 'muon' moves the matrices inside an encoder's layers, and there are none in what is to be "
+            "The optimizer 'muon' moves the matrices inside an encoder's layers, and there are none in what is to be "
             "trained. Choose 'adamw'."
         )
     others = {name: each for name, each in named.items() if name not in matrices}
@@ -178,14 +178,14 @@ def layer_rates(groups: Sequence[Iterable[nn.Parameter]], decay: float) -> dict[
     return {parameter: decay**below for below, group in enumerate(reversed(groups)) for parameter in group}
 
 
-def set_rate(optimiser: Optimiser, factor: float) -> None:
+def set_rate(optimizer: Optimizer, factor: float) -> None:
     """Let each parameter's rate be this much of what it was built with."""
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = group["initial_lr"] * factor
 
 
 def _groups(
-    named: Mapping[str, nn.Parameter], settings: OptimiserSettings, rates: Mapping[nn.Parameter, float] | None
+    named: Mapping[str, nn.Parameter], settings: OptimizerSettings, rates: Mapping[nn.Parameter, float] | None
 ) -> Groups:
     """Parameters of one rate and one decay together, in the order in which the first of each came."""
     found: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -212,33 +212,33 @@ def _inside_stacks(nets: nn.Module) -> set[nn.Parameter]:
     return above - tables
 
 
-def _adamw(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+def _adamw(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
     """Fused where torch has that; on a CPU too it is the fastest, and the same on any number of cores."""
     fused = True if device.type in ("cuda", "cpu") else None
     return torch.optim.AdamW(groups, betas=settings.betas, eps=settings.epsilon, fused=fused)
 
 
-def _uncorrected(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+def _uncorrected(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
     return UncorrectedAdamW(groups, betas=settings.betas, epsilon=settings.epsilon)
 
 
-def _muon(groups: Groups, settings: OptimiserSettings) -> torch.optim.Optimizer:
+def _muon(groups: Groups, settings: OptimizerSettings) -> torch.optim.Optimizer:
     built: torch.optim.Optimizer = torch.optim.Muon(
         groups, momentum=settings.momentum, nesterov=settings.nesterov, adjust_lr_fn="match_rms_adamw"
     )
     return built
 
 
-def _adagrad(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+def _adagrad(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
     return torch.optim.Adagrad(groups, eps=settings.epsilon, initial_accumulator_value=settings.initial_sum)
 
 
-def _sgd(groups: Groups, settings: OptimiserSettings, device: torch.device) -> torch.optim.Optimizer:
+def _sgd(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
     nesterov = settings.nesterov and settings.momentum > 0
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=nesterov)
 
 
-_BUILDERS: Mapping[str, Callable[[Groups, OptimiserSettings, torch.device], torch.optim.Optimizer]] = {
+_BUILDERS: Mapping[str, Callable[[Groups, OptimizerSettings, torch.device], torch.optim.Optimizer]] = {
     "adamw": _adamw,
     "adamw-uncorrected": _uncorrected,
     "adagrad": _adagrad,

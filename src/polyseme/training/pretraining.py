@@ -66,7 +66,7 @@ class Pretraining:
     trainer: Trainer
     layouts: Sequence[Layout]
     held: Layout | None
-    pass_rows: Sequence[int]
+    micro_batch_size: Sequence[int]
     workers: int = 1
 
     @classmethod
@@ -81,11 +81,15 @@ class Pretraining:
         held = held_layout(job, corpus)
         trainer = Trainer(objective, objective.nets(bundle), training, devices)
         width = max(bundle.config.widths)
-        pass_rows = [rows_of_a_pass(phase, width, training.pass_rows, devices) for phase in training.phases]
-        return cls(job, corpus, devices, objective, trainer, layouts, held if held.n_rows else None, pass_rows, workers)
+        micro_batch_size = [
+            rows_of_a_pass(phase, width, training.micro_batch_size, devices) for phase in training.phases
+        ]
+        return cls(
+            job, corpus, devices, objective, trainer, layouts, held if held.n_rows else None, micro_batch_size, workers
+        )
 
     def loader(self, plan: Plan) -> Loader:
-        return Loader(self.layouts, self.objective, plan, self.devices, self.pass_rows)
+        return Loader(self.layouts, self.objective, plan, self.devices, self.micro_batch_size)
 
     def held_rows(self) -> Iterator[StepRows]:
         """This process's share of the held-out rows that an evaluation reads; with FSDP filled up with idle passes, so
@@ -94,14 +98,16 @@ class Pretraining:
         if self.held is None:
             return
         held_pieces = HELD_PIECES["cuda" if self.devices.device.type == "cuda" else "cpu"]
-        loader = Loader([self.held], self.objective, Plan(self.job.training, 1), self.devices, self.pass_rows[:1])
+        loader = Loader(
+            [self.held], self.objective, Plan(self.job.training, 1), self.devices, self.micro_batch_size[:1]
+        )
         if isinstance(self.held, Streams):
             most = min(HELD_STREAM_STEPS, max(held_pieces // (self.held.n * self.held.length), 1))
             n_steps = min(self.held.n_rows // self.held.n, most)
             for step in range(n_steps):
                 yield from self._my_share(loader, step, step * self.held.n + np.arange(self.held.n))
             return
-        most = min(HELD_STEPS * self.job.training.phases[0].rows, max(held_pieces // self.held.length, 1))
+        most = min(HELD_STEPS * self.job.training.phases[0].batch_size, max(held_pieces // self.held.length, 1))
         n_rows = min(self.held.n_rows, most)
         yield from self._my_share(loader, 0, np.arange(n_rows))
 
@@ -111,7 +117,7 @@ class Pretraining:
         if len(mine):
             yield loader.on_device(loader.rows(step, 0, mine))
         if is_sharded(self.trainer.inner):
-            most, rows = self.devices.largest_share(len(indices)), loader.pass_rows[0]
+            most, rows = self.devices.largest_share(len(indices)), loader.micro_batch_size[0]
             for _ in range(math.ceil(most / rows) - math.ceil(len(mine) / rows)):
                 yield loader.on_device(replace(loader.rows(step, 0, indices[:1]), counts={}))
 
@@ -120,7 +126,8 @@ class Pretraining:
     def flops_a_step(self) -> list[float]:
         """Of each phase, over all devices."""
         return [
-            self.objective.flops(self.trainer.inner, phase.rows, phase.length) for phase in self.job.training.phases
+            self.objective.flops(self.trainer.inner, phase.batch_size, phase.length)
+            for phase in self.job.training.phases
         ]
 
     def n_steps(self, started: float) -> int:
@@ -170,9 +177,9 @@ class Pretraining:
         loader = self.loader(plan)
         steps = []
         for start in plan.starts:
-            for warm_up in range(2):
+            for warmup in range(2):
                 began = time.perf_counter()
-                self.trainer.step(loader.on_device(loader.make(start + warm_up)), plan)
+                self.trainer.step(loader.on_device(loader.make(start + warmup)), plan)
                 self._finish()
                 took = time.perf_counter() - began
                 if self._tells_enough(took):
@@ -213,10 +220,10 @@ class Pretraining:
         The networks are of no use afterwards.
         """
         number = plan.at(self.trainer.at)[0]
-        rows, length = self.pass_rows[number], self.job.training.phases[number].length
+        rows, length = self.micro_batch_size[number], self.job.training.phases[number].length
         fitting = self._fitting_rows(plan, self.trainer.at, number)
         advice = (
-            f"{fitting:,} fit: use --pass-rows {fitting}; the step stays the same, in more passes."
+            f"{fitting:,} fit: use --micro-batch-size {fitting}; the step stays the same, in more passes."
             if fitting
             else "Not even one fits: take a smaller recipe, shorter rows (--length), or a larger device."
         )
@@ -225,10 +232,10 @@ class Pretraining:
         )
 
     def _fitting_rows(self, plan: Plan, step: int, number: int) -> int:
-        fewer = list(self.pass_rows)
+        fewer = list(self.micro_batch_size)
         while fewer[number] > 1:
             fewer[number] //= 2
-            self.trainer.optimiser.zero_grad(set_to_none=True)
+            self.trainer.optimizer.zero_grad(set_to_none=True)
             if self.devices.device.type == "cuda":
                 torch.cuda.empty_cache()
             loader = Loader(self.layouts, self.objective, plan, self.devices, fewer)
@@ -353,7 +360,7 @@ def run_job(
 
 def rows_of_a_pass(phase: Phase, width: int, wanted: int | None, devices: Devices) -> int:
     """How many of a step's rows a device runs at once: passes of one size, none above what is wanted or suits it."""
-    rows = phase.rows // devices.world
+    rows = phase.batch_size // devices.world
     most = wanted or PASS_WEIGHT[devices.device.type] // (width * phase.length)
     n_passes = -(-rows // max(most, 1))
     while rows % n_passes:

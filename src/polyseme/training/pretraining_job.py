@@ -107,7 +107,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
 def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
     """How each phase of a job takes its rows from the corpus."""
     if _layout(job) == "streams":
-        return [_streams(job, corpus, phase.rows, length=phase.length) for phase in job.training.phases]
+        return [_streams(job, corpus, phase.batch_size, length=phase.length) for phase in job.training.phases]
     make = _pairs if _layout(job) == "pairs" else _packed
     return [make(job, corpus, "train", phase.length) for phase in job.training.phases]
 
@@ -117,7 +117,7 @@ def held_layout(job: Job, corpus: Corpus) -> Layout:
     phase = job.training.phases[0]
     if _layout(job) != "streams":
         return (_pairs if _layout(job) == "pairs" else _packed)(job, corpus, "held", phase.length)
-    n_streams = min(phase.rows, max(corpus.n_pieces("held") // (HELD_ROWS * phase.length), 1))
+    n_streams = min(phase.batch_size, max(corpus.n_pieces("held") // (HELD_ROWS * phase.length), 1))
     return _streams(job, corpus, n_streams, split="held", length=phase.length)
 
 
@@ -145,8 +145,8 @@ def _packed(job: Job, corpus: Corpus, split: str, length: int) -> Layout:
         split,
         objective.row_length(length, corpus.tokenizer.n_specials),
         seed=training.seed,
-        apart=training.apart,
-        reset=training.reset,
+        mask_documents=training.mask_documents,
+        reset_positions=training.reset_positions,
         same_cuts=objective.same_rows,
         sentences=objective.sentences,
     )
@@ -199,9 +199,9 @@ def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
             f"Rows of {phase.length:,} pieces are longer than the {config.window:,} positions of the model. "
             "Shorten them (--length)."
         )
-    if phase.rows % devices.world:
+    if phase.batch_size % devices.world:
         raise OptionError(
-            f"The {phase.rows:,} rows of a step cannot be shared evenly by {devices.world} processes. "
+            f"The {phase.batch_size:,} rows of a step cannot be shared evenly by {devices.world} processes. "
             "Choose a number of rows that can (--rows)."
         )
 
@@ -228,17 +228,19 @@ def _check_streams(job: Job, devices: Devices) -> None:
         if training.varied:
             raise OptionError("Rows of varied lengths are for streams; packed rows are all of one length.")
         objective = job.plain_objective()
-        if (training.apart or training.reset) and not (objective.keeps_apart and _layout(job) == "packed"):
+        if (training.mask_documents or training.reset_positions) and not (
+            objective.keeps_apart and _layout(job) == "packed"
+        ):
             raise OptionError(
                 f"The objective {objective.name!r} cannot keep the documents of a row 'apart', nor 'reset' positions: "
                 "leave these out. (Pairs that share a row are always apart.)"
             )
         return
-    if len({phase.rows for phase in training.phases}) > 1:
+    if len({phase.batch_size for phase in training.phases}) > 1:
         raise OptionError(
             "Every row of a step is a stream of its own, with its memory, so all phases must have equally many rows."
         )
-    if training.apart or training.reset:
+    if training.mask_documents or training.reset_positions:
         raise OptionError(
             "A stream goes on over the ends of documents with what it remembers: they cannot be kept 'apart', nor "
             "positions 'reset'. Leave these out."
@@ -248,8 +250,8 @@ def _check_streams(job: Job, devices: Devices) -> None:
 
 
 def _check_rows(phase: Phase, layout: Layout, corpus: Corpus) -> None:
-    if layout.n_rows < phase.rows:
+    if layout.n_rows < phase.batch_size:
         raise InputError(
             f"The corpus is smaller than a batch: {corpus.n_pieces('train'):,} pieces make {layout.n_rows:,} rows of "
-            f"{phase.length:,}, and a step takes {phase.rows:,}. Give more text, or smaller steps (--rows)."
+            f"{phase.length:,}, and a step takes {phase.batch_size:,}. Give more text, or smaller steps (--rows)."
         )

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from polyseme.config import Config
 from polyseme.errors import OptionError, nearest
 
-ScheduleKind = Literal["constant", "linear", "cosine", "noam", "slanted-triangular", "warm-up-stable-decay"]
+ScheduleKind = Literal["constant", "linear", "cosine", "noam", "slanted-triangular", "warmup-stable-decay"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,14 @@ class Schedule(Config):
     """A kind of schedule and its numbers; `USES` says which kind reads which."""
 
     kind: ScheduleKind = "linear"
-    warm_up: float = 0.1
+    warmup: float = 0.1
     """Over how many steps the rate rises: a share of all where it is below 1, else a number of steps."""
     most_warm_up: float = 1.0
-    """The share of all steps that a warm-up of a number of steps takes at most, so that it also suits a short run."""
+    """The share of all steps that a warmup of a number of steps takes at most, so that it also suits a short run."""
     floor: float = 0.0
     """The factor at which the decay ends."""
     decay: float = 0.2
-    """The share of steps, the last ones, in which warm-up-stable-decay goes down."""
+    """The share of steps, the last ones, in which warmup-stable-decay goes down."""
     cut_share: float = 0.1
     """The share of steps in which the slanted triangle rises (ULMFiT's cut_frac)."""
     ratio: float = 32.0
@@ -39,10 +39,10 @@ class Schedule(Config):
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScheduleKind):
             raise OptionError(f"There is no schedule {self.kind!r}. {nearest(self.kind, get_args(ScheduleKind))}")
-        if not 0 <= self.warm_up < math.inf or (self.warm_up >= 1 and self.warm_up != int(self.warm_up)):
+        if not 0 <= self.warmup < math.inf or (self.warmup >= 1 and self.warmup != int(self.warmup)):
             raise OptionError(
-                "The warm-up of a schedule must be a share of the steps (0 to below 1) or a whole number of steps. "
-                f"Got {self.warm_up} instead."
+                "The warmup of a schedule must be a share of the steps (0 to below 1) or a whole number of steps. "
+                f"Got {self.warmup} instead."
             )
         for name in ("floor", "decay", "most_warm_up"):
             if not 0 <= getattr(self, name) <= 1:
@@ -54,14 +54,14 @@ class Schedule(Config):
 
     def warm_up_steps(self, n_steps: int) -> int:
         """Over how many of the steps the rate rises."""
-        if self.warm_up < 1:
-            return round(self.warm_up * n_steps)
-        return min(round(self.most_warm_up * n_steps), round(self.warm_up))
+        if self.warmup < 1:
+            return round(self.warmup * n_steps)
+        return min(round(self.most_warm_up * n_steps), round(self.warmup))
 
     def factor(self, step: int, n_steps: int) -> float:
         """What the peak rate is multiplied by in a step, counted from 0.
 
-        >>> [Schedule(kind="linear", warm_up=2).factor(step, 6) for step in range(6)]
+        >>> [Schedule(kind="linear", warmup=2).factor(step, 6) for step in range(6)]
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
         """
         step = min(max(step, 0), n_steps)
@@ -86,7 +86,7 @@ def _cosine(schedule: Schedule, step: int, n_steps: int) -> float:
 
 
 def _noam(schedule: Schedule, step: int, n_steps: int) -> float:
-    """Vaswani et al. 2017, over its own peak, so that width and warm-up do not move it; they count steps from 1."""
+    """Vaswani et al. 2017, over its own peak, so that width and warmup do not move it; they count steps from 1."""
     rise = max(1, schedule.warm_up_steps(n_steps))
     return min((step + 1) / rise, math.sqrt(rise / (step + 1)))
 
@@ -129,15 +129,15 @@ _FACTORS: Mapping[ScheduleKind, Callable[[Schedule, int, int], float]] = {
     "cosine": _cosine,
     "noam": _noam,
     "slanted-triangular": _slanted_triangular,
-    "warm-up-stable-decay": _warm_up_stable_decay,
+    "warmup-stable-decay": _warm_up_stable_decay,
 }
 
 USES: Mapping[ScheduleKind, frozenset[str]] = {
-    "constant": frozenset({"warm_up"}),
-    "linear": frozenset({"warm_up", "floor"}),
-    "cosine": frozenset({"warm_up", "floor"}),
-    "noam": frozenset({"warm_up"}),
+    "constant": frozenset({"warmup"}),
+    "linear": frozenset({"warmup", "floor"}),
+    "cosine": frozenset({"warmup", "floor"}),
+    "noam": frozenset({"warmup"}),
     "slanted-triangular": frozenset({"cut_share", "ratio"}),
-    "warm-up-stable-decay": frozenset({"warm_up", "floor", "decay"}),
+    "warmup-stable-decay": frozenset({"warmup", "floor", "decay"}),
 }
 """Which settings a kind reads; whoever takes them from a user may refuse the others."""

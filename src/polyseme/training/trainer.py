@@ -1,6 +1,6 @@
 """What is trained, and one step of it.
 
-A step is a function of the weights, the optimiser's state, the memory where streams carry one, and the step's number:
+A step is a function of the weights, the optimizer's state, the memory where streams carry one, and the step's number:
 rows, corruption and dropout are drawn from seeds that the number decides. So a run that goes on from a checkpoint takes
 the very steps it would have.
 """
@@ -16,20 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.memory import Memory
-from polyseme.training.checkpoint import optimiser_tensors, put_optimiser_tensors
+from polyseme.training.checkpoint import optimizer_tensors, put_optimizer_tensors
 from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows
-from polyseme.training.optimizers import build_optimiser, set_rate
+from polyseme.training.optimizers import build_optimizer, set_rate
 from polyseme.training.training_settings import Plan, TrainingSettings
 from polyseme.types import Objective
 
 WEIGHTS = "weights/"
-OPTIMISER = "optimiser/"
+OPTIMISER = "optimizer/"
 MEMORY = "memory/"
 
 
 class Trainer:
-    """Networks and optimiser on their devices; knows how to take a step and how to be kept."""
+    """Networks and optimizer on their devices; knows how to take a step and how to be kept."""
 
     def __init__(self, objective: Objective, nets: nn.Module, settings: TrainingSettings, devices: Devices) -> None:
         self.objective = objective
@@ -42,7 +42,7 @@ class Trainer:
         """The networks as all processes run them together."""
         self.at = 0
         """The step that was begun last."""
-        self.optimiser = build_optimiser(self.inner, settings.optimiser, device=devices.device)
+        self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device)
         self.carries = objective.needs.layout == "streams"
         self.memory: Memory | None = None
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""
@@ -51,7 +51,7 @@ class Trainer:
         """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
         self.at = rows.step
         torch.manual_seed(_step_seed(self.settings.seed, rows.step, self.devices.rank))
-        set_rate(self.optimiser, self.settings.schedule.factor(rows.step, plan.n_steps))
+        set_rate(self.optimizer, self.settings.schedule.factor(rows.step, plan.n_steps))
         self.nets.train()
         counts = self.devices.sum_counts(rows.counts)
         sums: dict[str, Tensor] = {}
@@ -66,10 +66,10 @@ class Trainer:
                 self._total(parts, counts).mul(self.devices.world).backward()
             for name, part in parts.items():
                 sums[name] = sums[name] + part.detach() if name in sums else part.detach()
-        if self.settings.clip is not None:
-            nn.utils.clip_grad_norm_(self.inner.parameters(), self.settings.clip, foreach=True)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        if self.settings.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.inner.parameters(), self.settings.max_grad_norm, foreach=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         self.memory = carried.joined()
         sums = self.devices.sum_losses(sums)
         return {name: each / max(counts[name], 1.0) for name, each in sums.items()}
@@ -109,7 +109,7 @@ class Trainer:
         return {name: float(each) / max(counts[name], 1.0) for name, each in sums.items()}
 
     def total(self, means: Mapping[str, float]) -> float:
-        """What is minimised, from the means of the parts."""
+        """What is minimized, from the means of the parts."""
         return sum(self.objective.weights[name] * mean for name, mean in means.items())
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -121,10 +121,10 @@ class Trainer:
     # --- kept and put back --------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights, the optimiser's state and the memory of all streams by name, whole; all processes must ask."""
+        """Weights, the optimizer's state and the memory of all streams by name, whole; all processes must ask."""
         named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named().items()}
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
-        kept = optimiser_tensors(self.optimiser, names)
+        kept = optimizer_tensors(self.optimizer, names)
         memory = {} if self.memory is None else self.memory.tensors()
         return {
             **named,
@@ -143,7 +143,7 @@ class Trainer:
             for name, each in tensors.items()
             if name.startswith(OPTIMISER)
         }
-        put_optimiser_tensors(self.optimiser, names, kept)
+        put_optimizer_tensors(self.optimizer, names, kept)
         self._put_memory({name.removeprefix(MEMORY): each for name, each in tensors.items() if name.startswith(MEMORY)})
 
     def _put_memory(self, tensors: Mapping[str, Tensor]) -> None:

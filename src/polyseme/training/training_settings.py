@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from polyseme.config import Config
 from polyseme.errors import OptionError, nearest
-from polyseme.training.optimizers import OptimiserSettings
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 
 TrainingDtype = Literal["fp32", "bf16", "fp64"]
@@ -23,37 +23,37 @@ class Phase(Config):
     """Of the steps."""
     length: int
     """Pieces of a row, specials included."""
-    rows: int
+    batch_size: int
     """Rows of a step, over all devices and passes."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise OptionError(f"The share of a phase must be above 0 and at most 1. Got {self.share} instead.")
-        if self.length < 4 or self.rows < 1:
+        if self.length < 4 or self.batch_size < 1:
             raise OptionError(
-                f"A step needs at least 1 row of at least 4 pieces. Got {self.rows} of {self.length} instead."
+                f"A step needs at least 1 row of at least 4 pieces. Got {self.batch_size} of {self.length} instead."
             )
 
     @property
     def pieces(self) -> int:
         """Pieces of a step."""
-        return self.rows * self.length
+        return self.batch_size * self.length
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Config):
-    """Phases, optimiser, schedule and precision."""
+    """Phases, optimizer, schedule and precision."""
 
     phases: tuple[Phase, ...]
-    optimiser: OptimiserSettings
+    optimizer: OptimizerSettings
     schedule: Schedule
-    clip: float | None = 1.0
+    max_grad_norm: float | None = 1.0
     """The largest norm of all gradients together; None: as they are."""
-    pass_rows: int | None = None
+    micro_batch_size: int | None = None
     """Rows that a device runs at once; a step's rows take as many passes as they need. None: what suits the device."""
-    apart: bool = False
+    mask_documents: bool = False
     """Whether the documents that share a row are hidden from each other."""
-    reset: bool = False
+    reset_positions: bool = False
     """Whether positions count anew with each document of a row."""
     varied: bool = False
     """Whether rows of streams have lengths around that of their phase, from step to step another one."""
@@ -69,15 +69,15 @@ class TrainingSettings(Config):
             value = getattr(self, name)
             if value not in known:
                 raise OptionError(f"There is no {name} {value!r} for training. {nearest(str(value), known)}")
-        if self.pass_rows is not None and self.pass_rows < 1:
-            raise OptionError(f"A pass needs at least 1 row. Got {self.pass_rows} instead.")
+        if self.micro_batch_size is not None and self.micro_batch_size < 1:
+            raise OptionError(f"A pass needs at least 1 row. Got {self.micro_batch_size} instead.")
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> TrainingSettings:
         """The settings of `to_json`, the records in them included."""
         settings = dict(settings)
         settings["phases"] = tuple(Phase.from_json(each) for each in settings["phases"])
-        settings["optimiser"] = OptimiserSettings.from_json(settings["optimiser"])
+        settings["optimizer"] = OptimizerSettings.from_json(settings["optimizer"])
         settings["schedule"] = Schedule.from_json(settings["schedule"])
         read: TrainingSettings = super().from_json(settings)
         return read

@@ -31,7 +31,7 @@ def build_task_model(
     pool: str = "mean",
     readout: str = "mean",
     frozen: bool = False,
-    most_pieces: int = 512,
+    max_pieces: int = 512,
     stride: int = 128,
     stack: str = "encoder",
     prompt: tuple[str, ...] = (),
@@ -41,13 +41,13 @@ def build_task_model(
     """A new task model around a bundle, which is taken over; what is new is drawn from torch's present seed.
 
     `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
-    Without a bundle the head reads learnt inputs alone. `prompt` is for the head that writes (`prompt_of`).
+    Without a bundle the head reads learned inputs alone. `prompt` is for the head that writes (`prompt_of`).
     """
     settings = {**named_settings(head), **(head_settings or {})}
     if settings["body"] == "text":
-        return _writing_model(bundle, kind, most_pieces, prompt, settings)
+        return _writing_model(bundle, kind, max_pieces, prompt, settings)
     plan = _plan(
-        bundle, kind, head, layer, pool, readout, frozen, most_pieces, stride, stack, learnt_inputs=inputs is not None
+        bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, learnt_inputs=inputs is not None
     )
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
     plan = plan.replace(with_marks=bool(settings.get("n_marks")))
@@ -64,7 +64,7 @@ def build_task_model(
 
 
 def _writing_model(
-    bundle: Bundle | None, kind: str, most_pieces: int, prompt: tuple[str, ...], settings: Mapping[str, Any]
+    bundle: Bundle | None, kind: str, max_pieces: int, prompt: tuple[str, ...], settings: Mapping[str, Any]
 ) -> TaskModel:
     """A model that writes its answers."""
     check_writes(bundle, kind, multi=bool(settings.get("multi")))
@@ -73,9 +73,9 @@ def _writing_model(
     if not prompt:
         raise OptionError("A head that writes must be told what stands before the texts (prompt).")
     plan = TaskConfig(
-        kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", most_pieces=most_pieces, prompt=prompt
+        kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", max_pieces=max_pieces, prompt=prompt
     )
-    maker = RowMaker(bundle.tokenizer, bundle.config, most_pieces)
+    maker = RowMaker(bundle.tokenizer, bundle.config, max_pieces)
     texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
     config = HeadConfig(
         kind=kind,  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def _plan(
     pool: str,
     readout: str,
     frozen: bool,
-    most_pieces: int,
+    max_pieces: int,
     stride: int,
     stack: str,
     *,
@@ -101,7 +101,7 @@ def _plan(
 ) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
     two = kind in ("pair", "span", "choose")
-    plain = {"frozen": frozen, "layer": layer, "pool": pool, "most_pieces": most_pieces, "stride": stride}
+    plain = {"frozen": frozen, "layer": layer, "pool": pool, "max_pieces": max_pieces, "stride": stride}
     if bundle is None and stack == "decoder":
         raise OptionError("There is no model, and so no decoder. Leave the stack out.")
     if bundle is None:
@@ -113,7 +113,7 @@ def _plan(
     if parse_layers(layer, read).how == "all":
         raise OptionError("A head reads one vector a word; 'all' layers are several. Take mix, concat:a:b or a number.")
     parse_pooling(pool, read.direction)
-    maker = RowMaker(bundle.tokenizer, read, most_pieces, stride=stride)
+    maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
     over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learnt_inputs
     from_start = readout in FROM_THE_START
     if from_start and stack == "decoder":

@@ -58,7 +58,7 @@ class TaskRow:
     choice: int = 0
     """Which of the item's choices this is."""
     strings: tuple[str, ...] = ()
-    """The words themselves, where inputs are learnt from them."""
+    """The words themselves, where inputs are learned from them."""
     second_strings: tuple[str, ...] = ()
 
     @property
@@ -82,10 +82,10 @@ class Cut:
     words: int = 0
     """All words that were read."""
 
-    def notes(self, most_pieces: int | None) -> list[str]:
+    def notes(self, max_pieces: int | None) -> list[str]:
         said = []
         if self.texts:
-            said.append(f"{self.texts:,} texts were cut to {most_pieces:,} pieces (most_pieces)")
+            said.append(f"{self.texts:,} texts were cut to {max_pieces:,} pieces (max_pieces)")
         if self.empty:
             said.append(f"{self.empty:,} texts are empty")
         if self.vanished:
@@ -99,7 +99,7 @@ class RowMaker:
 
     tokenizer: Tokenizer
     config: EncoderConfig
-    most_pieces: int
+    max_pieces: int
     stride: int = 128
     with_words: bool = True
     """Whether the head reads words; otherwise their places are left out."""
@@ -184,7 +184,7 @@ class RowMaker:
         of_texts = within(pieces, places)
         left = room - len(pieces) + sum(map(len, of_texts))
         if left < len(of_texts):
-            raise OptionError(f"Rows of {self.most_pieces} pieces (most_pieces) have no room for any text.")
+            raise OptionError(f"Rows of {self.max_pieces} pieces (max_pieces) have no room for any text.")
         counts = shares(len(of_texts[0]), len(of_texts[1]), left) if len(of_texts) > 1 else (left,)
         kept = np.ones(len(pieces), np.bool_)
         for its, count in zip(of_texts, counts, strict=True):
@@ -200,7 +200,7 @@ class RowMaker:
     def _tag(self, items: Sequence[Item]) -> Iterable[list[Any]]:
         """Sentences longer than a row are read in windows, each of which tags the words it keeps."""
         for item, pieces in zip(items, self._encoded([document_of(item) for item in items]), strict=True):
-            room = self.most_pieces - self.tokenizer.n_specials
+            room = self.max_pieces - self.tokenizer.n_specials
             made = []
             for window in cut(len(pieces), room, self.config.direction):
                 kept = (pieces.words[:, 0] >= window.keep_start) & (pieces.words[:, 0] < window.keep_end)
@@ -276,7 +276,7 @@ class RowMaker:
 
     def _cut(self, pieces: Pieces, room: int, *, said: bool = False) -> Pieces:
         if room < 1:
-            raise OptionError(f"Rows of {self.most_pieces} pieces (most_pieces) have no room for any text.")
+            raise OptionError(f"Rows of {self.max_pieces} pieces (max_pieces) have no room for any text.")
         if len(pieces) <= room:
             return pieces
         if not said:
@@ -285,12 +285,12 @@ class RowMaker:
         return Pieces(pieces.ids[:room], pieces.spans[:room], words)
 
     def _room_of_one(self) -> int:
-        return self.most_pieces - self.tokenizer.n_specials - (0 if self.ends or not self._closes else 1)
+        return self.max_pieces - self.tokenizer.n_specials - (0 if self.ends or not self._closes else 1)
 
     def _room_of_pair(self) -> int:
         framed = self._framed_pair(self._filler, self._filler)
         closing = 0 if self.ends or not self._closes else 1
-        return self.most_pieces - (len(framed.ids) - 2 * len(self._filler)) - closing
+        return self.max_pieces - (len(framed.ids) - 2 * len(self._filler)) - closing
 
     def _start_place(self, framed: Framed) -> int | None:
         if "start" not in self.tokenizer.specials:

@@ -1,4 +1,4 @@
-"""A task model scored on labelled files, or on a benchmark by its name."""
+"""A task model scored on labeled files, or on a benchmark by its name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def evaluate_labelled(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Report:
-    """The figures of a task model on a file with labels, or on the labelled splits of a benchmark.
+    """The figures of a task model on a file with labels, or on the labeled splits of a benchmark.
 
     Labels are the model's, in its order; others that the data has count as wrong, which is said. `progress` is told how
     many items of a split are done, and of how many.
@@ -46,15 +46,15 @@ def evaluate_labelled(
     predictor = Predictor(model)
     lines, records, notes = [], [], list(task.notes)
     for split, items in task.splits.items():
-        labelled = [item for item in items if item.gold is not None]
-        if not labelled or (split == "train" and len(task.splits) > 1):
+        labeled = [item for item in items if item.gold is not None]
+        if not labeled or (split == "train" and len(task.splits) > 1):
             continue
-        answers = [each.label for each in predictor.in_chunks(labelled, progress)]
-        golds = [_gold(model.head.config, item) for item in labelled]
+        answers = [each.label for each in predictor.in_chunks(labeled, progress)]
+        golds = [_gold(model.head.config, item) for item in labeled]
         figures = measure(metrics, golds, answers, labels=model.head.config.labels)
-        lines.append(Line("split", split, len(labelled), figures))
-        records += [_record(split, item, each) for item, each in zip(labelled, answers, strict=True)]
-        notes += _unknown(model, split, labelled)
+        lines.append(Line("split", split, len(labeled), figures))
+        records += [_record(split, item, each) for item, each in zip(labeled, answers, strict=True)]
+        notes += _unknown(model, split, labeled)
     notes += predictor.notes()
     if not lines:
         raise InputError(f"{name} has no labels, so there is nothing to evaluate. To have them predicted: predict.")

@@ -32,7 +32,7 @@ class SeedFigures:
     best_step: int
     n_steps: int
     curve: Sequence[Mapping[str, Any]]
-    learnt: bool
+    learned: bool
     """Whether it is better than the simplest guess."""
     diverged: bool = False
     seconds: float = 0.0
@@ -108,7 +108,7 @@ class FinetuneReport:
     @property
     def n_failed(self) -> int:
         """Seeds that did not learn: no better than the simplest guess, or a loss that is no number."""
-        return sum(not each.learnt for each in self.seeds)
+        return sum(not each.learned for each in self.seeds)
 
     @property
     def dev(self) -> dict[str, Summary]:
@@ -284,7 +284,7 @@ def _scores(report: FinetuneReport) -> list[SeedScores]:
                     metric=metric,
                     split=f"{split}, a sample" if split in report.sampled else split,
                     values=values,
-                    failed=[str(each.seed) for each in report.seeds if not each.learnt],
+                    failed=[str(each.seed) for each in report.seeds if not each.learned],
                     chance=report.baseline.get(metric) if split == "dev" else None,
                     note=chosen,
                 )

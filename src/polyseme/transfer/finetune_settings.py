@@ -30,7 +30,7 @@ FEW_ROWS = 10_000
 """Training sets smaller than this are gone through once more."""
 FROZEN_STEPS = 10_000
 """About how many steps a head over frozen vectors is trained for."""
-OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "again", "inputs", "dropout")
+OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs", "inputs", "dropout")
 """Settings of heads that read vectors, which one that writes has no use for."""
 
 
@@ -41,7 +41,7 @@ class FinetuneSettings(Config):
     frozen: bool = False
     """Whether the encoder stays as it is: then the words' vectors are computed once, and only the head learns."""
     layer: str | None = None
-    """As for `Model.embed`; `mix` is learnt."""
+    """As for `Model.embed`; `mix` is learned."""
     stack: str | None = None
     """Of a model that has two, whose layers are read: the encoder's, or the decoder's, with the text on both sides."""
     pool: str | None = None
@@ -53,33 +53,33 @@ class FinetuneSettings(Config):
     """linear, mlp, bilstm, bilstm-attention, crf or bilstm-crf; or text: the label is written by the decoder."""
     inner_width: int | None = None
     """Of the head's own layer."""
-    again: bool = False
+    reread_inputs: bool = False
     """Whether the head reads the words' vectors a second time, beside its body's output (ELMo at input and output)."""
     inputs: str | None = None
-    """`char-cnn`: word vectors and a character CNN that are learnt with the head, beside those of the encoder."""
+    """`char-cnn`: word vectors and a character CNN that are learned with the head, beside those of the encoder."""
     epochs: int | None = None
-    batch: int | None = None
+    batch_size: int | None = None
     """Items of a step."""
-    rate: float | None = None
-    head_rate: float | None = None
+    learning_rate: float | None = None
+    head_learning_rate: float | None = None
     """Of what is new (head, mix); None: the same."""
     layer_decay: float = 1.0
     """By how much the rate falls from each layer of the encoder to the one below."""
     schedule: Schedule = field(default_factory=Schedule)
-    gradual: bool = False
+    gradual_unfreezing: bool = False
     """Whether layers are let learn one after another, from the top, one more each epoch (ULMFiT)."""
-    fresh_layers: int = 0
+    reinit_layers: int = 0
     """How many of the top layers are drawn anew before training."""
     weight_decay: float = 0.01
     """Of matrices; norms, biases and other vectors have none."""
-    clip: float | None = 1.0
+    max_grad_norm: float | None = 1.0
     dropout: float | None = None
     """Of the head; None: the head's own. The encoder keeps its own."""
     dtype: TransferDtype = "auto"
     compile: bool | None = None
     """Whether steps are recorded once and replayed (CUDA graphs); None: on a GPU."""
     seeds: tuple[int, ...] = (0,)
-    most_pieces: int | None = None
+    max_pieces: int | None = None
     """Of a row, specials included; longer texts are cut, and counted. Span tasks read windows of so many."""
     stride: int = 128
     """Pieces by which the windows of a passage overlap."""
@@ -95,11 +95,17 @@ class FinetuneSettings(Config):
             raise OptionError(f"There is no head {self.head!r}. {nearest(self.head, HEAD_NAMES)}")
         if self.inputs not in (None, "char-cnn"):
             raise OptionError(f"There are no inputs {self.inputs!r}. There are: char-cnn.")
-        for name, least in (("epochs", 1), ("batch", 1), ("most_pieces", 8), ("evaluations", 1), ("inner_width", 1)):
+        for name, least in (
+            ("epochs", 1),
+            ("batch_size", 1),
+            ("max_pieces", 8),
+            ("evaluations", 1),
+            ("inner_width", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise OptionError(f"The {name} of a fine-tuning must be at least {least}. Got {value} instead.")
-        for name in ("rate", "head_rate"):
+        for name in ("learning_rate", "head_learning_rate"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise OptionError(f"The {name} of a fine-tuning must be above 0. Got {value} instead.")
@@ -107,8 +113,8 @@ class FinetuneSettings(Config):
             raise OptionError(f"The layer_decay must be above 0 and at most 1. Got {self.layer_decay} instead.")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise OptionError(f"The dropout must be from 0 to below 1. Got {self.dropout} instead.")
-        if self.fresh_layers < 0 or self.stride < 0 or self.weight_decay < 0:
-            raise OptionError("The settings fresh_layers, stride and weight_decay must be 0 or more.")
+        if self.reinit_layers < 0 or self.stride < 0 or self.weight_decay < 0:
+            raise OptionError("The settings reinit_layers, stride and weight_decay must be 0 or more.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise OptionError(f"The seeds must be different numbers, one at least. Got {list(self.seeds)} instead.")
         if self.stack is not None and self.stack not in get_args(Stack):
@@ -116,7 +122,7 @@ class FinetuneSettings(Config):
         if self.head == "text":
             self._check_text()
         if self.frozen:
-            useless = {"gradual": False, "fresh_layers": 0, "layer_decay": 1.0}
+            useless = {"gradual_unfreezing": False, "reinit_layers": 0, "layer_decay": 1.0}
             for name, default in useless.items():
                 if getattr(self, name) != default:
                     raise OptionError(f"A frozen encoder does not learn, so {name} means nothing. Leave it out.")
@@ -161,7 +167,7 @@ def chosen(
     """Fill in what was left open, by the encoder's direction and width and by the size of the data.
 
     `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]), `answers` what such
-    a model's answers are read from (`answers_of`). Without a config there is no encoder, only learnt inputs.
+    a model's answers are read from (`answers_of`). Without a config there is no encoder, only learned inputs.
     """
     notes: list[str] = []
     filled: dict[str, Any] = {}
@@ -181,7 +187,7 @@ def chosen(
         "head", "text" if writes else _head(settings, kind, apart=config is None or settings.frozen),
         "the answer is written, as by T5" if writes else "",
     )  # fmt: skip
-    batch = open_one("batch", 32)
+    batch = open_one("batch_size", 32)
     if config is not None and head != "text":
         of_decoder = answers == "decoder" and not settings.frozen and _reads_decoder(settings, kind, head)
         stack = open_one(
@@ -192,7 +198,7 @@ def chosen(
             config, pooler, starts = config.decoder or config, False, False
     if config is not None:
         window = config.window or MOST_PIECES
-        open_one("most_pieces", min(window, MOST_SPAN_PIECES if kind == "span" else MOST_PIECES))
+        open_one("max_pieces", min(window, MOST_SPAN_PIECES if kind == "span" else MOST_PIECES))
     if config is not None and head != "text":
         open_one("layer", "mix" if settings.frozen and _one_width(config) else "-1")
         open_one("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
@@ -200,19 +206,23 @@ def chosen(
         open_one("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
-        open_one("rate", 1e-3, "heads over vectors that stay as they are (Adam, as for ELMo; Peters et al. 2018)")
+        open_one(
+            "learning_rate", 1e-3, "heads over vectors that stay as they are (Adam, as for ELMo; Peters et al. 2018)"
+        )
         open_one("epochs", max(3, min(20, FROZEN_STEPS // steps)), f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs")
         return Chosen(settings.replace(**filled), tuple(notes))
     small = config.widths[-1] < SMALL_WIDTH
     if recurrent:
-        open_one("rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)")
-        open_one("head_rate", 1e-3, "what is new beside a recurrent encoder")
+        open_one(
+            "learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)"
+        )
+        open_one("head_learning_rate", 1e-3, "what is new beside a recurrent encoder")
     elif head == "text":
-        open_one("rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
+        open_one("learning_rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
     elif small:
-        open_one("rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
+        open_one("learning_rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
     else:
-        open_one("rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
+        open_one("learning_rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
     few = n_train < FEW_ROWS
     epochs = 5 if recurrent else 4 if few else 3
     open_one("epochs", epochs, "BERT's 3, and one more for fewer than 10,000 items" if not recurrent else "")
@@ -256,14 +266,14 @@ def _one_width(config: EncoderConfig) -> bool:
 def settings_of(given: Mapping[str, Any]) -> FinetuneSettings:
     """The settings among a verb's parameters; what is none of them is passed over.
 
-    >>> settings_of({"task": "rte", "layer": -1, "seeds": 2, "schedule": "linear", "warm_up": 0.1}).seeds
+    >>> settings_of({"task": "rte", "layer": -1, "seeds": 2, "schedule": "linear", "warmup": 0.1}).seeds
     (0, 1)
     """
     found = {each.name: given[each.name] for each in fields(FinetuneSettings) if each.name in given}
     layer = found.get("layer")
     found["layer"] = None if layer is None else str(layer)
     found["seeds"] = seeds_of(given["seeds"])
-    found["schedule"] = Schedule(kind=given["schedule"], warm_up=given["warm_up"])
+    found["schedule"] = Schedule(kind=given["schedule"], warmup=given["warmup"])
     return FinetuneSettings(**found)
 
 

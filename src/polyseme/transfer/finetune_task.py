@@ -38,7 +38,7 @@ from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.task_model import TaskModel, pooler_of
 from polyseme.transfer.task_prompts import prompt_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learnt, Told, fresh_top, learn, put
+from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learned, Told, fresh_top, learn, put
 from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
 
@@ -129,8 +129,8 @@ class _Work:
         self.cache = cache or (None if folder is None else folder / FEATURES)
         train = data.splits["train"]
         seen = labels_in(train, kind=data.kind, multi=data.multi)
-        labelled = data.kind in ("classify", "pair", "tag") and not data.regression
-        self.labels = tuple(label for label in data.labels if label in seen) if labelled else ()
+        labeled = data.kind in ("classify", "pair", "tag") and not data.regression
+        self.labels = tuple(label for label in data.labels if label in seen) if labeled else ()
         maker = None
         if bundle is not None and bundle.tokenizer is not None:
             maker = RowMaker(bundle.tokenizer, bundle.config, bundle.config.window or 512)
@@ -157,7 +157,7 @@ class _Work:
         }
         self.cut: tuple[str, ...] = ()
         if self.first.row_maker is not None:
-            self.cut = tuple(self.first.row_maker.tally.notes(self.settings.most_pieces))
+            self.cut = tuple(self.first.row_maker.tally.notes(self.settings.max_pieces))
             self.notes += self.cut
 
     def _inputs(self, train: Sequence[Item]) -> WordInputsConfig | None:
@@ -176,7 +176,7 @@ class _Work:
         if bundle is not None and not settings.frozen:
             bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer})
         head: dict[str, Any] = {"labels": self.labels, "regression": data.regression, "multi": data.multi}
-        head["again"] = settings.again
+        head["reread_inputs"] = settings.reread_inputs
         if settings.dropout is not None:
             head["dropout_rate"] = settings.dropout
         if settings.inner_width is not None:
@@ -197,16 +197,16 @@ class _Work:
             pool=settings.pool or "mean",
             readout=settings.readout or "mean",
             frozen=settings.frozen,
-            most_pieces=settings.most_pieces or 512,
+            max_pieces=settings.max_pieces or 512,
             stride=settings.stride,
             stack=settings.stack or "encoder",
             prompt=prompt_of(data.name, data.kind),
             inputs=self.inputs,
             head_settings=head,
         ).to(self.device)
-        if settings.fresh_layers and bundle is not None:
+        if settings.reinit_layers and bundle is not None:
             torch.manual_seed(seed + 1)
-            fresh_top(model, model.fresh_groups(), settings.fresh_layers)
+            fresh_top(model, model.fresh_groups(), settings.reinit_layers)
         return model
 
     # --- one seed -----------------------------------------------------------------------------------------------------
@@ -215,9 +215,9 @@ class _Work:
         """How many seeds fit side by side: on a GPU, where steps are recorded, and half the free memory is enough."""
         if not can_record(self.first) or self.settings.compile is False:
             return 1
-        weights = sum(each.numel() * each.element_size() for each in self.first.learnt().values())
+        weights = sum(each.numel() * each.element_size() for each in self.first.learned().values())
         lengths = self.prepared["train"].source.lengths
-        pieces = int(self.settings.batch or 32) * bucket(int(lengths.max(initial=1)))
+        pieces = int(self.settings.batch_size or 32) * bucket(int(lengths.max(initial=1)))
         widths = self.first.bundle.config.widths if self.first.bundle is not None else ()
         states = STATES_A_LAYER * pieces * sum(widths) * 4
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -262,7 +262,7 @@ class _Work:
             self.data.metrics, [gold for gold, _ in pairs], [answer for _, answer in pairs], labels=self.data.labels
         )
 
-    def _result(self, model: TaskModel, found: Learnt) -> _Result:
+    def _result(self, model: TaskModel, found: Learned) -> _Result:
         dev = found.dev
         if model.head.config.no_answer:
             self._choose_threshold(model)
@@ -273,7 +273,7 @@ class _Work:
             if name not in ("train", "dev")
         }
         first = self.data.metrics[0]
-        learnt = not found.diverged and dev[first] > self.baseline[first]
+        learned = not found.diverged and dev[first] > self.baseline[first]
         figures = SeedFigures(
             seed=found.seed,
             dev=dev,
@@ -281,12 +281,12 @@ class _Work:
             best_step=found.best_step,
             n_steps=found.n_steps,
             curve=found.curve,
-            learnt=learnt,
+            learned=learned,
             diverged=found.diverged,
             seconds=found.seconds,
             mix=model.shares(),
         )
-        weights = {name: each.detach() for name, each in model.learnt().items()}
+        weights = {name: each.detach() for name, each in model.learned().items()}
         return _Result(figures, dev[first], weights, model.head.config.to_json(), found.seconds_before)
 
     @property
@@ -307,7 +307,7 @@ class _Work:
 
     def rank(self, result: _Result) -> tuple[bool, float, int]:
         """What the best seed is highest in; of two that are as good it is the first."""
-        return result.figures.learnt, result.score, -self.settings.seeds.index(result.figures.seed)
+        return result.figures.learned, result.score, -self.settings.seeds.index(result.figures.seed)
 
     def _better(self, result: _Result) -> _Result:
         """Let go of the weights of all but the best."""
@@ -370,7 +370,7 @@ class _Work:
         steps = sum(each.figures.n_taken for each in results)
         before = sum(each.seconds_before for each in results)
         joules = meter.stop()
-        an_epoch = max(1, -(-len(train.source.units) // int(settings.batch or 32)))
+        an_epoch = max(1, -(-len(train.source.units) // int(settings.batch_size or 32)))
         pieces = flops = 0.0
         if self.bundle is not None:
             forward = self.first.forward_flops(train.row_lengths, learning=True)

@@ -25,7 +25,7 @@ TABLES = ("csv", "tsv", "jsonl", "parquet")
 """Formats whose columns have names."""
 SENTENCES = ("conll", "conllu")
 OF_TAGS = ("jsonl", "parquet", *SENTENCES)
-"""Formats in which tags are learnt: a list of words, or a word a line."""
+"""Formats in which tags are learned: a list of words, or a word a line."""
 
 
 @dataclass(frozen=True, kw_only=True)

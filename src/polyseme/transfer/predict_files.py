@@ -80,7 +80,7 @@ class Predictor:
     def notes(self) -> list[str]:
         """What was not read as it stands."""
         maker = self.model.row_maker
-        return [] if maker is None else maker.tally.notes(maker.most_pieces)
+        return [] if maker is None else maker.tally.notes(maker.max_pieces)
 
     def cost(self, seconds: float) -> Cost:
         return Cost(

@@ -32,7 +32,7 @@ PREDICTED_PIECES = {"cuda": 32768, "cpu": 4096}
 
 @dataclass
 class Prepared:
-    """Some items, ready to be learnt from or judged."""
+    """Some items, ready to be learned from or judged."""
 
     items: Sequence[Item]
     source: Source

@@ -3,7 +3,7 @@
 | file | |
 |---|---|
 | config.json, model.safetensors, tokenizer.json … | the encoder and its outputs; `polyseme.load` reads it |
-| head.safetensors | the head, the mix, and what other inputs it learnt |
+| head.safetensors | the head, the mix, and what other inputs it learned |
 | polyseme.json | what `bundle` keeps there, and under `task` how the model reads, its head and its labels |
 | report.json, report.html | what came of the training |
 """

@@ -48,7 +48,7 @@ class TaskConfig(Config):
     layer: str
     pool: str
     readout: str
-    most_pieces: int
+    max_pieces: int
     stride: int = 128
     apart: bool = False
     """Whether two texts are read in a row each."""
@@ -79,7 +79,7 @@ class TaskModel(nn.Module):
         self.config = config
         self.head = head
         self.inputs = inputs
-        """Word vectors that are learnt with the head, beside the encoder's or in their place."""
+        """Word vectors that are learned with the head, beside the encoder's or in their place."""
         self.mix: ScalarMix | None = None
         self.row_maker: RowMaker | None = None
         if bundle is None:
@@ -97,7 +97,7 @@ class TaskModel(nn.Module):
         self.row_maker = RowMaker(
             bundle.tokenizer,
             read,
-            config.most_pieces,
+            config.max_pieces,
             stride=config.stride,
             with_words=self.reads_words,
             prompt=config.prompt,
@@ -156,7 +156,7 @@ class TaskModel(nn.Module):
         return found
 
     def _with_inputs(self, found: Features | None, batch: TaskBatch) -> Features:
-        """The words' vectors with those that are learnt here beside them."""
+        """The words' vectors with those that are learned here beside them."""
         words, mask = self._inputs(batch.words)
         second, second_mask = self._inputs(batch.second_words)
         if found is None:
@@ -231,7 +231,7 @@ class TaskModel(nn.Module):
     # --- what it is for -----------------------------------------------------------------------------------------------
 
     def forward(self, batch: TaskBatch) -> Tensor:
-        """What is minimised: the mean loss of the units."""
+        """What is minimized: the mean loss of the units."""
         if batch.gold is None:
             raise ModelError("There is no gold to learn from.")
         return self.head.mean_loss(self.features(batch), batch.gold)
@@ -271,7 +271,7 @@ class TaskModel(nn.Module):
         ]
         return ("bundle.encoder.", *(name for name, there in beside if there))
 
-    def learnt(self) -> dict[str, nn.Parameter]:
+    def learned(self) -> dict[str, nn.Parameter]:
         """What learns, by name."""
         kept = ("head.", "mix.", "inputs.", *self._learning)
         return {name: each for name, each in self.named_parameters() if name.startswith(kept)}
@@ -297,7 +297,7 @@ class TaskModel(nn.Module):
         return found + sum(decoder_flops(config, length, n_written) for length in lengths)
 
     def shares(self) -> dict[str, Any] | None:
-        """The learnt mix: γ, and the share of each layer."""
+        """The learned mix: γ, and the share of each layer."""
         if self.mix is None:
             return None
         shares = torch.softmax(self.mix.weights.detach().double(), 0).tolist()

@@ -64,7 +64,7 @@ class DecoderWriter:
         return self._losses(states.flatten(0, 1), texts.reshape(-1)).view(texts.shape)
 
     def _losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        """[M, D], [M] → [M]; where nothing is learnt, not all scores of the vocabulary need be there at once."""
+        """[M, D], [M] → [M]; where nothing is learned, not all scores of the vocabulary need be there at once."""
         if torch.is_grad_enabled():
             return self.output.loss(states, targets)
         n_pieces = max(parameter.shape[0] for parameter in self.output.parameters())

@@ -1,6 +1,6 @@
 """One seed: a task model learns from train, dev is scored as it goes, and the best on dev is kept.
 
-What a step does hangs on the weights, the optimiser and the step's number alone; so a run that was stopped goes on from
+What a step does hangs on the weights, the optimizer and the step's number alone; so a run that was stopped goes on from
 its last checkpoint as if it had not been, and several may take their steps in turn (see `turns`).
 """
 
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from polyseme.errors import OptionError
 from polyseme.training.checkpoint import (
-    optimiser_tensors,
-    put_optimiser_tensors,
+    optimizer_tensors,
+    put_optimizer_tensors,
     read_latest,
     write_checkpoint,
 )
-from polyseme.training.optimizers import Optimiser, OptimiserSettings, build_optimiser, layer_rates
+from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.interleaved_seeds import Run
 from polyseme.transfer.prepare_items import Prepared
@@ -33,7 +33,7 @@ from polyseme.transfer.unit_batches import order
 
 CHECKPOINT_SECONDS = 60.0
 """Between two checkpoints, at least."""
-WEIGHTS, BEST, OPTIMISER = "weights/", "best/", "optimiser/"
+WEIGHTS, BEST, OPTIMISER = "weights/", "best/", "optimizer/"
 
 Score = Callable[[TaskModel], dict[str, float]]
 """A model's figures on dev; the first is what is chosen by."""
@@ -51,7 +51,7 @@ class Told:
 
 
 @dataclass
-class Learnt:
+class Learned:
     """What came of one seed."""
 
     seed: int
@@ -78,26 +78,28 @@ def learn(
     checkpoints: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     told: Callable[[Told], None] | None = None,
-) -> Run[Learnt]:
+) -> Run[Learned]:
     """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
 
     A run for `take_turns`, which yields after every step.
     """
-    batch, epochs = int(settings.batch or 32), int(settings.epochs or 3)
+    batch, epochs = int(settings.batch_size or 32), int(settings.epochs or 3)
     lengths = train.source.lengths
     an_epoch = -(-len(lengths) // batch)
     n_steps = epochs * an_epoch
-    optimiser = build_optimiser(
+    optimizer = build_optimizer(
         model,
-        OptimiserSettings(lr=float(settings.rate or 1e-4), weight_decay=settings.weight_decay),
+        OptimizerSettings(lr=float(settings.learning_rate or 1e-4), weight_decay=settings.weight_decay),
         device=model.device,
         rates=rates_of(model, settings),
     )
     recorded = can_record(model) and settings.compile is not False
-    steps = (RecordedSteps if recorded else PlainSteps)(model, optimiser, bf16=bf16, clip=settings.clip)
-    found = Learnt(seed=seed, best_step=0, dev={}, n_steps=n_steps)
+    steps = (RecordedSteps if recorded else PlainSteps)(
+        model, optimizer, bf16=bf16, max_grad_norm=settings.max_grad_norm
+    )
+    found = Learned(seed=seed, best_step=0, dev={}, n_steps=n_steps)
     best: dict[str, Tensor] = {}
-    done = _go_on(checkpoints, model, optimiser, found, best)
+    done = _go_on(checkpoints, model, optimizer, found, best)
     due = {round((number + 1) * an_epoch / settings.evaluations) for number in range(settings.evaluations)}
     before = found.seconds_before = found.seconds
     started = kept = time.perf_counter()
@@ -124,12 +126,12 @@ def learn(
             found.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
             if not found.dev or _first(figures) > _first(found.dev):
                 found.best_step, found.dev = step + 1, figures
-                best.update({name: each.detach().clone() for name, each in model.learnt().items()})
+                best.update({name: each.detach().clone() for name, each in model.learned().items()})
             if told is not None:
                 told(Told(seed, step + 1, n_steps, loss, figures))
             found.seconds = before + time.perf_counter() - started
             if checkpoints is not None and time.perf_counter() - kept >= checkpoint_seconds and step + 1 < n_steps:
-                _keep(checkpoints, step + 1, model, optimiser, found, best)
+                _keep(checkpoints, step + 1, model, optimizer, found, best)
                 kept = time.perf_counter()
         if found.diverged:
             break
@@ -144,10 +146,10 @@ def learn(
 def rates_of(model: TaskModel, settings: FinetuneSettings) -> dict[nn.Parameter, float]:
     """What each parameter's rate is multiplied by: less below, by layers; what is new has a rate of its own."""
     found = layer_rates(model.layer_groups(), settings.layer_decay)
-    if settings.head_rate is not None and settings.rate is not None:
-        new = (name for name in model.learnt() if not name.startswith("bundle."))
+    if settings.head_learning_rate is not None and settings.learning_rate is not None:
+        new = (name for name in model.learned() if not name.startswith("bundle."))
         parameters = dict(model.named_parameters())
-        found.update({parameters[name]: settings.head_rate / settings.rate for name in new})
+        found.update({parameters[name]: settings.head_learning_rate / settings.learning_rate for name in new})
     return found
 
 
@@ -163,7 +165,7 @@ def n_loose(n_groups: int, epoch: int, epochs: int) -> int:
 def let_loose(model: TaskModel, settings: FinetuneSettings, epoch: int, epochs: int) -> None:
     """Let those layers learn whose turn has come."""
     groups = model.layer_groups()
-    if not settings.gradual or not groups:
+    if not settings.gradual_unfreezing or not groups:
         return
     loose = n_loose(len(groups), epoch, epochs)
     for number, group in enumerate(groups):
@@ -179,7 +181,7 @@ def step_seed(seed: int, step: int) -> int:
 @torch.no_grad()
 def put(model: TaskModel, weights: Mapping[str, Tensor]) -> None:
     """Give what learns these values."""
-    mine = model.learnt()
+    mine = model.learned()
     for name, value in weights.items():
         mine[name].copy_(value)
 
@@ -189,17 +191,17 @@ def _first(figures: Mapping[str, float]) -> float:
 
 
 def _keep(
-    folder: Path, step: int, model: TaskModel, optimiser: Optimiser, found: Learnt, best: Mapping[str, Tensor]
+    folder: Path, step: int, model: TaskModel, optimizer: Optimizer, found: Learned, best: Mapping[str, Tensor]
 ) -> None:
     names = {parameter: name for name, parameter in model.named_parameters()}
-    tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.learnt().items()}
+    tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.learned().items()}
     tensors |= {f"{BEST}{name}": each for name, each in best.items()}
-    tensors |= {f"{OPTIMISER}{name}": each for name, each in optimiser_tensors(optimiser, names).items()}
+    tensors |= {f"{OPTIMISER}{name}": each for name, each in optimizer_tensors(optimizer, names).items()}
     about = {"best_step": found.best_step, "dev": found.dev, "curve": found.curve, "seconds": found.seconds}
     write_checkpoint(folder, step, tensors, about, keep=1)
 
 
-def _go_on(folder: Path | None, model: TaskModel, optimiser: Optimiser, found: Learnt, best: dict[str, Tensor]) -> int:
+def _go_on(folder: Path | None, model: TaskModel, optimizer: Optimizer, found: Learned, best: dict[str, Tensor]) -> int:
     """Put things as a checkpoint has them; the steps that were taken before."""
     checkpoint = None if folder is None else read_latest(folder)
     if checkpoint is None:
@@ -210,7 +212,7 @@ def _go_on(folder: Path | None, model: TaskModel, optimiser: Optimiser, found: L
 
     put(model, kept(WEIGHTS))
     names = {parameter: name for name, parameter in model.named_parameters()}
-    put_optimiser_tensors(optimiser, names, kept(OPTIMISER))
+    put_optimizer_tensors(optimizer, names, kept(OPTIMISER))
     best.update({name: each.to(model.device) for name, each in kept(BEST).items()})
     about = checkpoint.about
     found.best_step, found.dev, found.curve = about["best_step"], about["dev"], about["curve"]
@@ -224,7 +226,7 @@ def fresh_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layer
     if n_layers >= len(groups):
         raise OptionError(
             f"Only layers above the lowest can be drawn anew, and this encoder has {len(groups) - 1} of them. Got "
-            f"fresh_layers {n_layers}; choose {len(groups) - 1} or fewer."
+            f"reinit_layers {n_layers}; choose {len(groups) - 1} or fewer."
         )
     with torch.no_grad():
         for mine, new in zip(groups[len(groups) - n_layers :], fresh[len(groups) - n_layers :], strict=True):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.errors import PolysemeWarning
-from polyseme.training.optimizers import Optimiser
+from polyseme.training.optimizers import Optimizer
 from polyseme.transfer.task_model import BY_PLACE, TaskModel
 from polyseme.transfer.unit_batches import ReadRows, Source, TaskBatch
 
@@ -65,7 +65,7 @@ def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
             yield TableGradient(table)
 
 
-# MERGED: Steps of learning: forward, backward, clipping, the optimiser; on a GPU recorded once and replayed.
+# MERGED: Steps of learning: forward, backward, clipping, the optimizer; on a GPU recorded once and replayed.
 
 
 BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -90,11 +90,11 @@ class Steps(Protocol):
 class PlainSteps:
     """A step after another, as they are written. Whoever has judged with the model meanwhile calls `train` again."""
 
-    def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
+    def __init__(self, model: TaskModel, optimizer: Optimizer, *, bf16: bool, max_grad_norm: float | None) -> None:
         self.model = model
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.bf16 = bf16
-        self.clip = clip
+        self.max_grad_norm = max_grad_norm
         self.device = model.device
         self.total = torch.zeros((), device=self.device)
         self.n_steps = 0
@@ -105,7 +105,7 @@ class PlainSteps:
         self.take(source.batch(numbers).to(self.device))
 
     def _begin(self, factor: float) -> None:
-        set_rates(self.optimiser, factor)
+        set_rates(self.optimizer, factor)
         self.n_steps += 1
 
     def take(self, batch: TaskBatch) -> None:
@@ -113,10 +113,10 @@ class PlainSteps:
         with self.autocast():
             loss = self.model(batch)
         loss.backward()
-        if self.clip is not None:
-            nn.utils.clip_grad_norm_(self._moved(), self.clip, foreach=True)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        if self.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self._moved(), self.max_grad_norm, foreach=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         for table in self.tables:
             table.clear()
         self.total.add_(loss.detach())
@@ -150,9 +150,9 @@ def autocast(device: torch.device, *, bf16: bool) -> AbstractContextManager[Any]
 class RecordedSteps(PlainSteps):
     """Steps as CUDA graphs: the first of a shape is taken plainly, the second is recorded, all others are replayed."""
 
-    def __init__(self, model: TaskModel, optimiser: Optimiser, *, bf16: bool, clip: float | None) -> None:
-        super().__init__(model, optimiser, bf16=bf16, clip=clip)
-        for group in optimiser.param_groups:
+    def __init__(self, model: TaskModel, optimizer: Optimizer, *, bf16: bool, max_grad_norm: float | None) -> None:
+        super().__init__(model, optimizer, bf16=bf16, max_grad_norm=max_grad_norm)
+        for group in optimizer.param_groups:
             group["capturable"] = True
             group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
         self.seen: set[Any] = set()
@@ -185,13 +185,13 @@ class RecordedSteps(PlainSteps):
 
     def _record(self, batch: TaskBatch, shape: Any) -> None:
         graph = torch.cuda.CUDAGraph()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize(self.device)
         try:
             self._capture(graph, batch)
         except RuntimeError as error:
             self.works = False
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad(set_to_none=True)
             warnings.warn(
                 f"Steps of this model cannot be recorded ({str(error).splitlines()[0]}), and are taken one by one.",
                 PolysemeWarning,
@@ -228,7 +228,7 @@ class RecordedSteps(PlainSteps):
         graph.replay()
 
     def _phase(self) -> int:
-        """What is learnt now: with other layers let loose it is another graph."""
+        """What is learned now: with other layers let loose it is another graph."""
         return sum(each.requires_grad for each in self.model.parameters())
 
 
@@ -260,9 +260,9 @@ def can_record(model: TaskModel) -> bool:
     return by_place and model.bundle.config.memory != "state"
 
 
-def set_rates(optimiser: Optimiser, factor: float) -> None:
+def set_rates(optimizer: Optimizer, factor: float) -> None:
     """Let each parameter's rate be this much of what it was built with, in place where it is a tensor."""
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         rate = group["initial_lr"] * factor
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)

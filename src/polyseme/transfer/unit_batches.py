@@ -57,7 +57,7 @@ class TaskBatch:
     features: Features | None = None
     """Frozen vectors, with an axis of layers where they are still to be mixed."""
     words: WordNumbers | None = None
-    """The words themselves, for inputs that are learnt with the head."""
+    """The words themselves, for inputs that are learned with the head."""
     second_words: WordNumbers | None = None
     marks: Tensor | None = None
     groups: Tensor | None = None

@@ -69,24 +69,24 @@ def finetune(
     readout: str | None = None,
     head: str | None = None,
     inner_width: int | None = None,
-    again: bool = False,
+    reread_inputs: bool = False,
     inputs: str | None = None,
     epochs: int | None = None,
-    batch: int | None = None,
-    rate: float | None = None,
-    head_rate: float | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    head_learning_rate: float | None = None,
     layer_decay: float = 1.0,
     schedule: str = "linear",
-    warm_up: float = 0.1,
-    gradual: bool = False,
-    fresh_layers: int = 0,
+    warmup: float = 0.1,
+    gradual_unfreezing: bool = False,
+    reinit_layers: int = 0,
     weight_decay: float = 0.01,
-    clip: float | None = 1.0,
+    max_grad_norm: float | None = 1.0,
     dropout: float | None = None,
     dtype: str = "auto",
     compile: bool | None = None,
     seeds: int | Sequence[int] = 1,
-    most_pieces: int | None = None,
+    max_pieces: int | None = None,
     stride: int = 128,
     evaluations: int = 1,
     device: str = "auto",
@@ -125,7 +125,7 @@ def finetune(
         quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
         delimiter: in CSV and TSV, what separates the fields.
         frozen: whether the encoder stays as it is; vectors are then computed once.
-        layer: as for `Model.embed`; `mix` is learnt. None: the top, or where the encoder is frozen, the mix.
+        layer: as for `Model.embed`; `mix` is learned. None: the top, or where the encoder is frozen, the mix.
         stack: of a model that has two, whose layers are read: encoder, or decoder, with the text on both sides. None:
             what suits the model and the task.
         pool: how the pieces of a word become one. None: the first one, or where the encoder is frozen, their mean.
@@ -133,24 +133,25 @@ def finetune(
         head: linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf; or text: the decoder writes the label. None: what
             suits the task and the model.
         inner_width: of the head's own layer.
-        again: whether the head reads the words' vectors a second time, at its output (ELMo).
-        inputs: char-cnn: word vectors and a character CNN that are learnt with the head.
-        epochs: how often the training items are gone through. None: what suits the encoder; so for `batch` and `rate`.
-        batch: items of a step.
-        rate: the highest learning rate.
-        head_rate: that of what is new; None: the same.
+        reread_inputs: whether the head reads the words' vectors a second time, at its output (ELMo).
+        inputs: char-cnn: word vectors and a character CNN that are learned with the head.
+        epochs: how often the training items are gone through. None: what suits the encoder; so for `batch_size` and
+            `learning_rate`.
+        batch_size: items of a step.
+        learning_rate: the highest learning rate.
+        head_learning_rate: that of what is new; None: the same.
         layer_decay: by how much the rate falls from a layer to the one below.
-        schedule: constant, linear, cosine, noam, slanted-triangular or warm-up-stable-decay.
-        warm_up: the share of the steps (below 1), or the steps, in which the rate rises.
-        gradual: whether layers are let learn one after another, from the top (gradual unfreezing).
-        fresh_layers: how many of the top layers are drawn anew.
+        schedule: constant, linear, cosine, noam, slanted-triangular or warmup-stable-decay.
+        warmup: the share of the steps (below 1), or the steps, in which the rate rises.
+        gradual_unfreezing: whether layers are let learn one after another, from the top (gradual unfreezing).
+        reinit_layers: how many of the top layers are drawn anew.
         weight_decay: of matrices; norms and biases have none.
-        clip: the largest norm of all gradients together.
+        max_grad_norm: the largest norm of all gradients together.
         dropout: of the head.
         dtype: auto (bf16 on a GPU, else fp32), fp32 or bf16.
         compile: whether steps are recorded and replayed as CUDA graphs; None: on a GPU.
         seeds: how many runs, from seed 0 on, or which.
-        most_pieces: of a row; longer texts are cut, which is said.
+        max_pieces: of a row; longer texts are cut, which is said.
         stride: pieces by which the windows of a passage overlap.
         evaluations: how often an epoch dev is scored.
         device: as for `load`.

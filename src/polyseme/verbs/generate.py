@@ -65,7 +65,7 @@ def generate(
     split: Split = "line",
     device: str = "auto",
     dtype: Dtype = "fp32",
-    batch_rows: int | None = None,
+    batch_size: int | None = None,
     force: bool = False,
     on_start: Callable[[bool], None] | None = None,
     on_text: OnText | None = None,
@@ -105,7 +105,7 @@ def generate(
         split: in plain text, whether a prompt is a line, a paragraph or the whole document.
         device: as for `load`.
         dtype: what is computed in, as for `load`.
-        batch_rows: how many texts are written side by side.
+        batch_size: how many texts are written side by side.
         force: replace an output that is there, and start anew where unfinished work has other settings.
         on_start: told once, before anything is written, whether texts go on from their prompts.
         on_text: told of new text as it comes: the prompt's place, the number of the text, what is added to it. Of
@@ -142,7 +142,7 @@ def generate(
     loaded = load(model, device=device, dtype=dtype)
     if max_new is None:
         decoding = decoding.replace(max_new=loaded.usual_length)
-    generator = loaded.generator(decoding, batch_rows=batch_rows)
+    generator = loaded.generator(decoding, batch_size=batch_size)
     continues = generator.prompts.continues
     if on_start is not None:
         on_start(continues)
@@ -212,7 +212,7 @@ def _settings(
         "input": [os.fspath(one) for one in sources],
         **reading,
         "dtype": dtype,
-        "batch_rows": generator.batch_rows,
+        "batch_size": generator.batch_size,
         "device": generator.model.device.type,
         "chunk_prompts": generate_files.CHUNK_PROMPTS,
         "polyseme": __version__,

@@ -55,19 +55,19 @@ def pretrain(
     budget: str = "20min",
     model: AnyPath | None = None,
     tokenizer: str | None = None,
-    vocab: int | None = None,
+    vocab_size: int | None = None,
     field: str | None = None,
     documents: str | None = None,
     held_out: float = 0.01,
-    rows: int | None = None,
+    batch_size: int | None = None,
     length: int | None = None,
-    rate: float | None = None,
-    optimiser: str | None = None,
+    learning_rate: float | None = None,
+    optimizer: str | None = None,
     schedule: str | None = None,
-    warm_up: float | None = None,
-    pass_rows: int | None = None,
-    apart: bool = False,
-    reset: bool = False,
+    warmup: float | None = None,
+    micro_batch_size: int | None = None,
+    mask_documents: bool = False,
+    reset_positions: bool = False,
     shape: Mapping[str, Any] | None = None,
     objective: Mapping[str, Any] | None = None,
     device: str = "auto",
@@ -106,19 +106,19 @@ def pretrain(
         model: a model to train on instead of starting afresh; its tokenizer is used, and `recipe` only says how.
         tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks or characters, or a folder with one; None: the
             recipe's.
-        vocab: pieces that a tokenizer trained here has; None: the recipe's.
+        vocab_size: pieces that a tokenizer trained here has; None: the recipe's.
         field: the field with the text, where files have fields.
         documents: what a document is, as for `build_corpus`.
         held_out: the share of documents that is not trained on.
-        rows: rows of a step; None: the recipe's.
+        batch_size: rows of a step; None: the recipe's.
         length: pieces of a row, throughout; None: the recipe's.
-        rate: the highest learning rate; None: the recipe's.
-        optimiser: adamw, adamw-uncorrected, muon, adagrad or sgd; None: the recipe's.
-        schedule: constant, linear, cosine, noam, slanted-triangular or warm-up-stable-decay; None: the recipe's.
-        warm_up: the share of the steps (below 1), or the steps, in which the rate rises; None: the recipe's.
-        pass_rows: rows that the device runs at once; None: what suits it.
-        apart: whether documents that share a row are hidden from each other.
-        reset: whether positions count anew with each document.
+        learning_rate: the highest learning rate; None: the recipe's.
+        optimizer: adamw, adamw-uncorrected, muon, adagrad or sgd; None: the recipe's.
+        schedule: constant, linear, cosine, noam, slanted-triangular or warmup-stable-decay; None: the recipe's.
+        warmup: the share of the steps (below 1), or the steps, in which the rate rises; None: the recipe's.
+        micro_batch_size: rows that the device runs at once; None: what suits it.
+        mask_documents: whether documents that share a row are hidden from each other.
+        reset_positions: whether positions count anew with each document.
         shape: changes to the encoder's config, by name: {"n_layers": 4}.
         objective: changes to the objective's settings, by name: {"unit": "word"}.
         device: auto (a GPU where there is one), cpu, cuda or cuda:N.
@@ -148,8 +148,8 @@ def pretrain(
         raise OptionError("There is nothing to train on. Name files, folders or a corpus, or a run to --resume.")
     if output is None and not dry_run:
         raise OptionError("There is no place for the run. Name its folder with -o (output=…).")
-    if rows is not None and rows < 1:
-        raise OptionError(f"A step needs at least 1 row. Got {rows} instead.")
+    if batch_size is not None and batch_size < 1:
+        raise OptionError(f"A step needs at least 1 row. Got {batch_size} instead.")
     for name in ("log_every", "evaluate_every", "checkpoint_every", "keep", "shard_size"):
         if given[name] is not None and given[name] < 1:
             raise OptionError(f"The option {name!r} must be at least 1. Got {given[name]} instead.")
@@ -173,7 +173,7 @@ def pretrain(
     check_sides(texts, chosen)
     building: dict[str, Any] = {
         "tokenizer": tokenizer or (chosen.tokenizer if model is None else wishes.start),
-        "vocab": vocab or chosen.vocabulary,
+        "vocab_size": vocab_size or chosen.vocabulary,
         "lowercase": chosen.lowercase,
         "frame": chosen.frame_of_rows(),
         "field": field,
@@ -184,7 +184,7 @@ def pretrain(
     }
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(find_device(device)) as devices:
-            check_plan(wishes.plan(building["vocab"]), devices)
+            check_plan(wishes.plan(building["vocab_size"]), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
             return dry_run_of(wishes.job(corpus, "corpus"), corpus, devices, Path(folder) / "run", workers=workers)
     with devices_for(find_device(device)) as devices:
@@ -205,11 +205,11 @@ def _refuse_useless(given: Mapping[str, Any], corpus: Path | None) -> None:
     """Refuse what would be passed over: how texts become pieces, where they are; a shape, where there is a model."""
     changed = [name for name, default in _defaults().items() if name in given and given[name] != default]
     settled = [
-        (f"The corpus {corpus} is made already", corpus, ("tokenizer", "vocab", "field", "documents", "held_out")),
+        (f"The corpus {corpus} is made already", corpus, ("tokenizer", "vocab_size", "field", "documents", "held_out")),
         (
             f"The model {given['model']} has its shape and its tokenizer",
             given["model"],
-            ("shape", "tokenizer", "vocab"),
+            ("shape", "tokenizer", "vocab_size"),
         ),
     ]
     for why, there, names in settled:
@@ -225,7 +225,7 @@ def _begun(
 
     def begin() -> str:
         given = texts.corpus
-        check_plan(wishes.plan(building["vocab"]), devices)
+        check_plan(wishes.plan(building["vocab_size"]), devices)
         inputs = [*texts.files, wishes.start, building["tokenizer"]]
         if force or not ((output / RUN).is_file() or is_beginning(output)):
             check_output(output, force=force, kind="folder", inputs=inputs, marks=[RUN, "corpus*"])

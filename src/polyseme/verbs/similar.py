@@ -41,7 +41,7 @@ def similar(
     They are looked for among all words of `source`, as `embed` reads it, or of the `index` that was made of it: a
     folder, which is made if it is not there, and later serves without `source`. A bracket of the text's own is written
     `\[` or `\]`; `[MASK]` is left alone. `same_word` True looks only at uses of the marked word, False only at those
-    of other words; `against` names another layer whose neighbours are found as well (0: without context); `output`
+    of other words; `against` names another layer whose neighbors are found as well (0: without context); `output`
     keeps the result as .json or .html. `force` replaces it, and an index that does not fit. `field` and what follows it
     say how `source` is read, as for `embed`.
 
