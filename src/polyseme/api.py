@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
+from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
-from polyseme.convert.model_folder import read_json
 from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
 from polyseme.embedding.flow import Carried, Embedder, warn_unread
 from polyseme.embedding.pooling import check_per, per_text, warn_wordless

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
+from polyseme.convert.config_file import read_json
 from polyseme.convert.conversion_table import read, write
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import read_json, write_json
+from polyseme.convert.model_folder import write_json
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, PolysemeWarning

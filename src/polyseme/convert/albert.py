@@ -8,11 +8,11 @@ from typing import Any
 
 from polyseme.convert.bert import BUFFERS, EMBEDDINGS, TASK_LAYERS
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Rule, Table, module
 from polyseme.convert.family import Family
 from polyseme.convert.masked_output import masked_output, masked_rules
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import NextOutput, PooledOutput
 

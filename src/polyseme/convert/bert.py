@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings
 from polyseme.convert.conversion_table import Derived, Foreign, Table, module
 from polyseme.convert.family import Family
 from polyseme.convert.masked_output import masked_output, masked_rules
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import NextOutput, PooledOutput
 

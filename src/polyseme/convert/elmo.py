@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
+from polyseme.convert.config_file import read_json
 from polyseme.convert.config_mapping import whole
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import Folder, read_json
+from polyseme.convert.model_folder import Folder
 from polyseme.convert.tensor_transforms import Same, Transpose
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from polyseme.convert.config_file import model_type, read_json
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import model_type, read_json
 from polyseme.errors import ModelError
 from polyseme.extras import LateTable, later
 

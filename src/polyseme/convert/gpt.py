@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.convert.tensor_transforms import Transpose
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest

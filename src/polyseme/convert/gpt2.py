@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Table, module
 from polyseme.convert.family import Family
 from polyseme.convert.gpt import BUFFERS, LAYERS, TASK_LAYERS, causal_output, causal_rules, checked
 from polyseme.convert.gpt import SETTINGS as GPT_SETTINGS
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 

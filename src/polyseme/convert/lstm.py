@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
+from polyseme.convert.config_file import by_model_type
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import by_model_type
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import ModelError

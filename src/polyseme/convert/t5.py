@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import ACTIVATION_NAMES, Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
 from polyseme.convert.family import Family, tied_as_said
 from polyseme.convert.gpt import causal_rules, checked
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
 from polyseme.outputs.pieces import TableOutput

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from polyseme.convert.config_file import by_model_type
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import by_model_type
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
 from polyseme.convert.family import Family
 from polyseme.convert.gpt import checked
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.adaptive_clusters import ClusteredOutput

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from polyseme.convert.model_folder import read_json
+from polyseme.convert.config_file import read_json
 from polyseme.errors import ModelError
 
 LAYOUTS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from polyseme.convert import roberta
+from polyseme.convert.config_file import by_model_type
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import by_model_type
 
 FAMILY: Family = dataclasses.replace(
     roberta.FAMILY,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Alias, Foreign, Rule, Table, module
 from polyseme.convert.family import Family
 from polyseme.convert.gpt import checked
-from polyseme.convert.model_folder import by_model_type, refuse_unknown_positions
 from polyseme.convert.tensor_transforms import Chain, Reshape, Stack, Transpose
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError

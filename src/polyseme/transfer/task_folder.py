@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from polyseme.bundle import CARD, load_bundle, model_folder, save_bundle
-from polyseme.convert.model_folder import read_json
+from polyseme.convert.config_file import read_json
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
