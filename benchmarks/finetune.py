@@ -28,9 +28,8 @@ from polyseme.tasks.items import TaskData
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.finetune_task import labels_in
-from polyseme.transfer.interleaved_seeds import take_turns
 from polyseme.transfer.prepare_items import judge, prepare
-from polyseme.transfer.train_seed import learn
+from polyseme.transfer.train_seed import learn, take_turns
 from polyseme.transfer.train_step import autocast
 
 

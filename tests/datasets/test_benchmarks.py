@@ -18,7 +18,7 @@ from polyseme.metrics.confusion import majority
 from polyseme.metrics.task_metrics import METRICS
 from polyseme.tasks.data_checks import check_data
 from polyseme.tasks.items import Answer, Item, TaskData
-from polyseme.tasks.tag_schemes import spans_of
+from polyseme.text.tag_schemes import spans_of
 
 # --- the shared data, all of it ---------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from transformers import (
 )
 
 from polyseme.heads.bodies import BiLSTM
-from polyseme.heads.features import Features
-from polyseme.heads.head import Head
+from polyseme.heads.head import Features, Head
 from polyseme.heads.head_table import HeadConfig, build_head
 
 SIZES = {

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from polyseme.errors import ModelError, OptionError
-from polyseme.heads.features import Features
-from polyseme.heads.head import NO_GOLD
+from polyseme.heads.head import NO_GOLD, Features
 from polyseme.heads.head_table import HEADS, NAMES, HeadConfig, build_head, load_head, named_settings
 
 WIDTH, LENGTHS, OTHERS = 6, (5, 2, 1, 4, 3, 5), (3, 1, 4, 2, 5, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from polyseme.heads.features import read_out
+from polyseme.heads.head import read_out
 
 LENGTHS = (3, 1, 0)
 MASK = torch.arange(4) < torch.tensor(LENGTHS)[:, None]

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from polyseme.heads.features import Features
+from polyseme.heads.head import Features
 from polyseme.heads.head_table import HeadConfig, build_head
-from polyseme.heads.span import Span, Spans, join_windows
+from polyseme.heads.span_head import Span, Spans, join_windows
 
 
 @pytest.mark.parametrize("longest", [1, 3, 30])

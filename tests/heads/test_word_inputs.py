@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from polyseme.heads.features import Features
+from polyseme.heads.head import Features
 from polyseme.heads.head_table import HeadConfig, build_head
 from polyseme.heads.word_inputs import UNKNOWN, WordInputs, WordInputsConfig, learn_word_inputs
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from polyseme.heads.features import Features
+from polyseme.heads.head import Features
 from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.tag import TagHead
+from polyseme.heads.tag_head import TagHead
 from polyseme.tasks.items import Item
 from polyseme.transfer.gold import Judged
 from polyseme.transfer.prediction_files import prediction_of

@@ -20,8 +20,7 @@ from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_model import TaskModel
-from polyseme.transfer.task_prompts import prompt_of
-from polyseme.transfer.text_labels import OUTPUT, answers_of
+from polyseme.transfer.text_labels import OUTPUT, answers_of, prompt_of
 from references import Pair, assert_close, make_pair, reference_class
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
 from transfer.small_tasks import small_task

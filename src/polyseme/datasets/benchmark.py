@@ -12,7 +12,7 @@ from polyseme.errors import InputError
 from polyseme.files.source import COMPRESSIONS
 from polyseme.tasks.items import Item, Kind, TaskData
 from polyseme.tasks.splits import Patterns, dev_note, is_sample, labels_in, split_files, with_dev
-from polyseme.tasks.tag_schemes import sorted_tags
+from polyseme.text.tag_schemes import sorted_tags
 
 UNLABELLED = "_unlabelled"
 """What is put behind the name of a split whose labels are kept by others: it can be predicted, not scored."""

@@ -18,7 +18,7 @@ from polyseme.files.read_rows import read_rows
 from polyseme.files.rows import Place
 from polyseme.tasks.items import Item
 from polyseme.tasks.splits import split_files
-from polyseme.tasks.tag_schemes import Span, tags_of
+from polyseme.text.tag_schemes import Span, tags_of
 
 _TREEBANK = next(benchmark for benchmark in TAGGING if benchmark.name == "ud-ewt")
 

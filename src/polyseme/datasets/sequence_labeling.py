@@ -11,7 +11,7 @@ from polyseme.errors import InputError
 from polyseme.files.read_rows import read_rows
 from polyseme.files.rows import Row
 from polyseme.tasks.items import Item
-from polyseme.tasks.tag_schemes import converted, detect_scheme, fault_in
+from polyseme.text.tag_schemes import converted, detect_scheme, fault_in
 
 Splits = dict[str, Sequence[Item]]
 LEARNT_AS = {"IOB1": "BIO", "BILOU": "BIOES"}

@@ -1,8 +1,15 @@
-"""The contract of every head."""
+"""What heads read, one vector per word and what belongs to it, and the contract that every head keeps.
+
+Shapes: R rows, W words of the longest row, D width of a word's vector, D' width of the whole row's, V words of the
+longest second text.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,12 +17,97 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.errors import ModelError
-from polyseme.heads.features import Features
-from polyseme.heads.head_config import HeadConfig
+from polyseme.heads.head_config import HeadConfig, WordReadout
 from polyseme.types import Predictions
 
 NO_GOLD = -100
 """The gold number of what is not labeled; it counts for nothing."""
+
+
+@dataclass
+class Features:
+    """Rows of word vectors, padded on the right. Which encoder made them, and whether it learns, is not said."""
+
+    words: Tensor
+    """[R, W, D]: a vector a word. Where two texts were read together (a pair, a question and its passage), the words of
+    both, first text first. For a head that writes, the states of all pieces."""
+    mask: Tensor
+    """[R, W], true where there is a word."""
+    whole: Tensor | None = None
+    """[R, D']: what stands for the whole row ([CLS], raw or pooled; the last state …), where the encoder gives one."""
+    second: Tensor | None = None
+    """[R, V, D]: the words of the second text (of the question, in span tasks), where the two texts were read apart."""
+    second_mask: Tensor | None = None
+    """[R, V], true where there is a word of the second text."""
+    marks: Tensor | None = None
+    """[R, W], a small whole number a word: 1 at the predicate of semantic roles, 0 elsewhere."""
+    passage: Tensor | None = None
+    """[R, W], true at words that may be in an answer (span tasks), where `words` has others too; None: at all."""
+    groups: Tensor | None = None
+    """[R], the number of the item whose choice a row is, counted from 0 (tasks of choosing); an item's rows stand
+    together and in the order of its choices."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.words.device
+
+    @property
+    def n_rows(self) -> int:
+        return self.words.shape[0]
+
+    def to(self, *arguments: Any, **settings: Any) -> Features:
+        """As `Tensor.to` moves tensors; only those of floats change their precision."""
+        return self._each(lambda tensor: _moved(tensor, arguments, settings))
+
+    def select(self, rows: Tensor) -> Features:
+        """Some of the rows, in another order perhaps. Groups keep their numbers."""
+        return self._each(lambda tensor: tensor[rows])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Features:
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return dataclasses.replace(self, **{name: change(value) for name, value in given.items() if value is not None})
+
+
+def _moved(tensor: Tensor, arguments: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
+    if tensor.is_floating_point():
+        return tensor.to(*arguments, **settings)
+    arguments = tuple(given for given in arguments if not isinstance(given, torch.dtype))
+    settings = {name: given for name, given in settings.items() if name != "dtype"}
+    return tensor.to(*arguments, **settings) if arguments or settings else tensor
+
+
+N_VECTORS: dict[WordReadout, int] = {"mean": 1, "max": 1, "last": 1, "first": 1, "concat": 3}
+"""How many times as wide the result is."""
+
+
+def read_out(words: Tensor, mask: Tensor, how: WordReadout, *, two_way: bool = False) -> Tensor:
+    """[R, W, D], [R, W] → [R, D], or [R, 3 D] for `concat`; zeros for a row of no words.
+
+    Of states that are [forward; backward] (`two_way`), the last of the backward half is that of the first word: where
+    each half has read everything; and the first likewise.
+    """
+    if how == "concat":
+        parts: tuple[WordReadout, ...] = ("last", "max", "mean")
+        return torch.cat([read_out(words, mask, part, two_way=two_way) for part in parts], dim=-1)
+    real = mask[:, :, None]
+    if not words.shape[1]:
+        return words.new_zeros(words.shape[0], words.shape[2])
+    if how == "mean":
+        return (words * real).sum(1) / real.sum(1).clamp(min=1)
+    if how == "max":
+        return words.masked_fill(~real, torch.finfo(words.dtype).min).amax(1) * mask.any(1)[:, None]
+    some = mask.any(1)[:, None]
+    first, last = words[:, 0] * some, _at_end(words, mask) * some
+    here, there = (last, first) if how == "last" else (first, last)
+    if not two_way:
+        return here
+    half = words.shape[-1] // 2
+    return torch.cat([here[:, :half], there[:, half:]], dim=-1)
+
+
+def _at_end(words: Tensor, mask: Tensor) -> Tensor:
+    place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, -1, words.shape[-1])
+    return words.gather(1, place).squeeze(1)
 
 
 class Head(nn.Module, ABC):

@@ -8,13 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from polyseme.errors import ModelError, OptionError, nearest
-from polyseme.heads.choose import ChooseHead
-from polyseme.heads.classify import ClassifyHead
 from polyseme.heads.head import Head
 from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.span import SpanHead
-from polyseme.heads.tag import TagHead
+from polyseme.heads.span_head import SpanHead
+from polyseme.heads.tag_head import TagHead
 from polyseme.heads.text_head import TextHead
+from polyseme.heads.whole_text import ChooseHead, ClassifyHead
 from polyseme.tasks.items import Kind
 
 __all__ = ["HEADS", "NAMES", "HeadConfig", "build_head", "named_settings"]

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from polyseme.errors import ModelError
-from polyseme.heads.features import Features
-from polyseme.heads.head import NO_GOLD, Head, as_array
+from polyseme.heads.head import NO_GOLD, Features, Head, as_array
 from polyseme.heads.head_config import HeadConfig
 from polyseme.types import Predictions
 

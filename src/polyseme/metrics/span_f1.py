@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from polyseme.errors import InputError
-from polyseme.tasks.tag_schemes import spans_of
+from polyseme.text.tag_schemes import spans_of
 
 
 @dataclass(frozen=True)

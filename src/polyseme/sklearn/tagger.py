@@ -17,7 +17,7 @@ from polyseme.parts.crf import SCHEMES
 from polyseme.sklearn.inputs import GivenError, documents, refuse_to_pickle
 from polyseme.sklearn.task_estimator import FittedTask, fit_task
 from polyseme.tasks.items import Item, TaskData
-from polyseme.tasks.tag_schemes import detect_scheme
+from polyseme.text.tag_schemes import detect_scheme
 from polyseme.transfer.finetune_report import FinetuneReport
 
 _base: Any = require("sklearn.base", extra="sklearn")

@@ -22,9 +22,9 @@ from polyseme.heads.head_table import build_head
 from polyseme.parts.device import find_device
 from polyseme.sklearn.inputs import GivenError, model_of, shared_model
 from polyseme.tasks.data_checks import check_data
+from polyseme.tasks.encoder_rows import Cut
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.splits import dev_note, with_dev
-from polyseme.transfer.encoder_rows import Cut
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task

@@ -10,7 +10,7 @@ from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.rows import shown
 from polyseme.tasks.items import Answer, Item, TaskData
 from polyseme.tasks.splits import labels_in
-from polyseme.tasks.tag_schemes import fault_in
+from polyseme.text.tag_schemes import fault_in
 
 Unseen = Literal["refuse", "keep"]
 _NAMED = 5

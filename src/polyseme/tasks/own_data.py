@@ -30,7 +30,7 @@ from polyseme.tasks.data_columns import Column, OwnColumns, format_of
 from polyseme.tasks.items import KINDS, Item, Kind, TaskData
 from polyseme.tasks.own_items import Wanted, look_like_scores, own_items, with_scores
 from polyseme.tasks.splits import DEV_SHARE, dev_note, labels_in, with_dev
-from polyseme.tasks.tag_schemes import named_scheme, sorted_tags
+from polyseme.text.tag_schemes import named_scheme, sorted_tags
 
 SPANS = ("span_f1", "span_precision", "span_recall", "word_accuracy")
 

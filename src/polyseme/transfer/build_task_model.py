@@ -13,7 +13,7 @@ from polyseme.errors import ModelError, OptionError
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.head_table import build_head, named_settings
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
-from polyseme.transfer.encoder_rows import RowMaker
+from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.transfer.readout import check_readout, config_of, whole_width
 from polyseme.transfer.task_model import TaskConfig, TaskModel, pooler_of
 from polyseme.transfer.text_labels import check_writes, pieces_of

@@ -26,19 +26,17 @@ from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
 from polyseme.metrics.answer_match import answer_scores, best_threshold
 from polyseme.metrics.confusion import confusion, majority
 from polyseme.metrics.task_metrics import measure
+from polyseme.tasks.encoder_rows import RowMaker, document_of
 from polyseme.tasks.items import Item, TaskData
 from polyseme.training.ledger import Ledger, Meter, Rates
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.encoder_rows import RowMaker, document_of
 from polyseme.transfer.finetune_report import FinetuneReport, SeedFigures, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.gold import Judged, labels_in
-from polyseme.transfer.interleaved_seeds import take_turns
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.task_model import TaskModel, pooler_of
-from polyseme.transfer.task_prompts import prompt_of
-from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learned, Told, fresh_top, learn, put
+from polyseme.transfer.text_labels import answers_of, numbers_of, prompt_of
+from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learned, Told, fresh_top, learn, put, take_turns
 from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
 

@@ -32,10 +32,10 @@ from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import FlatRows, freeze
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
-from polyseme.heads.features import Features
+from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
+from polyseme.tasks.encoder_rows import Text, document_of, second_of
 from polyseme.tasks.items import Item
-from polyseme.transfer.encoder_rows import Text, document_of, second_of
 from polyseme.transfer.unit_batches import TaskBatch, Unit, beside, widened
 from polyseme.types import Document, Progress
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from polyseme.errors import InputError
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.span import Spans, join_windows
+from polyseme.heads.span_head import Spans, join_windows
+from polyseme.tasks.encoder_rows import TaskRow
 from polyseme.tasks.items import Answer, Item
 from polyseme.text.words import split_words
-from polyseme.transfer.encoder_rows import TaskRow
 
 NOWHERE = (-1, -1)
 

@@ -14,8 +14,8 @@ from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import later
 from polyseme.files.reading_options import ALL
 from polyseme.heads.head_config import HeadConfig
+from polyseme.tasks.encoder_rows import document_of
 from polyseme.tasks.items import Item
-from polyseme.transfer.encoder_rows import document_of
 from polyseme.transfer.gold import Judged
 
 N_SPANS = 5

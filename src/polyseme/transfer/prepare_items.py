@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from polyseme.errors import InputError
+from polyseme.tasks.encoder_rows import TaskRow, word_rows
 from polyseme.tasks.items import Item
-from polyseme.transfer.encoder_rows import TaskRow, word_rows
 from polyseme.transfer.frozen_features import (
     VectorSource,
     WholeSource,

@@ -24,12 +24,11 @@ from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import laid_out
 from polyseme.errors import ModelError
-from polyseme.heads.features import Features
-from polyseme.heads.head import Head
+from polyseme.heads.head import Features, Head
 from polyseme.heads.text_head import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.parts.scalar_mix import ScalarMix
-from polyseme.transfer.encoder_rows import RowMaker
+from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.transfer.readout import READOUTS, config_of, fresh_bundle, groups_of, run_stack
 from polyseme.transfer.text_labels import OUTPUT, writer_of
 from polyseme.transfer.unit_batches import ReadRows, TaskBatch

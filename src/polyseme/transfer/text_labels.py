@@ -22,8 +22,8 @@ from polyseme.heads.head_config import WRITTEN
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import SameDocument
 from polyseme.scoring.target_rows import NUMBERS_AT_ONCE
+from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.items import TaskData
-from polyseme.transfer.encoder_rows import RowMaker
 from polyseme.transfer.readout import after
 from polyseme.types import Batch, States
 
@@ -134,6 +134,18 @@ def _numbers(data: TaskData) -> tuple[str, ...]:
     given = [float(item.gold) for item in data.splits["train"] if item.gold is not None]
     least, largest = round(min(given) * TO_ONE), round(max(given) * TO_ONE)
     return tuple(f"{number / TO_ONE:.1f}" for number in range(least, largest + 1))
+
+
+def prompt_of(name: str, kind: str) -> tuple[str, ...]:
+    """What stands before each text of an item, as T5 has it; a task of one's own is called as its file is.
+
+    >>> prompt_of("rte", "pair"), prompt_of("reviews.csv", "classify")
+    (('rte sentence1: ', 'sentence2: '), ('reviews sentence: ',))
+    """
+    name = name.partition(".")[0] or kind
+    if kind == "pair":
+        return f"{name} sentence1: ", "sentence2: "
+    return (f"{name} sentence: ",)
 
 
 def pieces_of(maker: RowMaker, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:

@@ -6,12 +6,14 @@ its last checkpoint as if it had not been, and several may take their steps in t
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +27,6 @@ from polyseme.training.checkpoint import (
 )
 from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.interleaved_seeds import Run
 from polyseme.transfer.prepare_items import Prepared
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
@@ -35,6 +36,9 @@ CHECKPOINT_SECONDS = 60.0
 """Between two checkpoints, at least."""
 WEIGHTS, BEST, OPTIMISER = "weights/", "best/", "optimizer/"
 
+Result = TypeVar("Result")
+Run: TypeAlias = Generator[None, None, Result]
+"""Yields after each step and returns its result."""
 Score = Callable[[TaskModel], dict[str, float]]
 """A model's figures on dev; the first is what is chosen by."""
 
@@ -232,3 +236,68 @@ def fresh_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layer
         for mine, new in zip(groups[len(groups) - n_layers :], fresh[len(groups) - n_layers :], strict=True):
             for parameter, drawn in zip(mine, new, strict=True):
                 parameter.copy_(drawn)
+
+
+# --- several seeds at once --------------------------------------------------------------------------------------------
+
+
+class Lane:
+    """Where one run goes at a time: a stream of the device and a state of chance; as it is, on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)
+            self.stream.wait_stream(torch.cuda.current_stream(device))
+            self.chance = _chance_of(device).clone_state()
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """What is launched and drawn in here is of this lane."""
+        if self.stream is None:
+            yield
+            return
+        common = _chance_of(self.device)
+        before = common.graphsafe_get_state()
+        common.graphsafe_set_state(self.chance)
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        finally:
+            common.graphsafe_set_state(before)
+
+    def close(self) -> None:
+        """Let what comes after wait for what was launched here."""
+        if self.stream is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+
+def take_turns(begin: Sequence[Callable[[], Run[Result]]], *, abreast: int, device: torch.device) -> list[Result]:
+    """What comes of all runs, in their order, `abreast` of them at once; each is begun when its turn has come."""
+    results: dict[int, Result] = {}
+    waiting = deque(enumerate(begin))
+    alone = abreast == 1 or len(begin) == 1
+    lanes = [Lane(torch.device("cpu"))] if alone else [Lane(device) for _ in range(min(abreast, len(begin)))]
+    going: list[tuple[Lane, int, Run[Result]]] = []
+    free = list(lanes)
+    while waiting or going:
+        while waiting and free:
+            number, start = waiting.popleft()
+            going.append((free.pop(), number, start()))
+        for one in list(going):
+            lane, number, run = one
+            try:
+                with lane.taken():
+                    next(run)
+            except StopIteration as end:
+                results[number] = end.value
+                going.remove(one)
+                free.append(lane)
+    for lane in lanes:
+        lane.close()
+    return [results[number] for number in range(len(begin))]
+
+
+def _chance_of(device: torch.device) -> torch.Generator:
+    return torch.cuda.default_generators[device.index or 0]

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.embedding.word_rows import PaddedRows
-from polyseme.heads.features import Features
-from polyseme.heads.head import NO_GOLD
+from polyseme.heads.head import NO_GOLD, Features
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
+from polyseme.tasks.encoder_rows import TaskRow, Text
 from polyseme.tasks.items import Item
-from polyseme.transfer.encoder_rows import TaskRow, Text
 
 CHUNK_BATCHES = 50
 """Batches' worth of units that are sorted by length together, at most; fewer where there are few."""

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.heads.bodies import Scores, TextBody
-from polyseme.heads.features import Features
-from polyseme.heads.head import NO_GOLD, Head, as_array
+from polyseme.heads.head import NO_GOLD, Features, Head, as_array
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.crf import LinearChain
 from polyseme.types import Predictions

@@ -20,7 +20,6 @@ from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.tasks.items import Item
 from polyseme.text.windows import cut
 from polyseme.text.words import document
-from polyseme.transfer.task_prompts import joined, within
 from polyseme.types import Document, Framed, Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
@@ -168,7 +167,7 @@ class RowMaker:
         """The item's texts, each behind its prompt, as one; where that is too long, texts are cut and prompts kept."""
         texts = [(item.text, item.second or "")[: len(self.prompt)] for item in items]
         self.tally.empty += sum(not text.strip() for some in texts for text in some)
-        wholes = [joined(self.prompt, some) for some in texts]
+        wholes = [_joined(self.prompt, some) for some in texts]
         encoded = self._encoded([_read(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
         self.tally.words -= len(items) * len(document("".join(self.prompt)).words)
         room = self._room_of_one()
@@ -181,7 +180,7 @@ class RowMaker:
 
     def _fitting(self, pieces: Pieces, places: Sequence[tuple[int, int]], room: int) -> NDArray[np.bool_]:
         """Which pieces fit a row: those of the prompts, and as many as there is room for of the texts."""
-        of_texts = within(pieces, places)
+        of_texts = _within(pieces, places)
         left = room - len(pieces) + sum(map(len, of_texts))
         if left < len(of_texts):
             raise OptionError(f"Rows of {self.max_pieces} pieces (max_pieces) have no room for any text.")
@@ -420,3 +419,23 @@ def _windows(passage: Pieces, room: int, overlap: int) -> list[tuple[int, int]]:
         cut_words = passage.words[(passage.words[:, 1] >= end) & (passage.words[:, 0] > start)]
         following = min(end - overlap, int(cut_words[0, 0]) if len(cut_words) else end)
         start = max(following, start + 1)
+
+
+def _joined(prompt: Sequence[str], texts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """The whole that is read, and where in it the texts stand.
+
+    >>> _joined(("a: ", "b: "), ("Dawn", "broke"))
+    ('a: Dawn b: broke', [(3, 7), (11, 16)])
+    """
+    whole, places = "", []
+    for each, text in zip(prompt, texts, strict=True):
+        whole += f"{' ' if whole else ''}{each}"
+        places.append((len(whole), len(whole) + len(text)))
+        whole += text
+    return whole, places
+
+
+def _within(pieces: Pieces, places: Sequence[tuple[int, int]]) -> list[NDArray[np.int64]]:
+    """Which pieces of the whole are of each text; the others are the prompts'."""
+    ends = pieces.spans[:, 1]
+    return [np.flatnonzero((ends > start) & (ends <= end)) for start, end in places]

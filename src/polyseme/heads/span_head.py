@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.heads.bodies import Scores, TextBody
-from polyseme.heads.features import N_VECTORS, Features, read_out
-from polyseme.heads.head import NO_GOLD, Head
+from polyseme.heads.head import N_VECTORS, NO_GOLD, Features, Head, read_out
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.crf import FORBIDDEN
 from polyseme.types import Predictions

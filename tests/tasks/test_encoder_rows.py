@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from polyseme.tasks.encoder_rows import RowMaker, shares
 from polyseme.tasks.items import Answer, Item
 from polyseme.text.words import split_words
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.encoder_rows import RowMaker, shares
 from polyseme.transfer.gold import gold_of
 from polyseme.transfer.unit_batches import order
 from tiny_models import tiny_model

@@ -11,7 +11,7 @@ import torch
 
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
-from polyseme.transfer.interleaved_seeds import take_turns
+from polyseme.transfer.train_seed import take_turns
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polyseme.errors import InputError, OptionError
 from polyseme.metrics.span_f1 import count_spans
-from polyseme.tasks.tag_schemes import (
+from polyseme.text.tag_schemes import (
     SCHEMES,
     Span,
     converted,
