@@ -58,6 +58,9 @@ def make_reference(
         if settings.is_encoder_decoder:  # where the output is not tied, BART's stacks are not either
             for stack in (model.get_encoder(), model.get_decoder()):
                 stack.embed_tokens.weight.copy_(model.get_input_embeddings().weight)
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():  # the same weights in both precisions: rounding them is no part of a run
+                tensor.copy_(tensor.float())
     in_its_own_precision(model)
     return model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ from polyseme.bundle import Bundle, load_bundle, named_tensors, new_bundle, save
 from polyseme.convert.conversion_table import never_missing, read, write
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from references import ask, assert_close, by_stack, make_reference, our_stacks, ragged_batch, real, reference_class
+from references import ask, by_stack, make_reference, our_stacks, ragged_batch, real, reference_class
 from tiny_models import tiny_config, tiny_tokenizer
+from tolerance import expect
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
 every_referenced = pytest.mark.parametrize("family", REFERENCED.values(), ids=family_name)
@@ -151,14 +153,23 @@ def test_what_is_saved_the_reference_loads(family: Family, architecture: str, ti
     save_bundle(bundle, tmp_path / "model")
     reference = reference_class(family, architecture).from_pretrained(tmp_path / "model").eval()
     batch = ragged_batch(bundle.config)
-    with torch.no_grad():
+    predicting = outputs & {"masked", "causal", "permuted"}
+
+    def ask_all(reference: Any) -> dict[Any, torch.Tensor]:
         theirs = ask(reference, batch, output_hidden_states=True)
-        stacks = our_stacks(bundle, batch)
-        for states, layers in zip(stacks, by_stack(theirs, "hidden_states"), strict=True):
-            for number, layer in enumerate(layers):
-                assert_close(states[number][real(batch)], layer[real(batch)], 1e-5)
-        for name in outputs & {"masked", "causal", "permuted"}:
+        stacks = by_stack(theirs, "hidden_states")
+        found = {(i, n): layer[real(batch)] for i, stack in enumerate(stacks) for n, layer in enumerate(stack)}
+        if predicting:
             logits = getattr(theirs, "prediction_logits", None)
-            logits = theirs.logits if logits is None else logits
-            ours = bundle.outputs[name].logits(stacks[-1][-1][real(batch)])
-            assert_close(ours, logits[real(batch)], 1e-5)
+            found["logits"] = (theirs.logits if logits is None else logits)[real(batch)]
+        return found
+
+    with torch.no_grad():
+        expected = expect(reference, ask_all, torch.float32)
+        stacks = our_stacks(bundle, batch)
+        ours = {(i, n): states[n][real(batch)] for i, states in enumerate(stacks) for n in range(states.depth + 1)}
+        for name in predicting:
+            ours["logits"] = bundle.outputs[name].logits(stacks[-1][-1][real(batch)])
+    assert ours.keys() == expected.keys()
+    for place, each in expected.items():
+        each.check(ours[place])

@@ -10,7 +10,8 @@ from torch import Tensor
 from polyseme.api import Model
 from polyseme.text.words import document
 from polyseme.types import Batch
-from references import assert_close, by_stack, our_stacks
+from references import by_stack, our_stacks
+from tolerance import Expected, expect
 
 TEXT = "The burglar broke into the well-known house."
 PAIR = ("The vase broke.", "Sandy broke the law.")
@@ -45,15 +46,19 @@ def their_inputs(reference: Any, batch: Batch) -> dict[str, Any]:
 
 
 def assert_same_states(model: Model, reference: Any) -> None:
-    """Every layer of a text, to 1e-5 of its largest value."""
-    found = model.pieces(TEXT)
+    """Every layer of a text, in fp32."""
+    inputs = their_inputs(reference, row(model, TEXT))
+
+    def layers(reference: Any) -> dict[int, Tensor]:
+        stacks = by_stack(reference(**inputs, output_hidden_states=True), "hidden_states")
+        return {number: layer[0] for number, layer in enumerate(stacks[0])}
+
     with torch.no_grad():
-        theirs = by_stack(
-            reference(**their_inputs(reference, row(model, TEXT)), output_hidden_states=True), "hidden_states"
-        )[0]
-    assert len(found.states) == len(theirs)
-    for ours, their_layer in zip(found.states, theirs, strict=True):
-        assert_close(torch.from_numpy(ours), their_layer[0], 1e-5)
+        expected = expect(reference, layers, torch.float32)
+    states = model.pieces(TEXT).states
+    assert len(states) == len(expected)
+    for number, ours in enumerate(states):
+        expected[number].check(torch.from_numpy(ours))
 
 
 @torch.no_grad()
@@ -74,12 +79,17 @@ def our_outputs(model: Model) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def their_outputs(reference: Any, model: Model) -> dict[str, Tensor]:
+def their_outputs(reference: Any, model: Model) -> dict[str, Expected]:
     """The same from the reference, for those outputs of ours that its class returns."""
-    result = reference(**their_inputs(reference, row(model)))
-    said: dict[str, Tensor] = {}
-    for name in model.bundle.outputs:
-        found = next((result[each] for each in THEIR_NAMES[name] if each in result), None)
-        if found is not None:
-            said[name] = found.log_softmax(-1) if name in ("masked", "next", "causal", "permuted") else found
-    return said
+    inputs = their_inputs(reference, row(model))
+
+    def outputs(reference: Any) -> dict[str, Tensor]:
+        result = reference(**inputs)
+        returned: dict[str, Tensor] = {}
+        for name in model.bundle.outputs:
+            logits = next((result[each] for each in THEIR_NAMES[name] if each in result), None)
+            if logits is not None:
+                returned[name] = logits.log_softmax(-1) if name in ("masked", "next", "causal", "permuted") else logits
+        return returned
+
+    return expect(reference, outputs, torch.float32)

@@ -18,7 +18,7 @@ from convert.comparing import TEXT, assert_same_states, our_outputs, their_outpu
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import PolysemeWarning
-from references import assert_close, make_reference, reference_class
+from references import make_reference, reference_class
 from tiny_models import tiny_config, wordpiece, write_tokenizer
 
 ARCHITECTURES = [(name, each) for name, family in REFERENCED.items() for each, _ in family.architectures]
@@ -91,7 +91,7 @@ def test_the_outputs_of_every_class_load_with_equal_logits(family: str, architec
     assert set(expected) <= set(found)
     assert set(expected) >= dict(FAMILIES[family].architectures)[architecture] - {"pooled"}
     for name, logits in expected.items():
-        assert_close(found[name], logits, 1e-5)
+        logits.check(found[name])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -132,7 +132,7 @@ def test_an_output_with_a_table_of_its_own(tmp_path: Path) -> None:
     reference.save_pretrained(tmp_path)
     write_config(reference, tmp_path, "bert")
     model = polyseme.load(tmp_path)
-    assert_close(our_outputs(model)["masked"], their_outputs(reference, model)["masked"], 1e-5)
+    their_outputs(reference, model)["masked"].check(our_outputs(model)["masked"])
 
 
 def test_a_task_layer_is_left_out_and_said(tmp_path: Path) -> None:

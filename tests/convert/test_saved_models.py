@@ -23,7 +23,7 @@ from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import language_model
 from polyseme.text.words import document
-from references import assert_close, make_reference
+from references import make_reference
 from text.samples import NASTY
 from tiny_models import tiny_config, tiny_model, write_tokenizer
 
@@ -55,8 +55,7 @@ def test_transformers_loads_the_encoder(family: str, shard_size: int | None, tmp
     assert_same_states(model_of(family), loaded)
     assert_same_states(polyseme.load(tmp_path / "saved"), loaded)
     if "pooled" in FAMILIES[family].outputs:
-        found = their_outputs(loaded, model_of(family))["pooled"]
-        assert_close(our_outputs(model_of(family))["pooled"], found, 1e-5)
+        their_outputs(loaded, model_of(family))["pooled"].check(our_outputs(model_of(family))["pooled"])
 
 
 @pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
@@ -75,7 +74,7 @@ def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int 
         wanted = {"masked"} if kind == "AutoModelForMaskedLM" else {"replaced"}
     ours = our_outputs(model)
     for name in wanted:
-        assert_close(ours[name], theirs[name], 1e-5)
+        theirs[name].check(ours[name])
 
 
 @pytest.mark.parametrize("family", REFERENCED)
@@ -201,7 +200,7 @@ def test_a_table_of_its_own_is_saved_and_loaded_as_such(tmp_path: Path) -> None:
     model.save(tmp_path / "ours")
     loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", attn_implementation="eager").eval()
     theirs = their_outputs(loaded, model)
-    assert_close(our_outputs(polyseme.load(tmp_path / "ours"))["masked"], theirs["masked"], 1e-5)
+    theirs["masked"].check(our_outputs(polyseme.load(tmp_path / "ours"))["masked"])
 
 
 def test_nothing_is_replaced_unless_asked_for(tmp_path: Path) -> None:

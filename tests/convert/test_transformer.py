@@ -21,6 +21,7 @@ from polyseme.recipes.recipe_table import RECIPES
 from polyseme.types import Batch
 from references import SPREAD, assert_close, real
 from tiny_models import tiny_config, tiny_tokenizer
+from tolerance import expect, expect_together
 
 TINY: Any = FAMILY.tiny()
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -116,27 +117,34 @@ class Reference(nn.Module):
 @pytest.mark.parametrize("option", OPTIONS)
 def test_both_stacks_equal_torch_s(option: str, dtype: torch.dtype) -> None:
     """States of both, losses through the shared table, and all gradients; ragged on both sides."""
-    ours = ours_with(dtype, **OPTIONS[option])
-    reference = Reference(ours).to(dtype)
+    ours = ours_with(torch.float32, **OPTIONS[option])
+    reference = Reference(ours)
     source, target = source_and_target(TINY)
     labels = torch.randint(5, TINY.n_pieces, target.pieces.shape, generator=torch.Generator().manual_seed(3))
-    tolerance = PRECISIONS[dtype]
-    their_read, their_written = reference(source, target)
+
+    def ask_all(reference: Any) -> dict[str, Tensor]:
+        read, written = reference(source, target)
+        logits = written[real(target)] @ reference.pieces.T
+        loss = nn.functional.cross_entropy(logits, labels[real(target)])
+        return {"read": read[real(source)], "written": written[real(target)], "loss": loss}
+
+    def gradients(reference: Any) -> dict[int, Tensor]:
+        ask_all(reference)["loss"].backward()
+        return {number: their.grad for number, (their, _) in enumerate(reference.pairs)}
+
+    expected, expected_gradients = expect(reference, ask_all, dtype), expect_together(reference, gradients, dtype)
+    ours.to(dtype)
     for attentions in (False, True):  # fused, and written out
         read, written = read_and_write(ours, source, target, attentions=attentions)
-        assert_close(read[-1][real(source)], their_read[real(source)], tolerance)
-        assert_close(written[-1][real(target)], their_written[real(target)], tolerance)
+        expected["read"].check(read[-1][real(source)])
+        expected["written"].check(written[-1][real(target)])
 
     loss = ours.outputs["causal"].loss(written[-1][real(target)], labels[real(target)]).mean()
-    logits = their_written[real(target)] @ reference.pieces.T
-    their_loss = nn.functional.cross_entropy(logits, labels[real(target)])
-    assert_close(loss, their_loss, tolerance)
+    expected["loss"].check(loss)
     loss.backward()
-    their_loss.backward()
-    largest = max(float(their.grad.abs().max()) for their, _ in reference.pairs)
     compared = set()
-    for their, our in reference.pairs:
-        assert_close(our.grad, their.grad, tolerance, largest)
+    for number, (_, our) in enumerate(reference.pairs):
+        expected_gradients[number].check(our.grad)
         compared.add(id(our))
     assert compared == {id(parameter) for parameter in ours.parameters()}
 

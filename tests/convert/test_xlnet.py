@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -25,8 +24,9 @@ from polyseme.parts.masks import Order
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.text.words import document
 from polyseme.types import Batch
-from references import Pair, assert_close, make_pair, ragged_batch, real
+from references import assert_close, make_pair, ragged_batch, real
 from tiny_models import TEXT, tiny_model
+from tolerance import expect
 
 TINY: Any = FAMILY.tiny()
 FULL = "XLNetLMHeadModel"
@@ -71,34 +71,47 @@ OPTIONS = {
 def test_two_streams_with_memory_equal_the_reference(changes: dict[str, Any], dtype: torch.dtype) -> None:
     """Two full segments that are remembered, then a ragged one: layers, queries, logits, loss, gradients."""
     pair = make_pair(FAMILY, FULL, TINY.replace(**changes))
-    pair = Pair(copy.deepcopy(pair.reference).to(dtype), copy.deepcopy(pair.ours).to(dtype), pair.found)
-    tolerance, generator = PRECISIONS[dtype], torch.Generator().manual_seed(4)
-    mems, memory = None, pair.ours.encoder.new_memory(3)
-    output = pair.ours.outputs["permuted"]
-    for lengths in ((7, 7, 7), (6, 6, 6), (9, 3, 5)):
-        batch = drawn(generator, lengths, 3)
-        assert batch.targets is not None
-        theirs = pair.reference(**their_inputs(batch, dtype), mems=mems, use_mems=True, output_hidden_states=True)
-        states = pair.ours.encoder(batch, memory=memory)
-        mems, memory = theirs.mems, states.memory
-        pieces, targets = real(batch), batch.targets >= 0
+    generator = torch.Generator().manual_seed(4)
+    batches = [drawn(generator, lengths, 3) for lengths in ((7, 7, 7), (6, 6, 6), (9, 3, 5))]
+    last = batches[-1].targets
+    assert last is not None
+    assert not (last >= 0).all()
+    golds = torch.randint(0, TINY.n_pieces, (int((last >= 0).sum()),), generator=generator)
+
+    def ask_all(reference: Any) -> dict[Any, Tensor]:
+        mems, found = None, {}
+        for i, batch in enumerate(batches):
+            inputs = their_inputs(batch, reference.dtype)
+            theirs = reference(**inputs, mems=mems, use_mems=True, output_hidden_states=True)
+            mems, targets = theirs.mems, batch.targets >= 0  # type: ignore[operator]
+            for number in range(TINY.n_layers + 1):
+                content, queries = theirs.hidden_states[2 * number : 2 * number + 2]
+                found[i, "content", number], found[i, "queries", number] = content[real(batch)], queries[targets]
+            if batch is not batches[-1]:
+                found |= {(i, "memory", number): each.transpose(0, 1) for number, each in enumerate(mems)}
+            found[i, "logits"] = theirs.logits[targets]
+        return {**found, "loss": F.cross_entropy(found[2, "logits"], golds)}
+
+    with torch.no_grad():
+        expected = expect(pair.reference, ask_all, dtype)
+    ours = pair.ours.to(dtype)
+    memory, output = ours.encoder.new_memory(3), ours.outputs["permuted"]
+    for i, batch in enumerate(batches):
+        states = ours.encoder(batch, memory=memory)
+        memory, targets = states.memory, batch.targets >= 0  # type: ignore[operator]
         for number in range(TINY.n_layers + 1):
-            content, queries = theirs.hidden_states[2 * number : 2 * number + 2]
-            assert_close(states[number][pieces], content[pieces], tolerance)
-            assert_close(states.queries[number][targets], queries[targets], tolerance)
-        if min(lengths) == max(lengths):
-            for ours, expected in zip(memory.states, mems, strict=True):
-                assert_close(ours, expected.transpose(0, 1), tolerance)
+            expected[i, "content", number].check(states[number][real(batch)])
+            expected[i, "queries", number].check(states.queries[number][targets])
+        if batch is not batches[-1]:
+            assert len(memory.states) == sum(place[:2] == (i, "memory") for place in expected)
+            for number, each in enumerate(memory.states):
+                expected[i, "memory", number].check(each)
         top = states.queries[TINY.n_layers][targets]
-        assert_close(output.logits(top), theirs.logits[targets], tolerance)
-    assert not targets.all()
-    golds = torch.randint(0, TINY.n_pieces, (int(targets.sum()),), generator=generator)
+        expected[i, "logits"].check(output.logits(top))
     loss = output.loss(top, golds).mean()
-    expected_loss = F.cross_entropy(theirs.logits[targets], golds)
-    assert_close(loss, expected_loss, tolerance)
+    expected["loss"].check(loss)
     loss.backward()
-    expected_loss.backward()
-    assert_same_gradients(pair, tolerance)
+    assert_same_gradients(pair, lambda reference: ask_all(reference)["loss"], dtype)
 
 
 def test_attentions_of_both_streams_equal_the_reference() -> None:
