@@ -1,10 +1,16 @@
-"""Fine-tuning on SST-2: examples a second beside the `transformers` Trainer, at the same batch size, and both scores.
+"""Fine-tuning on SST-2: examples per second beside the `transformers` Trainer, at the same batch size, and both scores.
 
-Both begin with the same weights, take the same number of steps over the same examples, at the same rates, and read
-texts that are in pieces already. The Trainer pads each batch to its longest row, as it does by default. What is timed
-is training alone; dev is scored afterwards.
+All begin with the same weights, take the same number of steps over the same tokenized examples at the same learning
+rate, and train without logging, saving or evaluation; dev is scored afterwards. Three peers:
 
-    python benchmarks/finetune.py --data data/tasks [-m MODEL] [--device cpu] [--batch 8 64] [--examples 2000]
+- the Trainer as it comes: rows in random order, each batch padded to its longest row, not compiled;
+- the Trainer with rows grouped by length;
+- the Trainer with rows grouped by length and `torch_compile=True` (on a GPU also with 2 loader workers). Its clock
+  starts after the first steps (`--compile-steps`), so that compilation is not counted. All other clocks run from the
+  first step; polyseme's includes the recording of CUDA graphs.
+
+    python benchmarks/finetune.py --data data/tasks [-m MODEL] [--device cpu] [--batch-size 8 64] [--examples 2000]
+                                  [--peers trainer grouped compiled] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -13,6 +19,8 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +32,7 @@ from polyseme.bundle import load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.metrics.task_metrics import measure
-from polyseme.tasks.items import TaskData
+from polyseme.tasks.items import Item, TaskData
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.finetune_task import labels_in
@@ -32,125 +40,210 @@ from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.train_seed import learn, take_turns
 from polyseme.transfer.train_step import autocast
 
+PEERS = {
+    "trainer": "Trainer, as it comes",
+    "grouped": "Trainer, grouped by length",
+    "compiled": "Trainer, grouped by length, compiled",
+}
+LEARNING_RATE = 1e-4
+MAX_PIECES = 128
 
-def ours(data: TaskData, model: Path, n_examples: int, batch: int, device: str, seed: int) -> tuple[float, float]:
-    """Examples a second, and accuracy on dev."""
-    train, dev = data.splits["train"][:n_examples], data.splits["dev"]
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What every route is timed on."""
+
+    data: TaskData
+    model: Path
+    batch_size: int
+    device: str
+    train: Sequence[Item]
+    compile_steps: int
+
+    @property
+    def n_steps(self) -> int:
+        return -(-len(self.train) // self.batch_size)
+
+
+def run_polyseme(job: Job, seed: int) -> tuple[float, float]:
+    """Examples per second, and accuracy on dev."""
+    dev = job.data.splits["dev"]
     torch.manual_seed(seed)
-    bundle = load_bundle(model)
+    bundle = load_bundle(job.model)
     settings = chosen(
-        FinetuneSettings(epochs=1, batch_size=batch, learning_rate=1e-4), bundle.config, kind="classify",
-        n_train=len(train),
-        pooler=True, starts=True,
+        FinetuneSettings(epochs=1, batch_size=job.batch_size, learning_rate=LEARNING_RATE), bundle.config,
+        kind="classify", n_train=len(job.train), pooler=True, starts=True,
     ).settings  # fmt: skip
-    labels = tuple(label for label in data.labels if label in labels_in(train, kind="classify", multi=False))
-    fitted = build_task_model(
-        bundle, kind="classify", head="linear", readout="pooled", max_pieces=128, head_settings={"labels": labels}
-    ).to(device)
-    ready, held = prepare(fitted, train, learning=True), prepare(fitted, dev, learning=False)
-    bf16 = torch.device(device).type == "cuda"
-    _wait(device)
+    labels = tuple(label for label in job.data.labels if label in labels_in(job.train, kind="classify", multi=False))
+    task_model = build_task_model(
+        bundle,
+        kind="classify",
+        head="linear",
+        readout="pooled",
+        max_pieces=MAX_PIECES,
+        head_settings={"labels": labels},
+    ).to(job.device)
+    train_rows, dev_rows = prepare(task_model, job.train, learning=True), prepare(task_model, dev, learning=False)
+    bf16 = torch.device(job.device).type == "cuda"
+    synchronize(job.device)
     started = time.perf_counter()
-    run = partial(learn, fitted, ready, lambda _: {"none": 0.0}, settings, seed, bf16=bf16)
-    take_turns([run], abreast=1, device=fitted.device)
-    _wait(device)
+    seed_run = partial(learn, task_model, train_rows, lambda _: {"none": 0.0}, settings, seed, bf16=bf16)
+    take_turns([seed_run], abreast=1, device=task_model.device)
+    synchronize(job.device)
     seconds = time.perf_counter() - started
-    found = judge(fitted, held, autocast=autocast(torch.device(device), bf16=bf16))
-    score = measure(["accuracy"], [item.gold for item in dev], [each.answer for each in found])["accuracy"]
-    return len(train) / seconds, score
+    predictions = judge(task_model, dev_rows, autocast=autocast(torch.device(job.device), bf16=bf16))
+    score = measure(["accuracy"], [item.gold for item in dev], [each.answer for each in predictions])["accuracy"]
+    return len(job.train) / seconds, score
 
 
-def theirs(data: TaskData, model: Path, n_examples: int, batch: int, device: str, seed: int) -> tuple[float, float]:
+def run_trainer(job: Job, seed: int, *, grouped: bool, compiled: bool) -> tuple[float, float]:
+    """The same by the Trainer."""
     import transformers
 
     transformers.logging.set_verbosity_error()
-    train, dev = data.splits["train"][:n_examples], data.splits["dev"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    number = {label: place for place, label in enumerate(data.labels)}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job.model)
+    number = {label: place for place, label in enumerate(job.data.labels)}
+    on_cpu = job.device == "cpu"
 
-    def encoded(items: Any) -> list[dict[str, Any]]:
-        read = tokenizer([item.text for item in items], truncation=True, max_length=128)
+    def encode(items: Sequence[Any]) -> list[dict[str, Any]]:
+        encoded = tokenizer([item.text for item in items], truncation=True, max_length=MAX_PIECES)
         return [
-            {**{name: values[row] for name, values in read.items()}, "labels": number[item.gold]}
+            {**{name: values[row] for name, values in encoded.items()}, "labels": number[item.gold]}
             for row, item in enumerate(items)
         ]
 
+    class Clock(transformers.TrainerCallback):
+        """The time at the end of the last step that is not counted."""
+
+        n_uncounted = min(job.compile_steps, job.n_steps - 1) if compiled else 0
+        started = 0.0
+
+        def on_train_begin(self, args: object, state: object, control: object, **kwargs: object) -> None:
+            self.started = time.perf_counter()
+
+        def on_step_end(self, args: object, state: Any, control: object, **kwargs: object) -> None:
+            if state.global_step == self.n_uncounted:
+                synchronize(job.device)
+                self.started = time.perf_counter()
+
     with tempfile.TemporaryDirectory() as folder:
+        torch.compiler.reset()  # entries of earlier models would count against the limit on recompilations
         settings = transformers.TrainingArguments(
             output_dir=folder,
-            per_device_train_batch_size=batch,
-            per_device_eval_batch_size=256,
+            per_device_train_batch_size=job.batch_size,
             num_train_epochs=1,
-            learning_rate=1e-4,
-            warmup_steps=round(0.1 * -(-len(train) // batch)),
+            learning_rate=LEARNING_RATE,
+            warmup_steps=round(0.1 * job.n_steps),
             weight_decay=0.01,
-            bf16=device != "cpu",
-            use_cpu=device == "cpu",
+            bf16=not on_cpu,
+            use_cpu=on_cpu,
+            torch_compile=compiled,
+            dataloader_num_workers=2 if compiled and not on_cpu else 0,
             report_to=[],
             save_strategy="no",
             logging_strategy="no",
             disable_tqdm=True,
-            dataloader_pin_memory=device != "cpu",
+            dataloader_pin_memory=not on_cpu,
             seed=seed,
+            **(group_by_length(transformers.TrainingArguments) if grouped else {}),
         )
         transformers.set_seed(seed)
-        made = transformers.AutoModelForSequenceClassification.from_pretrained(
-            model, num_labels=len(number), dtype=torch.float32
+        classifier = transformers.AutoModelForSequenceClassification.from_pretrained(
+            job.model, num_labels=len(number), dtype=torch.float32
         )
+        clock = Clock()
         trainer = transformers.Trainer(
-            model=made,
+            model=classifier,
             args=settings,
-            train_dataset=encoded(train),  # type: ignore[arg-type]
+            train_dataset=encode(job.train),  # type: ignore[arg-type]
             data_collator=transformers.DataCollatorWithPadding(tokenizer),
+            callbacks=[clock],
         )
-        _wait(device)
-        started = time.perf_counter()
         trainer.train()
-        _wait(device)
-        seconds = time.perf_counter() - started
-        found = trainer.predict(encoded(dev))  # type: ignore[arg-type]
-    right = (found.predictions.argmax(-1) == found.label_ids).mean()
-    return len(train) / seconds, float(right)
+        synchronize(job.device)
+        seconds = time.perf_counter() - clock.started
+    n_counted = len(job.train) - clock.n_uncounted * job.batch_size
+    return n_counted / seconds, accuracy(classifier, tokenizer, encode(job.data.splits["dev"]), job.device)
 
 
-def _wait(device: str) -> None:
+def group_by_length(arguments: type) -> dict[str, Any]:
+    """The option by which a Trainer of this version groups rows by length."""
+    if "train_sampling_strategy" in {field.name for field in fields(arguments)}:
+        return {"train_sampling_strategy": "group_by_length"}
+    return {"group_by_length": True}
+
+
+@torch.inference_mode()
+def accuracy(classifier: torch.nn.Module, tokenizer: Any, rows: list[dict[str, Any]], device: str) -> float:
+    """Of the trained module itself, so that nothing is compiled anew for other shapes."""
+    classifier.eval()
+    n_right = 0
+    ordered = sorted(rows, key=lambda row: len(row["input_ids"]))
+    for start in range(0, len(ordered), 64):
+        batch = tokenizer.pad(ordered[start : start + 64], return_tensors="pt").to(device)
+        labels = batch.pop("labels")
+        n_right += int((classifier(**batch).logits.argmax(-1) == labels).sum())
+    return n_right / len(rows)
+
+
+def synchronize(device: str) -> None:
     if device != "cpu":
         torch.cuda.synchronize()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data", required=True, help="the folder that holds sst2/")
     parser.add_argument("-m", "--model")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[8, 64])
-    parser.add_argument("--examples", type=int)
+    parser.add_argument("--examples", type=int, help="default: 20,000 on a GPU, 1,000 on a CPU")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--without-peer", action="store_true")
-    asked = parser.parse_args()
-    model = find_model(asked.model)
-    data = read_benchmark("sst2", asked.data)
-    n_examples = asked.examples or (1000 if asked.device == "cpu" else 20_000)
-    runs = {"polyseme": ours} if asked.without_peer else {"polyseme": ours, "transformers": theirs}
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument(
+        "--compile-steps", type=int, default=30, help="steps of the compiled Trainer before its clock starts"
+    )
+    options = parser.parse_args()
+    model = find_model(options.model)
+    data = read_benchmark("sst2", options.data)
+    n_examples = options.examples or (1000 if options.device == "cpu" else 20_000)
+    routes: dict[str, Callable[[Job, int], tuple[float, float]]] = {"polyseme": run_polyseme}
+    for peer in options.peers:
+        routes[PEERS[peer]] = partial(run_trainer, grouped=peer != "trainer", compiled=peer == "compiled")
     rows = []
-    for batch in asked.batch:
-        speeds: dict[str, list[float]] = {name: [] for name in runs}
-        scores: dict[str, list[float]] = {name: [] for name in runs}
-        for run in runs.values():
-            run(data, model, min(n_examples, 8 * batch), batch, asked.device, 0)
-        for number in range(asked.rounds):
-            for name, run in runs.items():
-                speed, score = run(data, model, n_examples, batch, asked.device, number)
-                speeds[name].append(speed)
-                scores[name].append(score)
-        mine = statistics.median(speeds["polyseme"])
-        for name in runs:
-            speed = statistics.median(speeds[name])
-            score = 100 * statistics.median(scores[name])
-            rows.append([str(batch), name, f"{speed:,.0f}", f"{mine / speed:.2f}", f"{score:.1f}"])
-    packages = ["torch"] if asked.without_peer else ["torch", "transformers"]
-    print(f"{model.parent.name}, {n_examples:,} examples of SST-2, {asked.rounds} rounds, median; {machine(*packages)}")
-    print(table(["batch", "by", "examples/s", "polyseme is × as fast", "dev accuracy"], rows))
+    for batch_size in options.batch_size:
+        # Whole batches only: a smaller last one would make the compiled Trainer compile once more.
+        job = Job(
+            data=data,
+            model=model,
+            batch_size=batch_size,
+            device=options.device,
+            train=data.splits["train"][: n_examples // batch_size * batch_size],
+            compile_steps=options.compile_steps,
+        )
+        speeds: dict[str, list[float]] = {name: [] for name in routes}
+        scores: dict[str, list[float]] = {name: [] for name in routes}
+        for seed in range(-1, options.rounds):  # the first round warms up
+            for name, run in routes.items():
+                speed, score = run(job, max(seed, 0))
+                if seed >= 0:
+                    speeds[name].append(speed)
+                    scores[name].append(score)
+        medians = {name: statistics.median(each) for name, each in speeds.items()}
+        rows += [
+            [
+                str(batch_size),
+                name,
+                f"{speed:,.0f}",
+                f"{medians['polyseme'] / speed:.2f}",
+                f"{100 * statistics.median(scores[name]):.1f}",
+            ]
+            for name, speed in medians.items()
+        ]
+    packages = ["torch", "transformers"] if options.peers else ["torch"]
+    print(f"{model.parent.name}, {n_examples:,} examples of SST-2, medians of {options.rounds} alternating rounds")
+    print(f"{machine(*packages)}; {'fp32' if options.device == 'cpu' else 'bf16'}\n")
+    print(table(["batch size", "route", "examples/s", "polyseme is × as fast", "dev accuracy"], rows))
 
 
 if __name__ == "__main__":

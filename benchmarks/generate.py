@@ -1,12 +1,14 @@
-"""Writing on, greedily: polyseme beside `transformers` `generate` with its cache, same weights, same prompts, same run.
+"""Greedy generation: polyseme beside `transformers`' `generate`, with the same weights and prompts, in one run.
 
-GPT-2-small, BART-base or T5-small size, random weights, so that nothing has to be fetched; no text ends early. The last
-two read the prompts as sources, and write texts of their own. Runs alternate; medians. The share of the read bandwidth
-counts every weight that a step needs once, whatever the number of rows, against the best plain read of a tensor of that
-size found in the same run. Pieces must be equal, but for ties.
+Models of GPT-2-small, BART-base or T5-small size with random weights, so that nothing has to be downloaded; no text
+ends early. The last two read the prompts as sources. Two peers: `generate` as it comes (a dynamic cache, not compiled),
+and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a GPU). Compilation happens in
+the warm-up runs and is not counted. Runs alternate; medians. The share of the read bandwidth counts every weight that a
+step needs once, whatever the number of rows, against the fastest plain read of a tensor of that size in the same run.
+The generated pieces must be equal, except for ties.
 
     python benchmarks/generate.py [--rows 1 16] [--new 64] [--rounds 5] [--device cpu] [--dtype fp32]
-                                  [--size gpt2 bart-base t5-small]
+                                  [--size gpt2 bart-base t5-small] [--peers dynamic static]
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import argparse
 import logging
 import os
 import time
+from functools import partial
+from typing import Any
 
 import torch
 from measure import alternate, machine, table
@@ -39,9 +43,12 @@ FLOORS = {
     ("t5-small", "cpu", 1): 1.0,
     ("t5-small", "cpu", 16): 1.0,
 }
-"""By size, device and rows, how many times as fast as the reference is expected at least."""
+"""By size, device and rows: the least expected speed, as a multiple of the dynamic, uncompiled peer's."""
 FIRST = 2
 """The piece that a decoder begins with."""
+PEERS = {"dynamic": "transformers, as it comes", "static": "transformers, static cache, compiled"}
+COMPILE_RUNS = 3
+"""Warm-up runs: the first compiles, the next ones record CUDA graphs."""
 
 
 def twins(size: str, dtype: torch.dtype, device: str) -> tuple[Bundle, torch.nn.Module]:
@@ -54,15 +61,15 @@ def twins(size: str, dtype: torch.dtype, device: str) -> tuple[Bundle, torch.nn.
     ours = new_bundle(family, published.config, ["causal"]).eval()
     tensors = write(family.table(published.config, True), named_tensors(ours), ["causal"], prefix=True)
     settings = transformers.AutoConfig.for_model(family.name, **family.write_config(published.config))
-    found = transformers.AutoModelForSeq2SeqLM if ours.decoder is not None else transformers.AutoModelForCausalLM
-    theirs = found.from_config(settings).eval()
+    auto_class = transformers.AutoModelForSeq2SeqLM if ours.decoder is not None else transformers.AutoModelForCausalLM
+    theirs = auto_class.from_config(settings).eval()
     theirs.load_state_dict({**theirs.state_dict(), **tensors})
     theirs.tie_weights()
     return ours.to(device=device, dtype=dtype), theirs.to(device=device, dtype=dtype)
 
 
 def language_of(ours: Bundle, device: str) -> LanguageModel:
-    """Ours as decoding sees it, without a tokenizer."""
+    """Our model as the decoding loop sees it, without a tokenizer."""
     writer = ours.encoder if ours.decoder is None else ours.decoder
     return LanguageModel(
         next_piece=StepByStep(writer, ours.outputs["causal"]),  # type: ignore[arg-type]
@@ -75,7 +82,7 @@ def language_of(ours: Bundle, device: str) -> LanguageModel:
 
 
 def n_weights_of_a_step(ours: Bundle) -> int:
-    """Weights that one step reads: those of a source's encoder only once a text."""
+    """Weights that one step reads. Those of a source's encoder are read once per text and do not count."""
     if ours.decoder is None:
         return ours.n_parameters()
     distinct = {id(each): each.numel() for part in (ours.decoder, ours.outputs) for each in part.parameters()}
@@ -88,20 +95,104 @@ def n_weights_of_a_step(ours: Bundle) -> int:
 
 
 def read_bandwidth(n_bytes: int, device: str, rounds: int = 20) -> float:
-    """Bytes a second of the quickest read of a tensor of this size."""
-    held = torch.ones(n_bytes // 4, device=device)
+    """Bytes per second of the fastest read of a tensor of this size."""
+    tensor = torch.ones(n_bytes // 4, device=device)
     best = float("inf")
     for _ in range(rounds):
-        _wait(device)
+        synchronize(device)
         started = time.perf_counter()
-        held.sum()
-        _wait(device)
+        tensor.sum()
+        synchronize(device)
         best = min(best, time.perf_counter() - started)
     return n_bytes / best
 
 
+def generate_theirs(
+    peer: str, theirs: torch.nn.Module, ids: torch.Tensor, n_new: int, has_source: bool
+) -> list[list[int]]:
+    """The new pieces of every row, by `generate`."""
+    import transformers
+
+    options: dict[str, Any] = {"decoder_start_token_id": FIRST, "forced_eos_token_id": None} if has_source else {}
+    if peer == "static":
+        compile_config = transformers.CompileConfig()
+        compile_config._compile_all_devices = True  # by default `generate` compiles on accelerators only
+        options |= {"cache_implementation": "static", "compile_config": compile_config}
+    generated = theirs.generate(  # type: ignore[operator]
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=n_new,
+        min_new_tokens=n_new,
+        eos_token_id=None,
+        pad_token_id=0,
+        use_cache=True,
+        **options,
+    )
+    return generated[:, 1 if has_source else ids.shape[1] :].tolist()
+
+
+def measure(size: str, options: argparse.Namespace, device: str) -> None:
+    """Print the table of one size."""
+    dtype = DTYPES[options.dtype]
+    ours, theirs = twins(size, dtype, device)
+    model = language_of(ours, device)
+    model.settle()
+    has_source = model.source is not None
+    decoding = Decoding(max_new=options.new)
+    n_bytes = n_weights_of_a_step(ours) * dtype.itemsize
+    print(
+        f"\n{size}, {ours.n_parameters() / 1e6:.1f}M parameters ({n_bytes / 1e6:.0f} MB per step), {options.dtype} on "
+        f"{device}; {'sources' if has_source else 'prompts'} of {options.prompt} pieces, {options.new} new ones; "
+        f"medians of {options.rounds} alternating runs\n"
+    )
+    lines, notes = [], []
+    for n_rows in options.rows:
+        generator = torch.Generator().manual_seed(n_rows)
+        prompts = torch.randint(ours.config.n_pieces, (n_rows, options.prompt), generator=generator)
+        texts: dict[str, list[list[int]]] = {}
+
+        def run_ours(prompts: torch.Tensor = prompts, texts: dict[str, Any] = texts) -> None:
+            rows = prompts.tolist()
+            if has_source:
+                generated = write_on(model, [[] for _ in rows], decoding, sources=rows)
+            else:
+                generated = write_on(model, rows, decoding)
+            texts["polyseme"] = [continuations[0].pieces for continuations in generated]
+            synchronize(device)
+
+        def run_theirs(peer: str, prompts: torch.Tensor = prompts, texts: dict[str, Any] = texts) -> None:
+            texts[PEERS[peer]] = generate_theirs(peer, theirs, prompts.to(device), options.new, has_source)
+
+        torch.compiler.reset()  # another number of rows gets a graph of its own, not one with a dynamic shape
+        runs: dict[str, Any] = {PEERS[peer]: partial(run_theirs, peer) for peer in options.peers}
+        seconds = alternate({**runs, "polyseme": run_ours}, options.rounds, warm_ups=COMPILE_RUNS)
+        bandwidth = read_bandwidth(n_bytes, device)
+        for name, taken in seconds.items():
+            share = n_bytes * options.new / taken / bandwidth
+            ratio = "" if name == "polyseme" else f"{taken / seconds['polyseme']:.2f}"
+            lines.append(
+                [str(n_rows), name, f"{taken:.3f}", f"{n_rows * options.new / taken:,.0f}", f"{share:.0%}", ratio]
+            )
+        for peer in options.peers:
+            floor = FLOORS.get((size, torch.device(device).type, n_rows)) if peer == "dynamic" else None
+            n_equal = sum(one == other for one, other in zip(texts["polyseme"], texts[PEERS[peer]], strict=True))
+            notes.append(
+                f"{n_rows} rows: polyseme is {seconds[PEERS[peer]] / seconds['polyseme']:.2f} × as fast as "
+                f"{PEERS[peer]}{'' if floor is None else f' (floor {floor})'}; {n_equal} of {n_rows} texts equal; "
+                f"a plain read {bandwidth / 1e9:,.1f} GB/s"
+            )
+    print(table(["rows", "route", "seconds", "pieces/s", "of read bandwidth", "polyseme is × as fast"], lines))
+    print("\n" + "\n".join(notes))
+
+
+def synchronize(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def main() -> None:
-    """Measure and print the table."""
+    """Measure every size and print its table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--prompt", type=int, default=16)
@@ -110,87 +201,14 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="fp32", choices=sorted(DTYPES))
     parser.add_argument("--size", nargs="+", default=["gpt2", "bart-base", "t5-small"], choices=sorted(SIZES))
-    asked = parser.parse_args()
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    options = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     logging.disable(logging.WARNING)
-    device = find_device(asked.device)
+    device = find_device(options.device)
     print(machine("torch", "transformers"))
-    for size in asked.size:
-        measure(size, asked, device)
-
-
-def measure(size: str, asked: argparse.Namespace, device: str) -> None:
-    """The table of one size."""
-    ours, theirs = twins(size, DTYPES[asked.dtype], device)
-    config = ours.config
-    model = language_of(ours, device)
-    model.settle()
-    has_source = model.source is not None
-    decoding = Decoding(max_new=asked.new)
-    n_bytes = n_weights_of_a_step(ours) * DTYPES[asked.dtype].itemsize
-    print(
-        f"\n{size}, {ours.n_parameters() / 1e6:.1f}M parameters ({n_bytes / 1e6:.0f} MB a step), {asked.dtype} on "
-        f"{device}; {'sources' if has_source else 'prompts'} of {asked.prompt} pieces, {asked.new} new ones; medians "
-        f"of {asked.rounds} alternating runs\n"
-    )
-    lines, notes = [], []
-    for n_rows in asked.rows:
-        generator = torch.Generator().manual_seed(n_rows)
-        prompts = torch.randint(config.n_pieces, (n_rows, asked.prompt), generator=generator)
-        ids = prompts.to(device)
-        found: dict[str, list[list[int]]] = {}
-
-        def run_ours(prompts: torch.Tensor = prompts, found: dict[str, list[list[int]]] = found) -> None:
-            rows = prompts.tolist()
-            if has_source:
-                written = write_on(model, [[] for _ in rows], decoding, sources=rows)
-            else:
-                written = write_on(model, rows, decoding)
-            found["ours"] = [texts[0].pieces for texts in written]
-            _wait(device)
-
-        def run_theirs(ids: torch.Tensor = ids, found: dict[str, list[list[int]]] = found) -> None:
-            made = theirs.generate(  # type: ignore[operator]
-                ids,
-                attention_mask=torch.ones_like(ids),
-                do_sample=False,
-                max_new_tokens=asked.new,
-                min_new_tokens=asked.new,
-                eos_token_id=None,
-                pad_token_id=0,
-                use_cache=True,
-                **({"decoder_start_token_id": FIRST, "forced_eos_token_id": None} if has_source else {}),
-            )
-            found["theirs"] = made[:, 1 if has_source else ids.shape[1] :].tolist()
-
-        seconds = alternate({"transformers": run_theirs, "polyseme": run_ours}, asked.rounds)
-        bandwidth = read_bandwidth(n_bytes, device)
-        ratio = seconds["transformers"] / seconds["polyseme"]
-        for name, taken in seconds.items():
-            share = n_bytes * asked.new / taken / bandwidth
-            lines.append(
-                [
-                    str(n_rows),
-                    name,
-                    f"{taken:.3f}",
-                    f"{n_rows * asked.new / taken:,.0f}",
-                    f"{share:.0%}",
-                    f"{ratio:.2f}" if name == "polyseme" else "",
-                ]
-            )
-        floor = FLOORS.get((size, torch.device(device).type, n_rows))
-        alike = sum(one == other for one, other in zip(found["ours"], found["theirs"], strict=True))
-        notes.append(
-            f"{n_rows} rows: {ratio:.2f} x transformers{'' if floor is None else f' (floor {floor})'}; {alike} of "
-            f"{n_rows} texts the same; a plain read {bandwidth / 1e9:,.1f} GB/s"
-        )
-    print(table(["rows", "route", "seconds", "pieces/s", "of read bandwidth", "times transformers"], lines))
-    print("\n" + "\n".join(notes))
-
-
-def _wait(device: str) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
+    for size in options.size:
+        measure(size, options, device)
 
 
 if __name__ == "__main__":
