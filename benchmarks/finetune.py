@@ -101,6 +101,7 @@ def run_trainer(job: Job, seed: int, *, grouped: bool, compiled: bool) -> tuple[
     import transformers
 
     transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.model)
     number = {label: place for place, label in enumerate(job.data.labels)}
     on_cpu = job.device == "cpu"
