@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 
 import polyseme
-from polyseme.plots.similarity_figure import figure_bytes, similarity_figure
+from polyseme.plots.similarity_heatmaps import figure_bytes, similarity_figure
 from polyseme.plots.similarity_terminal import similarity_tables
 from polyseme.plots.word_uses import Use, WordUses
 

@@ -24,9 +24,9 @@ from sklearn.metrics import v_measure_score
 from tables import data_folder, lines_of, machine, table
 
 import polyseme
-from polyseme.senses.clustering import FEWEST, LEAST, SAME, count_senses, distinct_rows, number_by
-from polyseme.senses.nearest_neighbors import unit
-from polyseme.senses.word_senses import group
+from polyseme.word_senses.clustering import FEWEST, LEAST, SAME, count_senses, distinct_rows, number_by
+from polyseme.word_senses.nearest_neighbors import unit
+from polyseme.word_senses.sense_groups import group
 
 CHUNK = 256
 SEED = 0

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from polyseme.corpus.build import build_corpus
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
-    from polyseme.senses.similarity_view import view
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
     from polyseme.verbs.convert import convert_model
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.show import show
     from polyseme.verbs.similar import similar
     from polyseme.word_encoder import WordEncoder
+    from polyseme.word_senses.similarity_view import view
 
 __version__ = "0.1.0"
 
@@ -70,7 +70,7 @@ _HOMES = {
     "Embedded": "types",
     "Word": "types",
     "WordEncoder": "word_encoder",
-    "view": "senses.similarity_view",
+    "view": "word_senses.similarity_view",
 }
 
 __all__ = [

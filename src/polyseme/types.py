@@ -77,7 +77,7 @@ class Embedded(Document):
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the words on colors that say how alike each is to one; `polyseme.view` chooses it."""
-        html: str | None = later("polyseme.senses.similarity_view").html_of(self)
+        html: str | None = later("polyseme.word_senses.similarity_view").html_of(self)
         return html
 
 

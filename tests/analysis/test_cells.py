@@ -16,7 +16,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from golden_elmo import golden_bundle
 from polyseme.analysis import Cell, cells, correlated_cells
 from polyseme.analysis.cell_page import MOST_PIECES
-from polyseme.analysis.cells import read_cells
+from polyseme.analysis.recurrent_cells import read_cells
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES

@@ -12,7 +12,7 @@ import pytest
 
 from polyseme.errors import PolysemeWarning
 from polyseme.files.chunked_job import Chunk, Chunks, Work, write_chunks
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.unfinished_folder import unfinished_folder
 
 TEXTS = [f"text {number}" for number in range(11)]

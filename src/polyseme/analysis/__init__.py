@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from polyseme.analysis.cell_page import CellView, cells
-from polyseme.analysis.cells import Cell, CorrelatedCell, correlated_cells
+from polyseme.analysis.recurrent_cells import Cell, CorrelatedCell, correlated_cells
 
 __all__ = ["Cell", "CellView", "CorrelatedCell", "cells", "correlated_cells"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.analysis.cells import (
+from polyseme.analysis.recurrent_cells import (
     Cell,
     CorrelatedCell,
     Half,
@@ -95,8 +95,8 @@ def cells(
 ) -> CellView:
     """A text colored by what single cells of a recurrent model hold after each piece of it.
 
-        >>> view = polyseme.analysis.cells(model, text, cell=17, layer=1)            # doctest: +SKIP
-        >>> view = polyseme.analysis.cells(model, text, property="inside quotes")    # doctest: +SKIP
+        >>> view = polyseme.analysis.recurrent_cells(model, text, cell=17, layer=1)            # doctest: +SKIP
+        >>> view = polyseme.analysis.recurrent_cells(model, text, property="inside quotes")    # doctest: +SKIP
         >>> view.save("cells.html")                                                  # doctest: +SKIP
 
     Args:

@@ -150,7 +150,7 @@ _READING = (
 
 
 def reading(command: Decorated) -> Decorated:
-    """How INPUT is read: the options of `polyseme.files.read_rows`."""
+    """How INPUT is read: the options of `polyseme.files.row_reader`."""
     return reading_alone(_FIELDS(command))
 
 

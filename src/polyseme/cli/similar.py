@@ -57,7 +57,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found)))
         return
-    from polyseme.senses.result_files import lists_of, notes_of
+    from polyseme.word_senses.result_files import lists_of, notes_of
 
     for number, each in enumerate(lists_of(found)):
         click.echo("\n" * (number > 0) + click.style(each.heading, bold=True))

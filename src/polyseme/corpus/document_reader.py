@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.lines import binary_look
-from polyseme.files.read_rows import ENDINGS, READERS, read_rows
+from polyseme.files.row_reader import ENDINGS, READERS, read_rows
 from polyseme.files.source import READ_ERRORS, STANDARD_INPUT, Source, open_source, suffixes
 from polyseme.files.source_paths import AnyPath, Found, Sources, find_files, listed
 

@@ -13,7 +13,7 @@ from itertools import chain
 from polyseme.corpus.document_reader import STRETCH, Stretched, Tally, plain_lines
 from polyseme.corpus.shards import SIDES
 from polyseme.errors import InputError, OptionError
-from polyseme.files.read_rows import ENDINGS
+from polyseme.files.row_reader import ENDINGS
 from polyseme.files.source import STANDARD_INPUT, suffixes
 from polyseme.files.source_paths import Found, Sources, find_files
 

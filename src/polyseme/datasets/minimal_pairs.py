@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Row
 
 Text = str | tuple[str, ...]

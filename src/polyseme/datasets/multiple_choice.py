@@ -10,7 +10,7 @@ from typing import Any
 from polyseme.datasets.benchmark import Benchmark, file_reader
 from polyseme.datasets.tab_separated import Said, text_lines
 from polyseme.errors import InputError
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import suffixes
 from polyseme.tasks.items import Item

@@ -9,7 +9,7 @@ from pathlib import Path
 from polyseme.datasets.benchmark import UNLABELLED, Benchmark, Files, Read, table_reader
 from polyseme.datasets.tab_separated import LEFT_OUT, Columns, Said, a_number, one_label, table_items
 from polyseme.errors import InputError
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, shown
 from polyseme.files.source import suffixes
 from polyseme.tasks.items import Item

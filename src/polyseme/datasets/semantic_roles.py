@@ -14,7 +14,7 @@ from polyseme.datasets.benchmark import Benchmark, Files, Read
 from polyseme.datasets.sequence_labeling import TAGGING, conllu_items
 from polyseme.datasets.tab_separated import Said
 from polyseme.errors import InputError
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place
 from polyseme.tasks.items import Item
 from polyseme.tasks.splits import split_files

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polyseme.datasets.benchmark import Benchmark, Files, Read
 from polyseme.errors import InputError
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Row
 from polyseme.tasks.items import Item
 from polyseme.text.tag_schemes import converted, detect_scheme, fault_in

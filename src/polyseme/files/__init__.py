@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyseme.files.atomic import check_output, whole_file, whole_folder
     from polyseme.files.lines import Line, read_lines
-    from polyseme.files.read_rows import read_rows
+    from polyseme.files.row_reader import read_rows
     from polyseme.files.rows import Place, Row
     from polyseme.files.source import Reading
     from polyseme.files.write_vectors import VectorWriter, open_writer, read_about, read_vectors
@@ -23,7 +23,7 @@ _HOMES = {
     "Line": "lines",
     "Reading": "source",
     "read_lines": "lines",
-    "read_rows": "read_rows",
+    "read_rows": "row_reader",
     "Place": "rows",
     "Row": "rows",
     "VectorWriter": "write_vectors",

@@ -15,7 +15,7 @@ from typing import Any
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunked_job import Chunk, Chunks, Work, write_chunks
-from polyseme.files.read_rows import ENDINGS, STRUCTURED, read_rows
+from polyseme.files.row_reader import ENDINGS, STRUCTURED, read_rows
 from polyseme.files.rows import Row
 from polyseme.files.source import COMPRESSIONS
 from polyseme.files.source_paths import Sources

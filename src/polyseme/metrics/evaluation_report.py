@@ -18,7 +18,7 @@ from polyseme.files.atomic import check_output, whole_file
 from polyseme.metrics.task_metrics import METRICS
 from polyseme.plots.bar_chart import PAGE_STYLE, Bar, bars_figure, bars_table
 from polyseme.plots.html_page import escaped, page
-from polyseme.plots.similarity_figure import figure_bytes
+from polyseme.plots.similarity_heatmaps import figure_bytes
 
 
 @dataclass(frozen=True)

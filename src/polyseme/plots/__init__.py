@@ -6,7 +6,7 @@ beyond the core. Nothing here writes to disk: `figure_bytes` returns what a file
 
 from __future__ import annotations
 
-from polyseme.plots.similarity_figure import figure_bytes, similarity_figure
+from polyseme.plots.similarity_heatmaps import figure_bytes, similarity_figure
 from polyseme.plots.similarity_terminal import SimilarityTable, similarity_tables
 from polyseme.plots.word_uses import Use, WordUses
 

@@ -10,7 +10,7 @@ from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import escaped
-from polyseme.plots.similarity_figure import DOTS_PER_INCH, FAINT, INK, Measure
+from polyseme.plots.similarity_heatmaps import DOTS_PER_INCH, FAINT, INK, Measure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.plots.colors import group_color
-from polyseme.plots.similarity_figure import DOTS_PER_INCH, FAINT, INK, TEXT_SIZE, Measure
+from polyseme.plots.similarity_heatmaps import DOTS_PER_INCH, FAINT, INK, TEXT_SIZE, Measure
 from polyseme.plots.word_uses import Keyword, Use
 
 if TYPE_CHECKING:

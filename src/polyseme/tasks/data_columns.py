@@ -11,7 +11,7 @@ from typing import Any
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
 from polyseme.files.lines import lines_of
-from polyseme.files.read_rows import ENDINGS
+from polyseme.files.row_reader import ENDINGS
 from polyseme.files.rows import no_field, shown
 from polyseme.files.source import open_source, suffixes
 

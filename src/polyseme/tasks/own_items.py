@@ -12,9 +12,9 @@ from polyseme.datasets.sequence_labeling import last_column
 from polyseme.datasets.squad import found_answer
 from polyseme.datasets.tab_separated import Said
 from polyseme.errors import InputError
-from polyseme.files.read_rows import read_rows
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
 from polyseme.files.reading_options import Quotes
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, Row, shown
 from polyseme.tasks.data_columns import OwnColumns, resolved
 from polyseme.tasks.items import Answer, Item

@@ -11,8 +11,8 @@ from typing import Any
 
 from polyseme.datasets.squad import squad_questions
 from polyseme.errors import InputError, OptionError
-from polyseme.files.read_rows import ENDINGS
 from polyseme.files.reading_options import ALL, told
+from polyseme.files.row_reader import ENDINGS
 from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Reading, suffixes
 from polyseme.files.source_paths import Found, Sources, find_files, listed

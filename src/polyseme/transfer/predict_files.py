@@ -13,7 +13,7 @@ from typing import Any
 from polyseme.cost import Cost, peak_memory
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunked_job import Chunk, Chunks, Work, write_chunks
-from polyseme.files.read_rows import read_rows
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources

@@ -5,9 +5,9 @@ from __future__ import annotations
 from polyseme.api import AnyPath, Dtype, load
 from polyseme.files.reading_options import Quotes, Split, Words, told
 from polyseme.files.source_paths import Sources
-from polyseme.senses.result_files import check_senses_output, write_senses
-from polyseme.senses.word_senses import Senses, senses_of
 from polyseme.types import Progress
+from polyseme.word_senses.result_files import check_senses_output, write_senses
+from polyseme.word_senses.sense_groups import Senses, senses_of
 
 
 def senses(

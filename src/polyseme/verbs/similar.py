@@ -5,9 +5,9 @@ from __future__ import annotations
 from polyseme.api import AnyPath, Dtype, load
 from polyseme.files.reading_options import Quotes, Split, Words, told
 from polyseme.files.source_paths import Sources
-from polyseme.senses.result_files import check_similar_output, write_similar
-from polyseme.senses.similar_uses import Similar, similar_uses
 from polyseme.types import Progress
+from polyseme.word_senses.result_files import check_similar_output, write_similar
+from polyseme.word_senses.similar_uses import Similar, similar_uses
 
 
 def similar(

@@ -22,12 +22,12 @@ from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
-from polyseme.senses.clustering import Count, Labels, by_size, centered, count_senses, distinct_rows, part
-from polyseme.senses.gather_uses import form, gather, told_name
-from polyseme.senses.nearest_neighbors import Floats, unit
-from polyseme.senses.projection import find_map
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
+from polyseme.word_senses.clustering import Count, Labels, by_size, centered, count_senses, distinct_rows, part
+from polyseme.word_senses.gather_uses import form, gather, told_name
+from polyseme.word_senses.nearest_neighbors import Floats, unit
+from polyseme.word_senses.projection import find_map
 
 MOST_COMPARED = 1000
 """Uses that are compared each with each; of more, so many are drawn, and the others go with the nearest of them."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import polyseme
 from polyseme.errors import InputError, OutputError
-from polyseme.senses import similarity_view as view_module
-from polyseme.senses.similarity_view import view
 from polyseme.text.words import document, split_words
 from polyseme.types import Embedded
+from polyseme.word_senses import similarity_view as view_module
+from polyseme.word_senses.similarity_view import view
 from tiny_models import tiny_model
 
 

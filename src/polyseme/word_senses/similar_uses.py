@@ -20,12 +20,12 @@ from polyseme.encoders.inference import Precision, freeze
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
-from polyseme.senses.build_index import AnyPath, opened_index
-from polyseme.senses.index import UseIndex, View
-from polyseme.senses.nearest_neighbors import Floats, unit
 from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Progress
+from polyseme.word_senses.build_index import AnyPath, opened_index
+from polyseme.word_senses.index import UseIndex, View
+from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from polyseme.api import Model
 from polyseme.errors import InputError, MissingPackageError, OptionError
-from polyseme.senses import word_senses as senses_module
-from polyseme.senses.clustering import (
+from polyseme.word_senses import word_senses as senses_module
+from polyseme.word_senses.clustering import (
     FEWEST,
     LEAST,
     by_size,
@@ -26,9 +26,9 @@ from polyseme.senses.clustering import (
     k_means,
     part,
 )
-from polyseme.senses.nearest_neighbors import Floats, unit
-from polyseme.senses.projection import MAPS, pca
-from polyseme.senses.word_senses import Senses, examples, group, senses_of
+from polyseme.word_senses.nearest_neighbors import Floats, unit
+from polyseme.word_senses.projection import MAPS, pca
+from polyseme.word_senses.sense_groups import Senses, examples, group, senses_of
 from tiny_models import tiny_model
 
 WIDTH = 48

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.senses.nearest_neighbors import Floats, unit
+from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 N_LINKS = 8
 """Neighbors that each vector is linked to."""

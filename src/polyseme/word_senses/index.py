@@ -33,8 +33,8 @@ from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
 from polyseme.plots.word_uses import Use
-from polyseme.senses.gather_uses import form
-from polyseme.senses.nearest_neighbors import Floats, Graph, Near, nearest
+from polyseme.word_senses.gather_uses import form
+from polyseme.word_senses.nearest_neighbors import Floats, Graph, Near, nearest
 
 CARD = "index.json"
 FORMAT = 1

@@ -15,10 +15,10 @@ from polyseme.extras import require
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.plots.sense_figure import SenseMap, senses_figure
 from polyseme.plots.sense_pages import UseList, senses_page, similar_page
-from polyseme.plots.similarity_figure import figure_bytes
-from polyseme.senses.projection import NAMES
-from polyseme.senses.similar_uses import Neighbors, Similar
-from polyseme.senses.word_senses import Senses
+from polyseme.plots.similarity_heatmaps import figure_bytes
+from polyseme.word_senses.projection import NAMES
+from polyseme.word_senses.sense_groups import Senses
+from polyseme.word_senses.similar_uses import Neighbors, Similar
 
 AnyPath = str | PathLike[str]
 

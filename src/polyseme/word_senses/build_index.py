@@ -20,12 +20,12 @@ from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
-from polyseme.senses import index as layout
-from polyseme.senses.gather_uses import Gathered, form, gather, told_name
-from polyseme.senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
-from polyseme.senses.nearest_neighbors import Graph, unit
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Progress
+from polyseme.word_senses import index as layout
+from polyseme.word_senses.gather_uses import Gathered, form, gather, told_name
+from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
+from polyseme.word_senses.nearest_neighbors import Graph, unit
 
 AnyPath = str | PathLike[str]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
-from polyseme.senses.nearest_neighbors import Floats
+from polyseme.word_senses.nearest_neighbors import Floats
 
 Points = NDArray[np.float64]
 NEIGHBORS = 15

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from polyseme.errors import ModelError
-from polyseme.senses.nearest_neighbors import Floats, Graph, nearest, unit
+from polyseme.word_senses.nearest_neighbors import Floats, Graph, nearest, unit
 
 
 def drawn(n: int, width: int, seed: int, *, n_centres: int = 0) -> Floats:

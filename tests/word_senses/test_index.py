@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from polyseme.api import Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
-from polyseme.senses import index as index_module
-from polyseme.senses.gather_uses import form
-from polyseme.senses.index import load_index
-from polyseme.senses.similar_uses import Similar, similar_uses
 from polyseme.text.marked_word import Marked, write_marks
 from polyseme.text.words import split_words
+from polyseme.word_senses import index as index_module
+from polyseme.word_senses.gather_uses import form
+from polyseme.word_senses.index import load_index
+from polyseme.word_senses.similar_uses import Similar, similar_uses
 from text.samples import texts
 from tiny_models import tiny_model
 
