@@ -223,6 +223,29 @@ def test_a_folder_that_is_not_ours_is_left_alone(refuse: Refuse, tiny: Path, sou
     (unfinished(output) / "thesis.txt").write_text("mine")
     (unfinished(output) / "lock").touch()
     assert "is no unfinished output" in refuse(*line(source, tiny, output), folder=tmp_path)
+    assert "Move it away" in refuse(*line(source, tiny, output, "--force"), folder=tmp_path)
+    (unfinished(output) / "settings.json").write_text('{"editor.tabSize": 4}')
+    assert "is no unfinished output" in refuse(*line(source, tiny, output, "--force"), folder=tmp_path)
+    assert (unfinished(output) / "thesis.txt").read_text() == "mine"
+
+
+def test_no_link_is_followed(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    output, thesis = tmp_path / "out.parquet", tmp_path / "thesis"
+    stopped(run, line(source, tiny, tmp_path / "other.parquet"), 3)
+    unfinished(tmp_path / "other.parquet").rename(thesis)  # even what polyseme has made, but elsewhere
+    unfinished(output).symlink_to(thesis)
+    for force in ((), ("--force",)):
+        assert "is a symbolic link" in refuse(*line(source, tiny, output, *force), folder=tmp_path)
+    unfinished(output).unlink()
+    stopped(run, line(source, tiny, output), 3)
+    (unfinished(output) / "linked").symlink_to(thesis)
+    (unfinished(output) / "lock").unlink()
+    (unfinished(output) / "lock").symlink_to(thesis / "settings.json")
+    assert "cannot be written" in refuse(*line(source, tiny, output, "--force"), folder=tmp_path)
+    (unfinished(output) / "lock").unlink()
+    before = contents(thesis)
+    assert run(*line(source, tiny, output, "--layer", "0", "--force")).code == 0
+    assert contents(thesis) == before
 
 
 def test_two_at_once(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:

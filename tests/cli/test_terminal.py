@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -171,6 +172,63 @@ def test_a_signal_takes_the_bar_away(number: signal.Signals, said: str) -> None:
     shown = terminal.shown()
     assert shown.endswith(f"\r\npolyseme: {said}; nothing was left half-written.\r\n")
     assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "the cursor is back"
+
+
+SWALLOWING = """
+import os, signal, sys, time, weakref
+from polyseme.cli import exit_codes
+
+class Thing:
+    pass
+
+def hit(*_):
+    os.kill(os.getpid(), signal.{name})
+    for _ in range(1000):  # the handler is called between two instructions
+        pass
+
+class Dying:
+    __del__ = hit
+
+def command():
+    {swallow}
+    print("swallowed", flush=True)
+    while True:
+        time.sleep(0.01)
+
+sys.exit(exit_codes.exit_code(command))
+"""
+"""A signal arrives where Python, or somebody's code, drops the exception that it raises."""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("swallow", "n_more"),
+    [
+        ("thing = Thing(); ref = weakref.ref(thing, hit); del thing", 0),
+        ("dying = Dying(); del dying", 0),
+        ("try: hit()\n    except BaseException: pass", 1),
+        ("global held\n    try: hit()\n    except BaseException as error: held = error", 11),
+    ],
+    ids=["weakref", "del", "except", "held"],
+)
+def test_a_swallowed_signal_still_stops(name: str, swallow: str, n_more: int) -> None:
+    script = f"{HEEDING}\n{SWALLOWING.format(name=name, swallow=swallow)}"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"swallowed\n"
+        number = signal.Signals[name]
+        for _ in range(n_more):
+            process.send_signal(number)
+            time.sleep(0.05)  # signals that arrive together are one
+        code = process.wait(timeout=60)
+        said = process.stderr.read().decode() if process.stderr else ""
+    if n_more > 1:
+        assert code == -number  # as if it had never been handled
+    else:
+        assert code == 128 + number
+        assert len(said.splitlines()) == 1
+        assert "nothing was left half-written" in said
 
 
 def test_what_is_ignored_stays_so() -> None:

@@ -22,9 +22,10 @@ import sys
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -39,6 +40,10 @@ _STOPS = {
     signal.SIGTERM: "told to stop (SIGTERM)",
     signal.SIGHUP: "stopped, as the terminal was closed",
 }
+_PATIENCE = 10
+"""Signals that are ignored while the first one clears up; one more ends the process at once."""
+_SECONDS_BETWEEN = 0.05
+"""How long after a signal was swallowed it is sent once more."""
 
 
 class Stopped(BaseException):
@@ -145,34 +150,79 @@ def _notes() -> Iterator[None]:
         yield
 
 
+class _SignalHandler:
+    """Raises `Stopped` at the first signal. Later ones are ignored while that clears up, and only then.
+
+    Python drops an exception that is raised in a weakref callback or a `__del__`, and other code may swallow one. The
+    signal is then sent once more, and a later one is not ignored. Whatever else holds the process up, it ends at once
+    after `_PATIENCE` ignored signals.
+    """
+
+    def __init__(self) -> None:
+        self._raised: Callable[[], Stopped | None] = lambda: None
+        self._n_ignored = 0
+        self._replaced: dict[signal.Signals, Any] = {}
+        self._unraisable: Callable[[Any], Any] = sys.unraisablehook
+
+    def install(self) -> None:
+        """Handle the signals that are not ignored already, as under nohup or in a script's background job."""
+        if threading.current_thread() is threading.main_thread():
+            handlers = {each: signal.getsignal(each) for each in _STOPS}
+            self._replaced = {each: handler for each, handler in handlers.items() if handler is not signal.SIG_IGN}
+            for each in self._replaced:
+                signal.signal(each, self)
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._send_once_more
+
+    def restore(self) -> None:
+        """Put back what was there before."""
+        if self._replaced:
+            sys.unraisablehook = self._unraisable
+        for each, handler in self._replaced.items():
+            signal.signal(each, handler)
+
+    def ignore(self) -> None:
+        """From now on nothing is left to be stopped."""
+        for each in self._replaced:
+            signal.signal(each, signal.SIG_IGN)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._raised() is not None:
+            self._n_ignored += 1
+            if self._n_ignored > _PATIENCE:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            return
+        error = Stopped(number)
+        self._raised = weakref.ref(error)
+        try:
+            raise error
+        finally:
+            del error  # or its own traceback would keep it alive
+
+    def _send_once_more(self, unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, Stopped):
+            self._unraisable(unraisable)
+            return
+        number = int(unraisable.exc_value.number)
+        self._raised = lambda: None
+        signal.signal(signal.SIGALRM, lambda *_: self(number, None))
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN)
+
+
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let signals unwind what is going on; after the first they are ignored, so that nothing cuts clearing up short."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise Stopped(number)
-
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        # What is ignored already stays so: nohup, and jobs that a script has put into the background.
-        before = {each: found for each in _STOPS if (found := signal.getsignal(each)) is not signal.SIG_IGN}
-    for each in before:
-        signal.signal(each, stop)
+    """Let signals unwind what is going on."""
+    handler = _SignalHandler()
+    handler.install()
     try:
         yield
     except Stopped:
+        handler.ignore()
         raise
     except BaseException:
-        _restore(before)
+        handler.restore()
         raise
-    _restore(before)
-
-
-def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
-    for each, handler in handlers.items():
-        signal.signal(each, handler)
+    handler.restore()
 
 
 def _forget_standard_output() -> None:

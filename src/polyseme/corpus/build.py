@@ -18,7 +18,7 @@ from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint
 from polyseme.corpus.document_reader import Stretched, described, text_sources
 from polyseme.corpus.held_out_split import Extremes, move_documents
 from polyseme.corpus.parallel_text import pair_sources
-from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, begun, clear_up, told_in_words
+from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, begun, told_in_words
 from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
 from polyseme.corpus.text_sample import sample_of
 from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, train_tokenizer
@@ -27,6 +27,7 @@ from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
 from polyseme.files.source_paths import Sources
+from polyseme.files.unfinished_folder import clear_up
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer

@@ -18,8 +18,8 @@ from polyseme.corpus.parallel_text import PairSource
 from polyseme.corpus.shards import SPLITS, ShardWriter, State
 from polyseme.corpus.worker_processes import Worked
 from polyseme.errors import OutputError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, explained, put_in_place, whole_file
-from polyseme.files.unfinished_folder import LOCK, SETTINGS, locked, remove, settle, short, unfinished_folder
+from polyseme.files.atomic import AnyPath, explained, whole_file
+from polyseme.files.unfinished_folder import finish, short, unfinished_folder, unfinished_work
 
 AnySource: TypeAlias = TextSource | PairSource
 
@@ -91,7 +91,7 @@ class Writers:
 
 
 JOURNAL, NOTES = "journal.jsonl", "notes.json"
-GROWING, REPLACED = "corpus", "replaced"
+GROWING = "corpus"
 
 _NO_ROOM = {
     errno.ENOSPC: "the disk is full",
@@ -140,38 +140,22 @@ class Unfinished:
 
     def finish(self, *, force: bool) -> None:
         """Give the corpus its name."""
-        put_in_place(self.corpus, self._output, force=force, kind="folder", aside=self.folder / REPLACED)
-        remove(self.folder)
+        finish(self.folder, GROWING, self._output, kind="folder", force=force)
 
 
 @contextlib.contextmanager
 def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Unfinished]:
     """The unfinished corpus of an output: that of a run which was stopped, if its settings are these, or a new one."""
-    folder = unfinished_folder(output)
-    with locked(folder):
-        settle(folder, json.loads(json.dumps(settings)), what="corpus", force=force)
+    with unfinished_work(
+        output,
+        settings,
+        what="corpus",
+        force=force,
+        is_worth_keeping=lambda folder: bool(Unfinished(folder, output).journal()),
+    ) as folder:
         with explained(folder):
             (folder / GROWING).mkdir(exist_ok=True)
-        unfinished = Unfinished(folder, output)
-        try:
-            yield unfinished
-        except BaseException as error:
-            if unfinished.journal():
-                note = f"What was done is kept in {short(folder)}: the same command goes on from there."
-                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
-            else:
-                remove(folder)
-            raise
-
-
-def clear_up(output: AnyPath) -> None:
-    """Remove what is left of a corpus that has its name, but whose process was killed before it could do that."""
-    folder = unfinished_folder(output)
-    if not folder.is_dir() or (folder / GROWING).exists():
-        return
-    if {each.name for each in folder.iterdir()} <= {SETTINGS, LOCK, JOURNAL, NOTES, REPLACED}:
-        with contextlib.suppress(OutputError), locked(folder):
-            remove(folder)
+        yield Unfinished(folder, output)
 
 
 @contextlib.contextmanager

@@ -26,14 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, Kind, explained, put_in_place, whole_file, whole_folder
-from polyseme.files.unfinished_folder import LOCK, locked, remove, settle, short, unfinished_folder
+from polyseme.files.atomic import AnyPath, Kind, explained, whole_file, whole_folder
+from polyseme.files.unfinished_folder import finish, short, unfinished_work
 from polyseme.files.vector_format import About, Fitter, Per, Store
 from polyseme.files.write_vectors import VectorWriter, format_of, opened, read_vectors
 from polyseme.types import Embedded
-
-ABOUT_TO_FINISH = "about_to_finish"
-"""There, and nothing beside it to take the output's name: the output has it, and only clearing up was cut short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +51,6 @@ class _Chunk:
     n_documents: int
 
 
-def clear_up(output: AnyPath) -> None:
-    """Remove what is left of an output that was finished, but whose process was killed before it could do that."""
-    folder = unfinished_folder(output)
-    marker = folder / ABOUT_TO_FINISH
-    with contextlib.suppress(OSError):
-        done = marker.is_file() and not (folder / marker.read_text(encoding="utf-8")).exists()
-        if done or not {each.name for each in folder.iterdir()} - {LOCK}:
-            remove(folder, markers=[ABOUT_TO_FINISH])
-
-
 @contextlib.contextmanager
 def open_spool(
     output: AnyPath, settings: Mapping[str, Any], fitted: Fitter, *, per: Per = "word", force: bool = False
@@ -72,18 +59,10 @@ def open_spool(
 
     If something goes wrong, or a signal ends the work, whole chunks stay, and the exception bears a note that says so.
     """
-    folder = unfinished_folder(output)
-    settings = json.loads(json.dumps(settings))
-    with locked(folder):
-        settle(folder, settings, what="output", markers=[ABOUT_TO_FINISH], force=force)
-        spool = Spool(folder, fitted, per)
-        try:
-            yield spool
-        except BaseException as error:
-            if not spool.clear_if_empty():
-                note = f"What was done is kept in {short(folder)}: the same command goes on from there."
-                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
-            raise
+    with unfinished_work(
+        output, settings, what="output", force=force, is_worth_keeping=lambda folder: any(folder.glob("[0-9]*.json"))
+    ) as folder:
+        yield Spool(folder, fitted, per)
 
 
 class Spool:
@@ -155,22 +134,6 @@ class Spool:
         while self._chunks and self._chunks[0].first + self._chunks[0].n_documents <= stop:
             self._vectors(self._chunks.pop(0).number).unlink(missing_ok=True)
 
-    def about_to_finish(self, made: Path) -> None:
-        """Leave word that `made` is all there is to the output, and only has to take its name."""
-        with whole_file(self.folder / ABOUT_TO_FINISH, force=True) as marker:
-            marker.write_text(made.name, encoding="utf-8")
-
-    def remove(self) -> None:
-        """The output has its name: nothing here is needed any more."""
-        remove(self.folder, markers=[ABOUT_TO_FINISH])
-
-    def clear_if_empty(self) -> bool:
-        """Remove the folder if there is nothing in it to go on with."""
-        kept = any(self.folder.glob("[0-9]*.json"))
-        if not kept:
-            self.remove()
-        return not kept
-
     def _record(self, number: int) -> Kept | None:
         try:
             found = json.loads(self._about(number).read_text(encoding="utf-8"))
@@ -239,19 +202,16 @@ class Assembly:
         self._spool.give_away(self._n_shards * self._shard_rows)
 
     def finish(self) -> None:
-        """All rows are there: complete the output, give it its name, and remove the spool."""
+        """All rows are there: complete the output, and give it its name."""
+        kind: Kind
         if self._shard_rows is None:
-            made = self._spool.folder / f"whole{self._suffix}"
-            self._make(made, 0, self._spool.n_documents)
+            made, kind = f"whole{self._suffix}", "file"
+            self._make(self._spool.folder / made, 0, self._spool.n_documents)
         else:
-            made = self._shards
+            made, kind = self._shards.name, "folder"
             if self._spool.n_documents > self._n_shards * self._shard_rows:
                 self._make_shard()
-        self._spool.about_to_finish(made)
-        kind: Kind = "file" if self._shard_rows is None else "folder"
-        aside = None if self._shard_rows is None else self._spool.folder / "replaced"
-        put_in_place(made, self._output, force=self._force, kind=kind, aside=aside)
-        self._spool.remove()
+        finish(self._spool.folder, made, self._output, kind=kind, force=self._force)
 
     def _make_shard(self) -> None:
         assert self._shard_rows is not None

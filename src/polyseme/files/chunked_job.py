@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, explained, put_in_place, whole_file
+from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.chunk_spool import open_spool
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
+from polyseme.files.unfinished_folder import finish
 from polyseme.files.vector_format import Fitter
 from polyseme.types import Progress
 
@@ -132,12 +133,10 @@ def write_chunks(
         if n_before:
             said = f"Gone on with what an earlier run had done: {n_before:,} {chunks.what}."
             warnings.warn(said, PolysemeWarning, stacklevel=4)
-        whole = spool.folder / f"whole{Path(output).suffix}"
-        with whole_file(whole, force=True) as path, explained(output):
+        whole = f"whole{Path(output).suffix}"
+        with whole_file(spool.folder / whole, force=True) as path, explained(output):
             work.write(path, (json.loads(place.read_text(encoding="utf-8"))["made"] for place in places))
-        spool.about_to_finish(whole)
-        put_in_place(whole, output, force=force)
-        spool.remove()
+        finish(spool.folder, whole, output, kind="file", force=force)
     return seconds
 
 

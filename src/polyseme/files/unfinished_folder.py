@@ -1,7 +1,8 @@
 """The folder of an unfinished output, which stands beside it where anyone can see it (`vectors.parquet.unfinished`).
 
-What is in it is its maker's affair; here is what all makers need: that one process at a time is at work there, that it
-is only gone on with under the settings it was begun with, and that it can be removed.
+What is in it is its maker's affair; here is what all makers need: one process at a time works there, work is resumed
+only under the settings it began with, and the folder can be removed. `settings.json` is the record by which polyseme
+knows a folder that it made. A folder without that record is never touched, and no link is followed.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from polyseme.errors import OutputError
-from polyseme.files.atomic import AnyPath, explained, parents_of, whole_file
+from polyseme.files.atomic import AnyPath, Kind, explained, parents_of, put_in_place, whole_file
 
 SETTINGS = "settings.json"
 LOCK = "lock"
+FINISHING = "finishing"
+"""Holds the name of what is about to take the output's name."""
+MADE_BY = "polyseme"
+"""The key of a record that says what polyseme has begun in a folder."""
 
 _LONGEST = 60
 """Characters of a setting that a message shows."""
@@ -32,13 +37,44 @@ def unfinished_folder(output: AnyPath) -> Path:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def unfinished_work(
+    output: AnyPath,
+    settings: Mapping[str, Any],
+    *,
+    what: str,
+    force: bool,
+    is_worth_keeping: Callable[[Path], bool] | None = None,
+) -> Iterator[Path]:
+    """The folder in which an output grows: that of a run which was stopped, if its settings are these, or a new one.
+
+    It goes when the block ends well. If something goes wrong, or a signal ends the work, it stays where it is worth
+    keeping, and the exception bears a note that says so. `what` it is that grows there is for messages.
+    """
+    folder = unfinished_folder(output)
+    with locked(folder, what=what):
+        prepare(folder, settings, what=what, force=force)
+        try:
+            yield folder
+        except BaseException as error:
+            if (is_worth_keeping or has_work)(folder):
+                note = f"What was done is kept in {short(folder)}: the same command goes on from there."
+                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+            else:
+                remove(folder)
+            raise
+        remove(folder)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, what: str) -> Iterator[None]:
     """Make the folder, and keep other processes out of it; the lock is let go when this one ends, however it ends."""
+    check_ours(folder, what=what)
     with contextlib.ExitStack() as stack:
         stack.enter_context(parents_of(folder))
         with explained(folder):
             folder.mkdir(exist_ok=True)
-            lock = stack.enter_context((folder / LOCK).open("w"))
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        stack.callback(os.close, lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -49,47 +85,108 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def settle(folder: Path, settings: Mapping[str, Any], *, what: str, markers: Sequence[str] = (), force: bool) -> None:
-    """See to it that what is in the folder is of these settings.
+def check_ours(folder: Path, *, what: str) -> None:
+    """Refuse a folder with something in it that polyseme has not made, whatever is forced."""
+    if folder.is_symlink():
+        reason = "is a symbolic link, and polyseme never makes one there"
+    elif folder.exists() and not folder.is_dir():
+        reason = "is a file"
+    elif folder.is_dir() and _names(folder) and _record(folder) is None:
+        reason = "is there already"
+    else:
+        return
+    raise OutputError(
+        f"{folder} {reason}: it is no unfinished {what} of polyseme, and is left as it is, with or without --force. "
+        "Move it away, or choose another name for the output."
+    )
 
-    `what` it is that grows there is for messages; files called as `markers` alone make a folder nobody's work.
-    """
-    path = folder / SETTINGS
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        before = None
+
+def prepare(folder: Path, settings: Mapping[str, Any], *, what: str, force: bool) -> None:
+    """See to it that what is in the folder is of these settings; with `force` work of others is thrown away."""
+    check_ours(folder, what=what)
+    settings = json.loads(json.dumps(settings))
+    before = _record(folder)
     if before == settings:
         _sweep(folder)
         return
-    there = {each.name for each in folder.iterdir() if not each.match(".*.part")}
-    foreign = before is None and there - {LOCK, *markers}
-    if not force and (before is not None or foreign):
+    if before is not None and has_work(folder) and not force:
         raise OutputError(_refusal(folder, before, settings, what))
     for each in folder.iterdir():
         if each.name != LOCK:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-    with whole_file(path, force=True) as made:
-        made.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            discard(each)
+    with whole_file(folder / SETTINGS, force=True) as made:
+        record = {MADE_BY: f"an unfinished {what}", "settings": settings}
+        made.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def begun(folder: Path) -> bool:
+def has_work(folder: Path) -> bool:
     """Whether there is work in the folder, besides what says whose it is."""
-    return any(each.name not in (SETTINGS, LOCK) for each in folder.iterdir())
+    return bool(_names(folder) - {SETTINGS})
 
 
-def remove(folder: Path, *, markers: Sequence[str] = ()) -> None:
-    """Remove the folder, so that what is left, should that be cut short, can still be told from anything else."""
-    last = (SETTINGS, *markers, LOCK)
+def finish(folder: Path, made: str, output: AnyPath, *, kind: Kind, force: bool) -> None:
+    """Give what was made in the folder, under a name there, the name of the output.
+
+    A note is left first: a folder with it, but without what was made, only waits to be removed (`clear_up`).
+    """
+    with whole_file(folder / FINISHING, force=True) as note:
+        note.write_text(made, encoding="utf-8")
+    aside = folder / "replaced" if kind == "folder" else None
+    put_in_place(folder / made, output, force=force, kind=kind, aside=aside)
+
+
+def clear_up(output: AnyPath) -> None:
+    """Remove what is left of an output that was finished, but whose process was killed before it could do that."""
+    folder = unfinished_folder(output)
+    if not folder.is_dir():
+        return
+    with contextlib.suppress(OSError, OutputError), locked(folder, what="output"):
+        note = folder / FINISHING
+        finished = note.is_file() and not (folder / note.read_text(encoding="utf-8")).exists()
+        if finished or not has_work(folder):
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder if it is ours, so that what is left, should that be cut short, is still known for ours."""
+    order = (FINISHING, SETTINGS, LOCK)
     with contextlib.suppress(OSError):
-        for each in sorted(folder.iterdir(), key=lambda one: last.index(one.name) if one.name in last else -1):
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        if folder.is_symlink() or (_names(folder) and _record(folder) is None):
+            return
+        for each in sorted(folder.iterdir(), key=lambda one: order.index(one.name) if one.name in order else -1):
+            discard(each)
         folder.rmdir()
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a folder; of a link the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def short(path: Path) -> str:
     """As seen from here, if that is shorter."""
     return min(str(path), os.path.relpath(path), key=len)
+
+
+def _names(folder: Path) -> set[str]:
+    """What is in a folder, but for the lock and a record that a killed process had not finished writing."""
+    return {each.name for each in folder.iterdir() if each.name != LOCK and not each.match(f".{SETTINGS}.*.part")}
+
+
+def _record(folder: Path) -> dict[str, Any] | None:
+    """The settings of the work in a folder; None if polyseme has left no record there."""
+    path = folder / SETTINGS
+    try:
+        record = None if path.is_symlink() else json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or MADE_BY not in record:
+        return None
+    settings = record.get("settings")
+    return settings if isinstance(settings, dict) else None
 
 
 def _sweep(folder: Path) -> None:
@@ -98,15 +195,12 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(workshop, ignore_errors=True)
 
 
-def _refusal(folder: Path, before: Mapping[str, Any] | None, settings: Mapping[str, Any], what: str) -> str:
-    advice = "To start anew, give --force (force=True), or choose another name for the output."
-    if before is None:
-        return f"{folder} is there already, and is no unfinished {what} of polyseme. {advice}"
-    named = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
-    told = [f"{name} was {_shown(before.get(name))} and is {_shown(settings.get(name))}" for name in named]
+def _refusal(folder: Path, before: Mapping[str, Any], settings: Mapping[str, Any], what: str) -> str:
+    changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+    changes = [f"{name} was {_shown(before.get(name))} and is {_shown(settings.get(name))}" for name in changed]
     return (
-        f"{short(folder)} is the unfinished {what} of other settings: {'; '.join(told)}. To go on with it, give the "
-        f"settings it had. {advice}"
+        f"{short(folder)} is the unfinished {what} of other settings: {'; '.join(changes)}. To resume it, give the "
+        "settings it had. To start anew, give --force (force=True), or choose another name for the output."
     )
 
 

@@ -14,9 +14,10 @@ from polyseme.embedding.decoder_stack import Stack
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.pooling import check_per
 from polyseme.files.atomic import Kind, check_output
-from polyseme.files.chunk_spool import check_shards, clear_up
+from polyseme.files.chunk_spool import check_shards
 from polyseme.files.reading_options import Quotes, Split, Words
 from polyseme.files.source_paths import Sources, listed
+from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vector_format import Per, Store
 from polyseme.files.write_vectors import format_of
 from polyseme.types import Progress

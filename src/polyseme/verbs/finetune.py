@@ -6,8 +6,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output
 from polyseme.files.reading_options import Quotes
-from polyseme.files.unfinished_folder import begun, locked, remove, settle, short, unfinished_folder
+from polyseme.files.unfinished_folder import unfinished_work
 from polyseme.parts.device import find_device
 from polyseme.tasks.data_checks import Unseen, check_data
 from polyseme.tasks.data_columns import Column
@@ -196,7 +195,8 @@ def finetune(
     run["model_name"], bundle = _bundle(model, settings)
     if output is None:
         return finetune_task(read, bundle, settings, **run).report
-    with _unfinished(output, _decides(read, bundle, settings, run["device"]), force=force) as folder:
+    decides = _decides(read, bundle, settings, run["device"])
+    with unfinished_work(output, decides, what="model", force=force) as folder:
         done = finetune_task(read, bundle, settings, folder=folder, **run)
         _write(done, output, columns if isinstance(task, str) and task in KINDS else {}, force=force)
     return done.report
@@ -269,24 +269,6 @@ def _decides(data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, 
     }
     made: dict[str, Any] = json.loads(json.dumps(content))
     return made
-
-
-@contextmanager
-def _unfinished(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Path]:
-    """Where work is kept until the output has its name; it goes then."""
-    folder = unfinished_folder(output)
-    with locked(folder):
-        settle(folder, settings, what="model", force=force)
-        try:
-            yield folder
-        except BaseException as error:
-            if not begun(folder):
-                remove(folder)
-                raise
-            note = f"What was done is kept in {short(folder)}: the same command goes on from there."
-            error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
-            raise
-        remove(folder)
 
 
 def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:

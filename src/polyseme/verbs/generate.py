@@ -17,9 +17,9 @@ from polyseme.cost import Cost, peak_memory
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, explained, whole_file
-from polyseme.files.chunk_spool import clear_up
 from polyseme.files.reading_options import Split
 from polyseme.files.source_paths import Sources
+from polyseme.files.unfinished_folder import clear_up
 from polyseme.generating import generate_files
 from polyseme.generating.decoding_options import MAX_NEW, Decoding, EarlyStopping
 from polyseme.generating.text_generator import Continuation, OnText, TextGenerator

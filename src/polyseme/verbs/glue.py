@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from polyseme.datasets.benchmark import Benchmark
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import check_output, explained, parents_of, whole_file
-from polyseme.files.unfinished_folder import begun, remove, settle
+from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove
 from polyseme.parts.device import find_device
 from polyseme.training.ledger import Rates
 from polyseme.transfer.finetune_report import FinetuneReport
@@ -150,15 +149,16 @@ def _folder(
     folder = Path(output)
     if force and folder.exists():
         check_output(folder, force=True, kind="folder", inputs=inputs, marks=["settings.json", "glue.json"])
-        shutil.rmtree(folder)
+        check_ours(folder, what="table")
+        discard(folder)
     new = not folder.exists()
     with parents_of(folder):
         with explained(folder):
             folder.mkdir(exist_ok=True)
-        settle(folder, json.loads(json.dumps(settings)), what="table", force=force)
+        prepare(folder, settings, what="table", force=force)
         try:
             yield folder
         except BaseException:
-            if new and not begun(folder):
+            if new and not has_work(folder):
                 remove(folder)
             raise

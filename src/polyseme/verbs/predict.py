@@ -15,9 +15,9 @@ from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.errors import OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import check_output
-from polyseme.files.chunk_spool import clear_up
 from polyseme.files.reading_options import Quotes, Split, Words
 from polyseme.files.source_paths import Sources, listed
+from polyseme.files.unfinished_folder import clear_up
 from polyseme.parts.device import find_device
 from polyseme.transfer.predict_columns import Columns, as_trained
 from polyseme.transfer.predict_files import Predictor, predict_files

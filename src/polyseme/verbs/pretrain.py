@@ -228,7 +228,13 @@ def _begun(
         check_plan(wishes.plan(building["vocab_size"]), devices)
         inputs = [*texts.files, wishes.start, building["tokenizer"]]
         if force or not ((output / RUN).is_file() or is_beginning(output)):
-            check_output(output, force=force, kind="folder", inputs=inputs, marks=[RUN, "corpus*"])
+            check_output(
+                output,
+                force=force,
+                kind="folder",
+                inputs=inputs,
+                marks=[RUN, OWN_CORPUS, f"{OWN_CORPUS}.unfinished", f".{OWN_CORPUS}*.part"],
+            )
         path = OWN_CORPUS if given is None else str(given.resolve())
         with _room_for(output, force=force):
             corpus = _corpus_of_run(texts, output, building)
