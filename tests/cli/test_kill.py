@@ -14,7 +14,12 @@ CHUNK = 1 << 12
 """Characters of a chunk, instead of the many it has by default."""
 LINE = b"Dawn broke." + b" " * CHUNK + b"\n"
 """A line that is a chunk by itself."""
-POLYSEME = f"from polyseme.embedding import embed_files as job; job.CHUNK_CHARACTERS = {CHUNK}; from polyseme.cli import main; main()"
+POLYSEME = f"""
+from polyseme.embedding import embed_files as job
+job.CHUNK_CHARACTERS = {CHUNK}
+from polyseme.cli import main
+main()
+"""
 
 
 @contextlib.contextmanager
