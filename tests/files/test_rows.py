@@ -48,7 +48,7 @@ def test_a_binary_file_is_refused_before_the_first_row(tmp_path: Path) -> None:
 
 def test_reading_text_loads_neither_numpy_nor_arrow() -> None:
     code = (
-        "import sys, polyseme.files; polyseme.files.row_reader; print({'numpy', 'pyarrow', 'torch'} & set(sys.modules))"
+        "import sys, polyseme.files; polyseme.files.read_rows; print({'numpy', 'pyarrow', 'torch'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -21,7 +21,7 @@ _A_LINE = ", line "
 
 def conll_items(file: Path, *, word: int = 1, tag: int | None = None) -> list[Item]:
     """The sentences of a CoNLL file; columns count from 1, and the tag is in the last one unless another is named."""
-    with read_rows(file, format="conll", field=word, fields="all" if tag is None else [str(tag)]) as rows:
+    with read_rows(file, format="conll", field=str(word), fields="all" if tag is None else [str(tag)]) as rows:
         return [_item(row, last_column(row, word) if tag is None else str(tag)) for row in rows]
 
 

@@ -1,65 +1,125 @@
-"""What the user asks of a reader: which field holds the texts, what goes beside them, how a text is told from the next.
+"""The reading options: which field holds the texts, what goes beside them, where a text ends and the next begins.
 
-The names are those of `read_rows` and of the command line. Not every format takes every option; `read.READERS` says
-which do.
+Not every format takes every option; `row_reader.READERS` lists which do.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
 from polyseme.errors import OptionError, nearest
+from polyseme.options import Options, doc, option
+
+if TYPE_CHECKING:
+    from polyseme.files.source_paths import Sources
 
 Words = Literal["syntactic", "surface"]
 Split = Literal["line", "sentence", "paragraph", "document"]
 Quotes = Literal["double", "none"]
 
 Sentences = Callable[[str], Sequence[tuple[int, int]]]
-"""A text → where its sentences start and end. Files know of none; who asks for sentences brings it."""
+"""A text → where its sentences start and end. Readers know of none; a caller that splits into sentences brings it."""
 
 ALL = "all"
 """As `fields`: everything that is neither the text nor its id."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The options of a reader, and what its rows are numbered after."""
+class TableOptions(Options):
+    """How tables are read."""
 
-    field: str | None = None
-    """The field that holds the text, or its words; None where there is only one it can be."""
-    id_field: str | None = None
-    """The field that holds the id of a row; None: its number, or what the format knows as one."""
-    fields: tuple[str, ...] = ()
-    """Other fields to keep beside the text; `("all",)` for every one there is."""
-    words: Words = "syntactic"
-    """What is a word in CoNLL-U: the syntactic words (*do* *n't*) or the tokens as written (*don't*)."""
-    split: Split = "line"
-    """What is a text in plain text."""
-    sentences: Sentences | None = None
-    """What splits a line of plain text into sentences."""
-    quotes: Quotes = "double"
-    """Whether double quotes enclose fields of CSV and TSV or are characters like any other."""
-    delimiter: str | None = None
-    """What separates the fields of CSV and TSV, where that is not the comma or the tab."""
-    check_text: bool = True
-    """Whether a CoNLL-U sentence whose words do not add up to its `# text` is refused."""
-    file: str = ""
-    """Where several files are read: the name of this one, which goes before the number of a row."""
+    format: str | None = option(
+        None,
+        "Format of the input: text, jsonl, csv, tsv, parquet, conll or conllu.",
+        "FORMAT",
+        default="by the file's ending",
+    )
+    quotes: Quotes = option(
+        "double", "What encloses fields of CSV and TSV: double (double quotes), or none (quotes are text).", "QUOTES"
+    )
+    delimiter: str | None = option(
+        None, "Character between the fields of CSV and TSV.", "CHARACTER", default="the comma, the tab"
+    )
 
     def __post_init__(self) -> None:
-        for name, values in (("words", Words), ("split", Split), ("quotes", Quotes)):
-            given = getattr(self, name)
-            if given not in get_args(values):
-                raise OptionError(f"There is no {name} {given!r}. {nearest(str(given), get_args(values))}")
-        if self.split == "sentence" and self.sentences is None:
-            raise OptionError("Nothing is split into sentences here. Have a line, a paragraph or a document as a text.")
+        super().__post_init__()
+        check_choice("quotes", self.quotes, get_args(Quotes))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise OptionError(
                 "The delimiter must be one character, and neither a quote nor the end of a line. "
                 f"Got {self.delimiter!r} instead."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(TableOptions):
+    """How texts are read."""
+
+    field: str | None = option(
+        None,
+        "Field, column or key of the input with the text, or with the list of its words.",
+        "NAME",
+        default="the only one there is",
+    )
+    id_field: str | None = option(None, "Field of the input with the id of a text.", "NAME", default="its number")
+    words: Words = option(
+        "syntactic", "Words of CoNLL-U: syntactic (do n't) or surface (don't), the tokens as written.", "WORDS"
+    )
+    split: Split = option(
+        "line",
+        "What one text is in a file of plain text: a line, a sentence (lines are split further), a paragraph, or the "
+        "whole document.",
+        "UNIT",
+    )
+    check_text: bool = option(
+        True,
+        "Whether CoNLL-U sentences are refused whose words do not add up to their text.",
+        flags="--check-text/--no-check-text",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "field", None if self.field is None else str(self.field))
+        check_choice("words", self.words, get_args(Words))
+        check_choice("split", self.split, get_args(Split))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(TextOptions):
+    """How texts are read, and which fields are carried over to the output."""
+
+    fields: str | Sequence[str] = option(
+        (), "Other fields of the input to copy to the output, separated by commas, or all.", "NAMES", parse="names"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "fields", (self.fields,) if isinstance(self.fields, str) else tuple(self.fields))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRequest(ReadingOptions):
+    """What `read_rows` takes, and the readers of the formats go by."""
+
+    sources: Sources = dataclasses.field(
+        kw_only=False,
+        metadata=doc(
+            "A path, folder, pattern or `-`, or several of them. A row's id is its number, counted from 1; where "
+            "several files are read, the name of the file goes before it."
+        ),
+    )
+    sentences: Sentences | None = option(None, "What finds the sentences of a line, where they are texts.")
+    file: str = option("", "Name that goes before the number of a row; set for each of several files.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.split != "sentence":
+            object.__setattr__(self, "sentences", None)
+        elif self.sentences is None:
+            raise OptionError("Nothing is split into sentences here. Have a line, a paragraph or a document as a text.")
 
     @property
     def keeps_all(self) -> bool:
@@ -70,11 +130,7 @@ class Asked:
         return f"{self.file}:{number}" if self.file else str(number)
 
 
-def told(**options: Any) -> dict[str, Any]:
-    """Those options of `read_rows` that say something: the others are as if they had not been given.
-
-    >>> told(field="review", split="line", format=None)
-    {'field': 'review'}
-    """
-    usual = {"format": None} | {each.name: each.default for each in fields(Asked)}
-    return {name: value for name, value in options.items() if value != usual[name]}
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        raise OptionError(f"There is no {name} {value!r}. {nearest(str(value), choices)}")

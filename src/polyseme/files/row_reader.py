@@ -10,14 +10,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
 from typing import cast
 
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.reading_options import Asked, Quotes, Sentences, Split, Words
+from polyseme.files.reading_options import ReadingOptions, RowRequest
 from polyseme.files.rows import Row
 from polyseme.files.source import COMPRESSIONS, STANDARD_INPUT, Reading, Source, open_source, suffixes
-from polyseme.files.source_paths import Found, Sources, find_files
+from polyseme.files.source_paths import Found, find_files
+from polyseme.options import flat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +30,18 @@ class Reader:
     takes: frozenset[str]
     """The options that mean something for this format."""
 
-    def load(self) -> Callable[[Source, Asked], Iterator[Row]]:
+    def load(self) -> Callable[[Source, RowRequest], Iterator[Row]]:
         module, _, function = self.home.partition(":")
         loaded = importlib.import_module(f"polyseme.files.readers.{module}")
-        return cast("Callable[[Source, Asked], Iterator[Row]]", getattr(loaded, function))
+        return cast("Callable[[Source, RowRequest], Iterator[Row]]", getattr(loaded, function))
 
 
 _FIELDS = frozenset({"field", "id_field", "fields"})
+_TAKEN = ("field", "id_field", "fields", "words", "split", "quotes", "delimiter", "check_text")
+"""Options that only some formats take."""
 
 READERS: Mapping[str, Reader] = {
-    "text": Reader(home="plain:read", endings=(".txt", ".text"), takes=frozenset({"split", "sentences"})),
+    "text": Reader(home="plain:read", endings=(".txt", ".text"), takes=frozenset({"split"})),
     "jsonl": Reader(home="jsonl:read", endings=(".jsonl", ".ndjson"), takes=_FIELDS),
     "csv": Reader(home="delimited:read_csv", endings=(".csv",), takes=_FIELDS | {"quotes", "delimiter"}),
     "tsv": Reader(home="delimited:read_tsv", endings=(".tsv", ".tab"), takes=_FIELDS | {"quotes", "delimiter"}),
@@ -56,68 +58,30 @@ STRUCTURED = (".json", ".xml", ".html", ".htm", ".rtf", ".yaml", ".yml", ".conll
 """Endings of formats with a structure of their own for which there is no reader."""
 
 
-def read_rows(
-    sources: Sources,
-    *,
-    field: str | int | None = None,
-    id_field: str | None = None,
-    fields: str | Sequence[str] = (),
-    format: str | None = None,
-    words: Words = "syntactic",
-    split: Split = "line",
-    quotes: Quotes = "double",
-    delimiter: str | None = None,
-    check_text: bool = True,
-    sentences: Sentences | None = None,
-) -> Reading[Row]:
+@flat(RowRequest)
+def read_rows(request: RowRequest) -> Reading[Row]:
     """The rows of one file or of many, streamed: texts still to be split into words, or given words.
 
     What can be seen to be wrong at once is refused here, before the first row. An option that none of the files has a
     use for is refused, too, and so is one that names a field where a file has none.
-
-    Args:
-        sources: a path, folder, pattern or `-`, or several of them. A row's id is its number, counted from 1; where
-            several files may come together, the name of the file goes before it.
-        field: the field, column or key with the text, or with the list of its words. In CoNLL a number from 1 on.
-        id_field: the field with the id of a row.
-        fields: names of other fields to keep beside the text, or "all".
-        format: the name of a format, where the ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
-        words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, whether a text is a line, a sentence, a paragraph between blank lines, or the whole
-            document.
-        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
-        delimiter: in CSV and TSV, what separates the fields.
-        check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
-        sentences: what finds the sentences of a line, where `split` asks for them (`text.sentences`).
     """
-    asked = Asked(
-        field=None if field is None else str(field),
-        id_field=id_field,
-        fields=(fields,) if isinstance(fields, str) else tuple(fields),
-        words=words,
-        split=split,
-        sentences=sentences if split == "sentence" else None,
-        quotes=quotes,
-        delimiter=delimiter,
-        check_text=check_text,
-    )
-    chosen = None if format is None else _named(format)
-    found = find_files(sources, endings=ENDINGS if chosen is None else None)
+    chosen = None if request.format is None else _named(request.format)
+    found = find_files(request.sources, endings=ENDINGS if chosen is None else None)
     formats = [chosen or _format_of(name) for name in found.names]
-    _refuse_useless(asked, found, formats)
-    files = _Files(found, [READERS[name] for name in formats], asked)
+    _refuse_useless(request, found, formats)
+    files = _Files(found, [READERS[name] for name in formats], request)
     return Reading(files, files.rows())
 
 
 class _Files:
     """Sources that are read one after another; the first is open from the start."""
 
-    def __init__(self, found: Found, readers: Sequence[Reader], asked: Asked) -> None:
+    def __init__(self, found: Found, readers: Sequence[Reader], request: RowRequest) -> None:
         self.name = found.name
         self.total = found.total
         self._found = found
         self._readers = readers
-        self._asked = asked
+        self._request = request
         self._before = 0
         self._source: Source
         self._first = self._opened(0)
@@ -140,11 +104,11 @@ class _Files:
 
     def _opened(self, number: int) -> Iterator[Row]:
         name = self._found.names[number]
-        asked = replace(self._asked, file=self._found.labels[number])
+        request = replace(self._request, file=self._found.labels[number])
         read = self._readers[number].load()
         self._source = open_source(name)
         try:
-            return read(self._source, asked)
+            return read(self._source, request)
         except BaseException:
             self._source.close()
             raise
@@ -172,16 +136,15 @@ def _format_of(name: str) -> str:
     return ENDINGS.get(ending, "text")
 
 
-def _refuse_useless(asked: Asked, found: Found, formats: Sequence[str]) -> None:
+def _refuse_useless(request: RowRequest, found: Found, formats: Sequence[str]) -> None:
     """Options that name a field must mean something for every file, the others for one at least."""
-    for option in fields_of(asked):
-        if getattr(asked, option.name) == option.default:
-            continue
-        takers = [name for name, reader in READERS.items() if option.name in reader.takes]
+    options = request.changed(ReadingOptions)
+    for option in (each for each in _TAKEN if each in options):
+        takers = [name for name, reader in READERS.items() if option in reader.takes]
         without = [at for at, name in enumerate(formats) if name not in takers]
-        if without and (option.name in _FIELDS or len(without) == len(formats)):
+        if without and (option in _FIELDS or len(without) == len(formats)):
             name, format = found.names[without[0]], formats[without[0]]
             raise OptionError(
-                f"The option {option.name!r} is for {', '.join(takers)}, and {name} is read as {format}. Leave the "
+                f"The option {option!r} is for {', '.join(takers)}, and {name} is read as {format}. Leave the "
                 "option out, or leave the file out, or say with --format (format=…) what it is."
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, nearest
-from polyseme.files.reading_options import Asked
+from polyseme.files.reading_options import RowRequest
 
 _SHOWN = 60
 """How many characters of what stands in a file are shown in a message."""
@@ -63,17 +63,19 @@ class Record(NamedTuple):
     place: Place
 
 
-def rows_of(records: Iterable[Record], asked: Asked) -> Iterator[Row]:
+def rows_of(records: Iterable[Record], request: RowRequest) -> Iterator[Row]:
     """A row a record. Where no field was named, the first record must have exactly one it can be."""
-    field = asked.field
+    field = request.field
     for number, record in enumerate(records, start=1):
         if field is None:
-            field = only_field(_text_names(record.values, asked), record.values, record.place)
+            field = only_field(_text_names(record.values, request), record.values, record.place)
         yield Row(
             content=_content(_value(record, field), field, record.place),
-            id=asked.numbered(number) if asked.id_field is None else _id(_value(record, asked.id_field), record, asked),
+            id=request.numbered(number)
+            if request.id_field is None
+            else _id(_value(record, request.id_field), record, request),
             place=record.place,
-            fields=_beside(record, field, asked, first=number == 1) if asked.fields else {},
+            fields=_beside(record, field, request, first=number == 1) if request.fields else {},
         )
 
 
@@ -95,9 +97,9 @@ def no_field(name: str, names: Iterable[str], place: Place | str) -> InputError:
     return InputError(f"{place}: there is no field {name!r}. {nearest(name, few) if few else 'There are none.'}{more}")
 
 
-def _text_names(values: Mapping[str, Any], asked: Asked) -> list[str]:
+def _text_names(values: Mapping[str, Any], request: RowRequest) -> list[str]:
     """The fields that may hold texts, as far as one record can tell: nulls may, too."""
-    return [name for name, value in values.items() if name != asked.id_field and (value is None or is_text(value))]
+    return [name for name, value in values.items() if name != request.id_field and (value is None or is_text(value))]
 
 
 def is_text(value: Any) -> bool:
@@ -138,19 +140,19 @@ def _content(value: Any, field: str, place: Place) -> str | list[str]:
     raise InputError(f"{place}: the field {field!r} is {_kind(value)}. {advice}")
 
 
-def _id(value: Any, record: Record, asked: Asked) -> str:
+def _id(value: Any, record: Record, request: RowRequest) -> str:
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
     raise InputError(
-        f"{record.place}: the field {asked.id_field!r} is {_kind(value)}. An id must be a string or a whole number."
+        f"{record.place}: the field {request.id_field!r} is {_kind(value)}. An id must be a string or a whole number."
     )
 
 
-def _beside(record: Record, field: str, asked: Asked, *, first: bool) -> dict[str, Any]:
+def _beside(record: Record, field: str, request: RowRequest, *, first: bool) -> dict[str, Any]:
     """The other fields that were asked for. The first record must have them; where a later one has not, it is None."""
-    if asked.keeps_all:
-        return {name: value for name, value in record.values.items() if name not in (field, asked.id_field)}
-    kept = {name: _looked_up(record.values, name) for name in asked.fields}
+    if request.keeps_all:
+        return {name: value for name, value in record.values.items() if name not in (field, request.id_field)}
+    kept = {name: _looked_up(record.values, name) for name in request.fields}
     for name, value in kept.items():
         if value is _MISSING and first:
             raise no_field(name, record.values, record.place)

@@ -51,7 +51,7 @@ def _rows(file: str, format: str, columns: OwnColumns, wanted: Wanted) -> Iterat
     with read_rows(
         file,
         format=format,
-        field=columns.text,
+        field=None if columns.text is None else str(columns.text),
         id_field=None if columns.id is None else str(columns.id),
         fields=[str(name) for name in beside if name is not None],
         **reading,
@@ -153,7 +153,9 @@ def _sentences(file: str, format: str, columns: OwnColumns) -> Iterator[Item]:
     if format == "conllu":
         label, marks = conllu_name("upos" if label is None else label), None if marks is None else conllu_name(marks)
     asked = "all" if label is None else [str(name) for name in (label, marks) if name is not None]
-    with read_rows(file, format=format, field=columns.text, fields=asked) as rows:
+    with read_rows(
+        file, format=format, field=None if columns.text is None else str(columns.text), fields=asked
+    ) as rows:
         for row in rows:
             column = last_column(row, int(columns.text or 1)) if label is None else str(label)
             yield _of_tags(row, row.fields[column], () if marks is None else marks_of(row, row.fields[str(marks)]))

@@ -11,7 +11,7 @@ from typing import Any
 
 from polyseme.datasets.squad import squad_questions
 from polyseme.errors import InputError, OptionError
-from polyseme.files.reading_options import ALL, told
+from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.row_reader import ENDINGS
 from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Reading, suffixes
@@ -207,7 +207,7 @@ def refuse_useless(options: Mapping[str, Any]) -> None:
 def read_questions(sources: Sources, *, fields: Sequence[str] = (), **reading: Any) -> Reading[Row]:
     """The questions of one file or of several; options are those of `read_rows`."""
     format = reading.pop("format", None)
-    refuse_useless(told(**reading))
+    refuse_useless(ReadingOptions(**reading).changed())
     found = find_files(sources, endings=None)
     for name in found.names:
         if format is None and suffixes(name)[0] != ".json":

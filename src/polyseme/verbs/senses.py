@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyseme.api import AnyPath, Dtype, load
-from polyseme.files.reading_options import Quotes, Split, Words, told
+from polyseme.files.reading_options import Quotes, ReadingOptions, Split, Words
 from polyseme.files.source_paths import Sources
 from polyseme.types import Progress
 from polyseme.word_senses.result_files import check_senses_output, write_senses
@@ -58,7 +58,7 @@ def senses(
         seed=seed,
         batch_pieces=batch_pieces,
         precision=loaded.precision,
-        reading=told(
+        reading=ReadingOptions(
             field=field,
             id_field=id_field,
             format=format,
@@ -67,7 +67,7 @@ def senses(
             quotes=quotes,
             delimiter=delimiter,
             check_text=check_text,
-        ),
+        ).changed(),
         progress=progress,
     )
     if output is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyseme.api import AnyPath, Dtype, load
-from polyseme.files.reading_options import Quotes, Split, Words, told
+from polyseme.files.reading_options import Quotes, ReadingOptions, Split, Words
 from polyseme.files.source_paths import Sources
 from polyseme.types import Progress
 from polyseme.word_senses.result_files import check_similar_output, write_similar
@@ -63,7 +63,7 @@ def similar(
         same_word=same_word,
         batch_pieces=batch_pieces,
         precision=loaded.precision,
-        reading=told(
+        reading=ReadingOptions(
             field=field,
             id_field=id_field,
             format=format,
@@ -72,7 +72,7 @@ def similar(
             quotes=quotes,
             delimiter=delimiter,
             check_text=check_text,
-        ),
+        ).changed(),
         force=force,
         progress=progress,
     )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError
 from polyseme.files.lines import Line, lines_of, sentences
-from polyseme.files.reading_options import Asked
+from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Source
 
@@ -41,18 +41,18 @@ class _Sentence(NamedTuple):
         return len(self.words[0])
 
 
-def read(source: Source, asked: Asked) -> Iterator[Row]:
+def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """A row a sentence, with its own words."""
-    field = "1" if asked.field is None else asked.field
+    field = "1" if request.field is None else request.field
     if not (field.isdecimal() and int(field)):
         raise OptionError(
             f"The columns of {source.name} have no names: the field of a CoNLL file must be a number from 1 on. Got "
             f"{field!r} instead."
         )
-    return _rows(_Sentences(source.name).of(lines_of(source)), int(field), source.name, asked)
+    return _rows(_Sentences(source.name).of(lines_of(source)), int(field), source.name, request)
 
 
-def _rows(sentences: Iterable[_Sentence], column: int, name: str, asked: Asked) -> Iterator[Row]:
+def _rows(sentences: Iterable[_Sentence], column: int, name: str, request: RowRequest) -> Iterator[Row]:
     any_rows = False
     for number, sentence in enumerate(sentences, start=1):
         any_rows = True
@@ -63,21 +63,23 @@ def _rows(sentences: Iterable[_Sentence], column: int, name: str, asked: Asked) 
         for word, line in zip(words, sentence.lines, strict=True):
             if not word.strip():
                 raise InputError(f"{Place(name, line.number)}: the word, in column {column}, is empty.")
-        yield Row(words, asked.numbered(number), place, _beside(sentence, column, asked, place) if asked.fields else {})
+        yield Row(
+            words, request.numbered(number), place, _beside(sentence, column, request, place) if request.fields else {}
+        )
     if not any_rows:
         raise InputError(f"{name} has no words in it: there is nothing to read.")
 
 
-def _beside(sentence: _Sentence, column: int, asked: Asked, place: Place) -> dict[str, Any]:
+def _beside(sentence: _Sentence, column: int, request: RowRequest, place: Place) -> dict[str, Any]:
     columns = {str(number): list(values) for number, values in enumerate(zip(*sentence.words, strict=True), start=1)}
     there = {**columns, "document": sentence.document, "comments": sentence.comments}
-    if asked.keeps_all:
+    if request.keeps_all:
         del there[str(column)]
         return there
-    for name in asked.fields:
+    for name in request.fields:
         if name not in there:
             raise no_field(name, there, place)
-    return {name: there[name] for name in asked.fields}
+    return {name: there[name] for name in request.fields}
 
 
 def _is_comment(text: str, n_columns: int, width: int) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.lines import Line, lines_of, sentences
-from polyseme.files.reading_options import Asked
+from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Row, no_field, shown
 from polyseme.files.source import Source
 
@@ -64,9 +64,9 @@ class _Sentence:
         return sorted([*self.ranges, *words], key=lambda token: token.first)
 
 
-def read(source: Source, asked: Asked) -> Iterator[Row]:
+def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """A row a sentence, with its own words."""
-    return _rows(lines_of(source), _column(asked.field), source.name, asked)
+    return _rows(lines_of(source), _column(request.field), source.name, request)
 
 
 def _column(name: str | None) -> int:
@@ -80,7 +80,7 @@ def _column(name: str | None) -> int:
     raise OptionError(f"CoNLL-U has no column {name!r}. {nearest(name.lower(), COLUMNS)}")
 
 
-def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterator[Row]:
+def _rows(lines: Iterable[Line], column: int, name: str, request: RowRequest) -> Iterator[Row]:
     number = 0
     above: dict[str, str] = {}
     for block in sentences(lines, name):
@@ -89,16 +89,16 @@ def _rows(lines: Iterable[Line], column: int, name: str, asked: Asked) -> Iterat
         above = {} if sentence.words else sentence.comments
         if not sentence.words:
             continue
-        if asked.check_text and "text" in sentence.comments:
+        if request.check_text and "text" in sentence.comments:
             _check_text(sentence, name)
         number += 1
-        tokens = sentence.words if asked.words == "syntactic" else sentence.surface()
+        tokens = sentence.words if request.words == "syntactic" else sentence.surface()
         place = Place(name, tokens[0].line)
         yield Row(
             content=[_word(token, column, name) for token in tokens],
-            id=_id(sentence, number, place, asked),
+            id=_id(sentence, number, place, request),
             place=place,
-            fields=_beside(sentence, tokens, column, place, asked, first=number == 1),
+            fields=_beside(sentence, tokens, column, place, request, first=number == 1),
         )
     if not number:
         raise InputError(f"{name} has no words in it: there is nothing to read.")
@@ -115,16 +115,16 @@ def _word(token: _Token, column: int, name: str) -> str:
 # --- fields ----------------------------------------------------------------------------------------------------------
 
 
-def _id(sentence: _Sentence, number: int, place: Place, asked: Asked) -> str:
-    if asked.id_field is None:
-        return sentence.comments.get("sent_id") or asked.numbered(number)
-    if asked.id_field not in sentence.comments:
-        raise no_field(asked.id_field, sentence.comments, place)
-    return sentence.comments[asked.id_field]
+def _id(sentence: _Sentence, number: int, place: Place, request: RowRequest) -> str:
+    if request.id_field is None:
+        return sentence.comments.get("sent_id") or request.numbered(number)
+    if request.id_field not in sentence.comments:
+        raise no_field(request.id_field, sentence.comments, place)
+    return sentence.comments[request.id_field]
 
 
 def _beside(
-    sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, asked: Asked, *, first: bool
+    sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, request: RowRequest, *, first: bool
 ) -> dict[str, Any]:
     kept: dict[str, Any] = {
         "original": sentence.comments.get("text"),
@@ -134,15 +134,15 @@ def _beside(
         ],
         "empty_nodes": [dict(zip(COLUMNS, token.columns, strict=True)) for token in sentence.empty],
     }
-    if not asked.fields:
+    if not request.fields:
         return kept
     columns = {name: [token.columns[at] for token in tokens] for at, name in enumerate(COLUMNS)}
     comments = {name: value for name, value in sentence.comments.items() if name != "text"}
     there = {**comments, **columns, **kept}
-    if asked.keeps_all:
+    if request.keeps_all:
         del there[COLUMNS[column]]
         return there
-    for name in asked.fields:
+    for name in request.fields:
         if name not in there and first:
             raise no_field(name, there, place)
         kept[name] = there.get(name)  # not every comment stands in every sentence

@@ -19,7 +19,7 @@ from functools import partial
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.reading_options import Asked
+from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, no_field, only_field, rows_of
 from polyseme.files.source import Source
 
@@ -33,39 +33,39 @@ _LOOKED_AT = 100
 """How many rows are looked at to tell a column of numbers."""
 
 
-def _read(source: Source, asked: Asked, *, format: str) -> Iterator[Row]:
-    delimiter = asked.delimiter or _DELIMITERS[format]
-    records = _split(lines_of(source, with_ends=True), source.name, delimiter, quoted=asked.quotes == "double")
+def _read(source: Source, request: RowRequest, *, format: str) -> Iterator[Row]:
+    delimiter = request.delimiter or _DELIMITERS[format]
+    records = _split(lines_of(source, with_ends=True), source.name, delimiter, quoted=request.quotes == "double")
     header, place = next(records)
-    asked = _chosen(header, place, asked, delimiter)
-    return _told_of_numbers(rows_of(_records(records, header, source.name), asked), asked, source.name)
+    request = _chosen(header, place, request, delimiter)
+    return _told_of_numbers(rows_of(_records(records, header, source.name), request), request, source.name)
 
 
-read_csv: Callable[[Source, Asked], Iterator[Row]] = partial(_read, format="csv")
-read_tsv: Callable[[Source, Asked], Iterator[Row]] = partial(_read, format="tsv")
+read_csv: Callable[[Source, RowRequest], Iterator[Row]] = partial(_read, format="csv")
+read_tsv: Callable[[Source, RowRequest], Iterator[Row]] = partial(_read, format="tsv")
 
 
 # --- the header ------------------------------------------------------------------------------------------------------
 
 
-def _chosen(header: list[str], place: Place, asked: Asked, delimiter: str) -> Asked:
+def _chosen(header: list[str], place: Place, request: RowRequest, delimiter: str) -> RowRequest:
     """What was asked for, with the field of the text in it, after a look at whether the header has it all."""
     if any("\r" in name for name in header):
         raise InputError(
             f"{place}: there is a carriage return in the header; only \\n and \\r\\n end a line. If each ends one, "
             "convert the file: tr '\\r' '\\n'"
         )
-    named = [name for name in header if name and name != asked.id_field]
+    named = [name for name in header if name and name != request.id_field]
     if not named:
         raise InputError(f"{place}: no column has a name. The first line must be a header that names the columns.")
-    field = only_field(named, header, place) if asked.field is None else asked.field
-    beside = [name for name in header if name] if asked.keeps_all else asked.fields
-    for name in (field, *([] if asked.id_field is None else [asked.id_field]), *beside):
+    field = only_field(named, header, place) if request.field is None else request.field
+    beside = [name for name in header if name] if request.keeps_all else request.fields
+    for name in (field, *([] if request.id_field is None else [request.id_field]), *beside):
         if name not in header:
             raise InputError(f"{no_field(name, header, place)}{_other_delimiter(header, delimiter)}")
         if header.count(name) > 1:
             raise InputError(f"{place}: {header.count(name)} columns have the name {name!r}. Give each its own.")
-    return replace(asked, field=field)
+    return replace(request, field=field)
 
 
 def _other_delimiter(header: list[str], delimiter: str) -> str:
@@ -94,23 +94,23 @@ def _fields(count: int) -> str:
     return "there is 1 field" if count == 1 else f"there are {count} fields"
 
 
-def _told_of_numbers(rows: Iterable[Row], asked: Asked, name: str) -> Iterator[Row]:
+def _told_of_numbers(rows: Iterable[Row], request: RowRequest, name: str) -> Iterator[Row]:
     """The same rows, and a word to the user if the texts of the first are numbers, all of them."""
     numbers: int | None = 0
     for row in rows:
         if numbers is not None:
             numbers = numbers + 1 if _NUMBER.fullmatch(str(row.content)) else None
         if numbers == _LOOKED_AT:
-            _say_numbers(asked, name, f"the first {_LOOKED_AT} rows")
+            _say_numbers(request, name, f"the first {_LOOKED_AT} rows")
             numbers = None
         yield row
     if numbers:
-        _say_numbers(asked, name, "all rows")
+        _say_numbers(request, name, "all rows")
 
 
-def _say_numbers(asked: Asked, name: str, where: str) -> None:
+def _say_numbers(request: RowRequest, name: str, where: str) -> None:
     warnings.warn(
-        f"{name}: the field {asked.field!r} is a number in {where}, and is read as text. Is it the one you meant?",
+        f"{name}: the field {request.field!r} is a number in {where}, and is read as text. Is it the one you meant?",
         PolysemeWarning,
         stacklevel=5,
     )

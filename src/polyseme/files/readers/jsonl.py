@@ -14,7 +14,7 @@ from typing import Any
 
 from polyseme.errors import InputError
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.reading_options import Asked
+from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, is_text, rows_of, shown
 from polyseme.files.source import Source
 
@@ -22,16 +22,16 @@ _WHOLE = "the line itself"
 """What the one field of a line is called that is no object."""
 
 
-def read(source: Source, asked: Asked) -> Iterator[Row]:
+def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """A row a line."""
-    return rows_of(_records(lines_of(source), source.name, asked), asked)
+    return rows_of(_records(lines_of(source), source.name, request), request)
 
 
-def _records(lines: Iterable[Line], name: str, asked: Asked) -> Iterator[Record]:
+def _records(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Record]:
     for line in lines:
         if line.text and not line.text.isspace():
             place = Place(name, line.number)
-            yield Record(_fields(_parsed(line.text, place), place, asked), place)
+            yield Record(_fields(_parsed(line.text, place), place, request), place)
 
 
 def _parsed(text: str, place: Place) -> Any:
@@ -45,13 +45,13 @@ def _parsed(text: str, place: Place) -> Any:
         raise InputError(f"{place}: the JSON cannot be read: {error}.") from error
 
 
-def _fields(value: Any, place: Place, asked: Asked) -> dict[str, Any]:
+def _fields(value: Any, place: Place, request: RowRequest) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
-    if asked.field is None and is_text(value):
+    if request.field is None and is_text(value):
         return {_WHOLE: value}
     what = {str: "a string", list: "a list", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
-    wanted = "an object with fields" if asked.field is not None else "an object, a string or a list of words"
+    wanted = "an object with fields" if request.field is not None else "an object, a string or a list of words"
     raise InputError(f"{place}: the line is {what}. A line of JSON Lines must be {wanted}.")
 
 

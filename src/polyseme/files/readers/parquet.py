@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polyseme.errors import InputError
-from polyseme.files.reading_options import Asked
+from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, no_field, only_field, rows_of, shown
 from polyseme.files.source import Source
 
@@ -26,17 +26,17 @@ _DAMAGED = (OSError, ValueError, OverflowError, pa.ArrowException)
 """What Arrow may raise over a file, or a value in it, that is not as it should be."""
 
 
-def read(source: Source, asked: Asked) -> Iterator[Row]:
+def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """A row a row."""
     file = _open(source)
     try:
         if not file.metadata.num_rows:
             raise InputError(f"{source.name} has columns and no rows: there is nothing to read.")
-        asked, columns = _chosen(file.schema_arrow, asked, source.name)
+        request, columns = _chosen(file.schema_arrow, request, source.name)
     except InputError:
         file.close()
         raise
-    return rows_of(_records(file, columns, source), asked)
+    return rows_of(_records(file, columns, source), request)
 
 
 def _open(source: Source) -> pq.ParquetFile:
@@ -58,12 +58,12 @@ def _open(source: Source) -> pq.ParquetFile:
     return file
 
 
-def _chosen(schema: pa.Schema, asked: Asked, name: str) -> tuple[Asked, list[str]]:
+def _chosen(schema: pa.Schema, request: RowRequest, name: str) -> tuple[RowRequest, list[str]]:
     """What was asked for, with the field of the text in it, and the columns that are needed."""
-    texts = [field.name for field in schema if field.name != asked.id_field and _is_text(field.type)]
-    field = asked.field if asked.field is not None else only_field(texts, _described(schema), name)
-    beside = schema.names if asked.keeps_all else asked.fields
-    columns = list(dict.fromkeys([field, *([] if asked.id_field is None else [asked.id_field]), *beside]))
+    texts = [field.name for field in schema if field.name != request.id_field and _is_text(field.type)]
+    field = request.field if request.field is not None else only_field(texts, _described(schema), name)
+    beside = schema.names if request.keeps_all else request.fields
+    columns = list(dict.fromkeys([field, *([] if request.id_field is None else [request.id_field]), *beside]))
     for column in columns:
         top = column if column in schema.names else column.partition(".")[0]
         if top not in schema.names:
@@ -71,7 +71,7 @@ def _chosen(schema: pa.Schema, asked: Asked, name: str) -> tuple[Asked, list[str
         if schema.names.count(top) > 1:
             raise InputError(f"{name}: {schema.names.count(top)} columns have the name {top!r}. Give each its own.")
     _refuse_what_is_no_text(schema, field, name)
-    return replace(asked, field=field), columns
+    return replace(request, field=field), columns
 
 
 def _refuse_what_is_no_text(schema: pa.Schema, field: str, name: str) -> None:

@@ -1,0 +1,194 @@
+"""Options, written once.
+
+A verb's options are a record: a frozen dataclass whose fields carry a default and a line of documentation. From it come
+the flat signature that callers see and type checkers check (`flat`), the documentation of the arguments, the options of
+the command line (`cli.record_options`) and the parameters of the estimators. Records that several verbs share are bases
+of theirs. This module and every module with records are light: `polyseme VERB --help` loads neither torch nor numpy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from polyseme.config import Config
+from polyseme.errors import OptionError, nearest
+
+P = ParamSpec("P")
+Value = TypeVar("Value")
+Owner = TypeVar("Owner")
+Record = TypeVar("Record")
+Result = TypeVar("Result")
+
+_DOC = "option"
+_WIDTH = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionDoc:
+    """What is known of an option besides its name, type and default."""
+
+    help: str
+    """A text that stands alone, without its default."""
+    metavar: str = ""
+    """What the command line calls its value."""
+    default: str = ""
+    """What is used where it is not given, if that is not the field's default: "the recipe's"."""
+    flags: str = ""
+    """How the command line spells it, as click writes that; empty: `--name`."""
+    parse: str = ""
+    """How the command line reads it: a name in `cli.record_options.PARSERS`; empty: by its type."""
+    only_python: bool = False
+    """Whether the command line has no such option: callbacks."""
+
+
+class Options(Config):
+    """A record of options. Subclasses check their values in `__post_init__`, and call that of their bases."""
+
+    def __post_init__(self) -> None:
+        """Nothing to check."""
+
+    def values(self, of: type[Options] | None = None) -> dict[str, Any]:
+        """The options by name: all of them, or those that the base `of` brings."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(of or self)}
+
+    def changed(self, of: type[Options] | None = None) -> dict[str, Any]:
+        """Those options that differ from their defaults, by name."""
+        defaults = {each.name: each.default for each in dataclasses.fields(of or self)}
+        return {name: value for name, value in self.values(of).items() if value != defaults[name]}
+
+
+def option(value: Value, help: str, metavar: str = "", *, default: str = "", flags: str = "", parse: str = "") -> Value:
+    """A field of a record: its default value, and what is known of it (`OptionDoc`)."""
+    made: Value = dataclasses.field(
+        default=value, metadata=doc(help, metavar, default=default, flags=flags, parse=parse)
+    )
+    return made
+
+
+def callback(help: str) -> Any:
+    """A field of a record for a function that is called as the work goes on."""
+    metadata = {_DOC: OptionDoc(help=help, only_python=True)}
+    return dataclasses.field(default=None, repr=False, compare=False, metadata=metadata)
+
+
+def doc(
+    help: str, metavar: str = "", *, default: str = "", flags: str = "", parse: str = ""
+) -> Mapping[str, OptionDoc]:
+    """The metadata of a field that is written with `dataclasses.field`: one without a default, or a positional one."""
+    return {_DOC: OptionDoc(help=help, metavar=metavar, default=default, flags=flags, parse=parse)}
+
+
+def doc_of(field: dataclasses.Field[Any]) -> OptionDoc:
+    """What is known of a field of a record."""
+    found: OptionDoc = field.metadata[_DOC]
+    return found
+
+
+def fields_of(record: Any) -> list[dataclasses.Field[Any]]:
+    """The fields of a record: positional ones, then its own, then those of its bases, from left to right."""
+    fields = {each.name: each for each in dataclasses.fields(record) if each.init}
+    names = dict.fromkeys(name for base in record.__mro__ for name in inspect.get_annotations(base))
+    callbacks = [name for name in names if name in fields and doc_of(fields[name]).only_python]
+    ordered = [fields[name] for name in names if name in fields and name not in callbacks]
+    positional = [each for each in ordered if not each.kw_only]
+    return [*positional, *(each for each in ordered if each.kw_only), *(fields[name] for name in callbacks)]
+
+
+def flat(record: Callable[P, Record]) -> Callable[[Callable[[Record], Result]], Callable[P, Result]]:
+    """Make a function of one record into one that takes the record's fields as arguments.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Greeting(Options):
+    ...     name: str = dataclasses.field(kw_only=False, metadata=doc("Who is greeted."))
+    ...     polite: bool = option(False, "Whether a title is used.")
+    >>> @flat(Greeting)
+    ... def greet(options: Greeting) -> str:
+    ...     '''Greet somebody.'''
+    ...     return f"Hello, {'Ms ' * options.polite}{options.name}"
+    >>> greet("Ada", polite=True)
+    'Hello, Ms Ada'
+    >>> inspect.signature(greet).parameters["polite"].default
+    False
+    >>> greet("Ada", polit=True)
+    Traceback (most recent call last):
+    polyseme.errors.OptionError: greet() has no option 'polit'. Did you mean 'polite'? There are: name, polite.
+    """
+
+    def decorate(function: Callable[[Record], Result]) -> Callable[P, Result]:
+        signature = signature_of(record, returns=function.__annotations__.get("return"))
+
+        @functools.wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> Result:
+            check_names(function.__name__, options, signature.parameters)
+            signature.bind(*args, **options)
+            return function(record(*args, **options))
+
+        _document(call, record, signature)
+        return call
+
+    return decorate
+
+
+def flat_method(
+    record: Callable[P, Record],
+) -> Callable[[Callable[[Owner, Record], Result]], Callable[Concatenate[Owner, P], Result]]:
+    """As `flat`, of a method."""
+
+    def decorate(method: Callable[[Owner, Record], Result]) -> Callable[Concatenate[Owner, P], Result]:
+        signature = signature_of(record, returns=method.__annotations__.get("return"))
+
+        @functools.wraps(method)
+        def call(self: Owner, /, *args: P.args, **options: P.kwargs) -> Result:
+            check_names(method.__name__, options, signature.parameters)
+            signature.bind(*args, **options)
+            return method(self, record(*args, **options))
+
+        owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        _document(call, record, signature.replace(parameters=[owner, *signature.parameters.values()]))
+        return call
+
+    return decorate
+
+
+def signature_of(record: Any, *, returns: Any = None) -> inspect.Signature:
+    """The signature of a function that takes a record's fields."""
+    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    parameters = [
+        inspect.Parameter(
+            each.name,
+            kinds[bool(each.kw_only)],
+            default=inspect.Parameter.empty if each.default is dataclasses.MISSING else each.default,
+            annotation=each.type,
+        )
+        for each in fields_of(record)
+    ]
+    return inspect.Signature(parameters, return_annotation=returns)
+
+
+def check_names(function: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse an option that a function does not have."""
+    for name in options:
+        if name not in known:
+            raise OptionError(f"{function}() has no option {name!r}. {nearest(name, known)}")
+
+
+def arguments_doc(record: Any) -> str:
+    """The fields of a record as the `Args:` of a docstring."""
+    lines = ["Args:"]
+    for each in fields_of(record):
+        about = doc_of(each)
+        text = f"{each.name}: {about.help}{f' None: {about.default}.' if about.default else ''}"
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    return "\n".join(lines)
+
+
+def _document(function: Any, record: Any, signature: inspect.Signature) -> None:
+    function.__signature__ = signature
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{arguments_doc(record)}"
+    del function.__wrapped__  # or its signature would be shown
