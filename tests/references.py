@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import XLNetModel
+from transformers.models.modernbert import modeling_modernbert
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from polyseme.bundle import Bundle, new_bundle, put_weights
@@ -72,6 +73,23 @@ def in_its_own_precision(model: nn.Module) -> None:
             module.forward = types.MethodType(_rms_norm, module)
         if isinstance(module, XLNetModel):
             module.relative_positional_encoding = types.MethodType(_cast_sinusoids, module)
+
+
+def _turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, ...]:
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return tuple(x * cos + modeling_modernbert.rotate_half(x) * sin for x in (q, k))
+
+
+def _attended(
+    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, **options: Any
+) -> tuple[Tensor, Tensor]:
+    scores = q @ k.transpose(2, 3) * scaling
+    weights = (scores if mask is None else scores + mask).softmax(dim=-1)
+    return (weights @ v).transpose(1, 2).contiguous(), weights
+
+
+modeling_modernbert.apply_rotary_pos_emb = _turned  # both compute in float32 whatever the model is in
+modeling_modernbert.eager_attention_forward = _attended
 
 
 def _rms_norm(self: T5LayerNorm, x: Tensor) -> Tensor:

@@ -119,6 +119,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "electra": wordpiece,
     "albert": lambda: unigram(["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], "<unk>"),
     "distilbert": wordpiece,
+    "modernbert": lambda: byte_bpe(BRACKETS),
     "openai-gpt": letter_bpe,
     "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
     "transfo-xl": word_level,

@@ -23,7 +23,7 @@ from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.outputs.output import Output
 from polyseme.parts.device import one_core
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import draw_normal, unfilled
 from polyseme.types import Tokenizer
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ def new_bundle(
     encoder = build_encoder(config)
     decoder = None if config.decoder is None else build_encoder(config.decoder)
     built = {name: family.outputs[name](config, tied) for name in outputs}
-    spread = getattr(config, "init_std", 0.02)
+    std, cutoff = getattr(config, "init_std", 0.02), getattr(config, "init_cutoff", None)
     for output in built.values():
         for name, parameter in output.named_parameters():
             if parameter.dim() > 1:
-                nn.init.normal_(parameter, std=spread)
+                draw_normal(parameter, std * getattr(output, "init_share", 1.0), cutoff)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
     return Bundle(family=family, encoder=encoder, decoder=decoder, outputs=built, tokenizer=tokenizer, tied=tied)
@@ -164,7 +164,8 @@ def save_bundle(
     architecture = family.architecture(outputs)
     bare = architecture == family.architectures[-1][0]
     tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
-    config = {**bundle.foreign, **family.write_config(bundle.config)}
+    written = family.write_config(bundle.config)
+    config = {**bundle.foreign, **written}
     if family.folder.described:
         config |= {
             "model_type": family.name,
@@ -173,7 +174,8 @@ def save_bundle(
             "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
         }
         ids = {} if bundle.tokenizer is None else _token_ids(bundle.tokenizer)
-        config = {f"{name}_token_id": id for name, id in ids.items()} | _begins_and_ends(bundle) | config
+        config = _begins_and_ends(bundle) | config
+        config |= {name: id for name, id in ids.items() if name not in config or written.get(name, id) is None}
     card: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
     if bundle.tokenizer is not None:
         card["tokenizer"] = bundle.tokenizer.fingerprint
@@ -281,5 +283,5 @@ def _check_tokenizer(tokenizer: Tokenizer, bundle: Bundle, folder: Path) -> None
 
 
 def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    names = {"pad": "pad", "start": "bos", "end": "eos"}
+    names = {"pad": "pad_token_id", "start": "bos_token_id", "end": "eos_token_id"}
     return {names[role]: id for role, id in tokenizer.specials.items() if role in names}

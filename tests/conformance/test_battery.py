@@ -124,6 +124,7 @@ def test_attentions_sum_to_one_over_what_is_seen(name: str) -> None:
     assert len(states.attentions["self"]) == len(masks)
     distance = torch.arange(11)[:, None] - torch.arange(11)[None]
     shapes = {"all": distance < 99, "causal": distance >= 0, "band:3": (distance >= 0) & (distance < 3)}
+    shapes["local:2"] = distance.abs() <= 2
     for weights, mask in zip(states.attentions["self"], masks, strict=True):
         seen = keep[:, None, :] & shapes[mask]
         queries = weights.transpose(1, 2)[keep]  # [N, H, S]

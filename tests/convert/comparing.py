@@ -40,7 +40,7 @@ def their_inputs(reference: Any, batch: Batch) -> dict[str, Any]:
     inputs = {"input_ids": batch.pieces}
     if reference.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = batch.pieces
-    elif reference.config.model_type not in ("distilbert", "openai-gpt", "gpt2"):
+    elif reference.config.model_type not in ("distilbert", "modernbert", "openai-gpt", "gpt2"):
         inputs["token_type_ids"] = batch.segments
     return inputs
 

@@ -144,7 +144,7 @@ def t5_attention(theirs: str, ours: str) -> list[Rule]:
 def t5_stack(stack: str, n_layers: int, *, gated: bool) -> list[Rule]:
     first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias"
     rules = [
-        *module(first, f"{stack}.bias.table", bias=False),
+        *module(first, f"{stack}.positions.table", bias=False),
         *module(f"{stack}.final_layer_norm", f"{stack}.norm", bias=False),
     ]
     for number in range(n_layers):

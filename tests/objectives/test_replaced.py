@@ -19,7 +19,7 @@ from polyseme.errors import OptionError
 from polyseme.objectives.generator import sample
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.replaced import Replaced, put
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import unfilled
 from polyseme.types import Batch
 from references import assert_close, make_pair
 from tiny_models import tiny_config, tiny_tokenizer

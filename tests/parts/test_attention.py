@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -133,6 +135,20 @@ def places(*, held: int, ragged: bool) -> Places:
     return Places(here, k, exists, counted=held == 0)
 
 
+@dataclass
+class Both:
+    """A bias and relative terms at once (`Terms`)."""
+
+    bias: Tensor | None
+    distances: Distances | None
+
+    def meet(self, q: Tensor, k: Tensor, scale: float, weights: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        added = None
+        if self.distances is not None:
+            q, k, added = self.distances.meet(q, k, scale, weights)
+        return q, k, self.bias if added is None else added if self.bias is None else added + self.bias
+
+
 @pytest.mark.parametrize("extras", ["plain", "bias", "relative", "relative, picked", "bias and relative"])
 @pytest.mark.parametrize("held", [0, HELD], ids=["alone", "memory"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["full", "ragged"])
@@ -157,14 +173,13 @@ def test_the_paths_are_equal(mask: Mask, ragged: bool, held: int, extras: str) -
         other_segment=torch.rand(ROWS, PIECES, n_keys) < 0.5,
     )
     bias = drawn(1, n_heads, PIECES, n_keys) if "bias" in extras else None
+    positions = None if extras == "plain" else Both(bias, distances if "relative" in extras else None)
     x, keys = drawn(ROWS, PIECES, width).requires_grad_(), drawn(ROWS, n_keys, width).requires_grad_()
     weigh = drawn(ROWS, PIECES, width)
 
     found, gradients = [], []
     for eager in (True, False):
-        attended, _ = attention(
-            x, keys_from=keys, seen=seen(mask, None, where), bias=bias, distances=distances, eager=eager
-        )
+        attended, _ = attention(x, keys_from=keys, seen=seen(mask, None, where), terms=positions, eager=eager)
         found.append(attended)
         gradients.append(torch.autograd.grad((weigh * attended).sum(), [x, keys, *attention.parameters()]))
     assert_close(found[1], found[0], 1e-13)
@@ -190,7 +205,7 @@ def test_relative_terms_are_what_the_formula_says() -> None:
     index = first[:, :, None] + torch.arange(n_keys)
     distances = Distances(table, first, n_keys, other_segment=other)
     with torch.no_grad():
-        _, weights = attention(x, keys_from=y, seen=Seen(None), distances=distances, eager=True)
+        _, weights = attention(x, keys_from=y, seen=Seen(None), terms=distances, eager=True)
         assert weights is not None
         for head in range(n_heads):
             part = slice(head * head_width, (head + 1) * head_width)

@@ -73,6 +73,8 @@ class Table:
     aliases: Sequence[Alias] = ()
     derived: Sequence[Derived] = ()
     foreign: Sequence[Foreign] = ()
+    signs: Mapping[str, str] = field(default_factory=dict)
+    """Output → the tensor that shows that it is there, where a task layer has some of its names, too."""
 
     def rules(self, outputs: Iterable[str], prefix: str) -> list[Rule]:
         """All rules for a bundle with these outputs, numbers and prefix filled in."""
@@ -112,7 +114,8 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     outputs = [
         name
         for name, rules in table.outputs.items()
-        if never_missing(rules) or any(key in keys for key in _their_names(rules, prefix, table))
+        if never_missing(rules)
+        or any(key in keys for key in ([table.signs[name]] if name in table.signs else _names(rules, prefix, table)))
     ]
     rules = table.rules(outputs, prefix)
     needed = [key for rule in rules for key in rule.theirs]
@@ -183,7 +186,7 @@ def _name(pattern: str, prefix: str, number: int = 0) -> str:
     return pattern.replace("{p}", prefix).replace("{i}", str(number))
 
 
-def _their_names(rules: Sequence[Rule], prefix: str, table: Table) -> set[str]:
+def _names(rules: Sequence[Rule], prefix: str, table: Table) -> set[str]:
     return {key for rule in rules for filled in _filled(rule, prefix, table.n_sets) for key in filled.theirs}
 
 

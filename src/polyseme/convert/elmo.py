@@ -28,7 +28,7 @@ from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
 from polyseme.extras import optional
 from polyseme.outputs.softmaxes import AdaptiveOutput, SoftmaxOutput, TwoWayOutput
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import unfilled
 from polyseme.text.character_tokenizer import N_IDS, VOCABULARY, CharacterTokenizer, read_vocabulary
 from polyseme.types import Tokenizer
 

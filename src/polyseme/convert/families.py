@@ -24,6 +24,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "electra": "electra",
         "albert": "albert",
         "distilbert": "distilbert",
+        "modernbert": "modernbert",
         "openai-gpt": "gpt",
         "gpt2": "gpt2",
         "transformer": "transformer",

@@ -19,7 +19,7 @@ from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import AdaptiveOutput
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import unfilled
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:

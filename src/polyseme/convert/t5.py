@@ -126,7 +126,7 @@ def stack(name: str, n_layers: int, *, cross: bool, gated: bool) -> list[Rule]:
     """One of the two stacks, without its table of pieces; the table of distances is kept in the first layer."""
     distances = f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias"
     rules = [
-        *module(distances, f"{name}.bias.table", bias=False),
+        *module(distances, f"{name}.positions.table", bias=False),
         *module(f"{name}.final_layer_norm", f"{name}.norm", bias=False),
     ]
     for number in range(n_layers):

@@ -17,7 +17,7 @@ from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import unfilled
 
 SHARED = "embeddings.pieces.weight"
 """The table of pieces, which the decoder has from the encoder."""

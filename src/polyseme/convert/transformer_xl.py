@@ -147,7 +147,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
             output.append(Rule((theirs,), (f"outputs.causal.maps.{number}",)))
     for theirs, ours in (("r_w_bias", "content_bias"), ("r_r_bias", "position_bias")):
         if config.shared_biases:
-            body.append(Rule((f"{{p}}{theirs}",), (f"encoder.relative.{ours}",)))
+            body.append(Rule((f"{{p}}{theirs}",), (f"encoder.positions.{ours}",)))
             aliases += [
                 Alias(f"{{p}}layers.{number}.dec_attn.{theirs}", f"{{p}}{theirs}") for number in range(config.n_layers)
             ]

@@ -21,11 +21,11 @@ from polyseme.encoders.transformer_layer import Reading, TransformerLayer, View
 from polyseme.errors import ModelError
 from polyseme.parts.attention import Attention
 from polyseme.parts.embeddings import Clusters, Embeddings
+from polyseme.parts.initialization import draw_normal
 from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
 from polyseme.parts.memory import Cache, Memory, Segments, remember
 from polyseme.parts.norms import norm
-from polyseme.parts.positions import BucketBias, LearnedPositions, SinusoidalPositions, sinusoids
-from polyseme.parts.relative_positions import Distances, RelativeBiases
+from polyseme.parts.positions import BucketBias, Terms
 from polyseme.types import Batch, States, Stream
 
 
@@ -39,18 +39,12 @@ class Transformer(Encoder):
         self.config = config
         self.eager = False
         """Whether attention is written out (the specification) instead of fused; attentions always are."""
-        positions: nn.Module | None = None
-        if config.positions == "learned" and config.max_positions is not None:
-            positions = LearnedPositions(
-                config.max_positions, config.width_of_embeddings, offset=config.position_offset
-            )
-        elif config.positions == "sinusoidal":
-            positions = SinusoidalPositions(config.width_of_embeddings, layout=config.sinusoids)
+        kind = config.position_kind
         self.embeddings = Embeddings(
             config.n_pieces,
             config.width_of_embeddings,
             map_to=None if config.embedding_width is None or config.adaptive else config.width,
-            positions=positions,
+            positions=None if kind.below is None else kind.below(config),
             n_segments=0 if config.relative_segments else config.n_segments,
             scale=config.embedding_scale,
             norm_kind=config.norm_kind if config.embedding_norm else "none",
@@ -58,17 +52,8 @@ class Transformer(Encoder):
             dropout_rate=config.embedding_dropout_rate,
             clusters=self._clusters() if config.adaptive else None,
         )
-        self.bias: BucketBias | None = None
-        if config.positions == "buckets":
-            self.bias = BucketBias(
-                config.n_heads,
-                n_buckets=config.n_buckets,
-                max_distance=config.max_distance,
-                two_sided=config.direction != "causal",
-            )
-        self.relative: RelativeBiases | None = None
-        if config.positions == "relative" and config.shared_biases:
-            self.relative = RelativeBiases(config.n_heads, config.width_of_heads)
+        self.positions = None if kind.shared is None else kind.shared(config)
+        """What all layers share of the positions, where they are not added below."""
         self.query = nn.Parameter(torch.zeros(config.width)) if config.query_stream else None
         n_sets = max(config.weight_sets, default=-1) + 1
         self.layers = nn.ModuleList(TransformerLayer(config, number) for number in range(1, n_sets + 1))
@@ -79,7 +64,7 @@ class Transformer(Encoder):
         """Draw weights as the references do: normal with `init_std`, biases zero, norms one."""
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=self.config.init_std)
+                draw_normal(module.weight, self.config.init_std, self.config.init_cutoff)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
         if self.config.spread_by_width:
@@ -88,9 +73,9 @@ class Transformer(Encoder):
             spread = self.config.init_std / math.sqrt(2 * max(self.config.n_layers, 1))
             for layer in self.layers:
                 for added in cast(TransformerLayer, layer).added():
-                    nn.init.normal_(added.weight, std=spread)
+                    draw_normal(added.weight, spread, self.config.init_cutoff)
         for name, parameter in self.named_parameters():
-            if name == "query" or "relative." in name:
+            if name == "query" or "relative." in name or name.endswith("_bias"):
                 nn.init.normal_(parameter, std=self.config.init_std)
 
     def _clusters(self) -> Clusters:
@@ -105,8 +90,8 @@ class Transformer(Encoder):
     def _narrow_by_width(self) -> None:
         """Each matrix by 1 / √(width it reads), and queries by 1 / √(head width) more, where scores are not scaled."""
         narrow = self.config.init_std
-        if self.bias is not None:
-            nn.init.normal_(self.bias.table.weight, std=narrow / math.sqrt(self.config.width))
+        if isinstance(self.positions, BucketBias):
+            nn.init.normal_(self.positions.table.weight, std=narrow / math.sqrt(self.config.width))
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=narrow / math.sqrt(module.in_features))
@@ -123,8 +108,8 @@ class Transformer(Encoder):
         config = self.config
         wanted = wanted_layers(layers, config.n_layers)
         self._check(batch, memory)
-        content = self._view(batch, memory, "self")
-        query = self._view(batch, memory, "query") if batch.targets is not None else None
+        content = self.view(batch, memory, "self")
+        query = self.view(batch, memory, "query") if batch.targets is not None else None
         both = None if query is None else content.before(query)
         cache = memory if isinstance(memory, Cache) else None
         segments = memory if isinstance(memory, Segments) else None
@@ -144,8 +129,7 @@ class Transformer(Encoder):
             mask = config.layer_masks[index]
             reading = Reading(
                 seen=content.seen[mask],
-                bias=content.bias,
-                distances=content.distances,
+                terms=content.terms[mask],
                 earlier=None if segments is None else segments.states[index],
                 eager=self.eager or attentions,
             )
@@ -163,9 +147,9 @@ class Transformer(Encoder):
                 x, seen_by_x, seen_across = layer(x, reading)
                 seen_by = {"self": seen_by_x, "cross": seen_across}
             elif index < config.n_layers - 1:
-                x, g, seen_by = _together(layer, x, g, _beside(reading, both, mask))
+                x, g, seen_by = _together(layer, x, g, reading.beside(both, mask))
             else:
-                x, g, seen_by = _apart(layer, x, g, reading, _beside(reading, query, mask))
+                x, g, seen_by = _apart(layer, x, g, reading, reading.beside(query, mask))
             for name, each in seen_by.items():
                 if each is not None:
                     weights[name].append(each)
@@ -213,8 +197,8 @@ class Transformer(Encoder):
         first: Tensor = self.embeddings.dropout(self.query.expand(*batch.targets.shape, -1).to(x.dtype))
         return first
 
-    def _view(self, batch: Batch, memory: Memory | None, stream: Stream) -> View:
-        """Places, masks, bias and distances of a stream."""
+    def view(self, batch: Batch, memory: Memory | None = None, stream: Stream = "self") -> View:
+        """Places, masks and positions of a stream, as its layers read them."""
         places = self._places(batch, memory, stream)
         masks = {
             name: seen(mask_named(name), batch.mask, places, stream, itself=self.config.sees_itself)
@@ -223,8 +207,16 @@ class Transformer(Encoder):
         if stream == "query" and batch.targets is not None:
             real = (batch.targets >= 0)[:, None, :, None]
             masks = {name: Seen(real if each.allowed is None else each.allowed & real) for name, each in masks.items()}
-        bias = None if self.bias is None else self.bias(places.q, places.k)
-        return View(places, masks, bias, self._distances(batch, places, stream))
+        return View(places, masks, self._terms(batch, places, stream))
+
+    def _terms(self, batch: Batch, places: Places, stream: Stream) -> dict[str, Terms | None]:
+        """What positions do in layers of each mask."""
+        names = dict.fromkeys(self.config.layer_masks)
+        if self.positions is None or not names:
+            return dict.fromkeys(names)
+        if self.positions.by_mask:
+            return {name: self.positions.terms(places, batch, stream, name) for name in names}
+        return dict.fromkeys(names, self.positions.terms(places, batch, stream, next(iter(names))))
 
     def _places(self, batch: Batch, memory: Memory | None, stream: Stream) -> Places:
         n_rows, n_pieces = batch.pieces.shape[:2]
@@ -234,7 +226,8 @@ class Transformer(Encoder):
             slots = torch.arange(memory.keys[0].shape[2], device=device)[None]
             new = n_pieces if batch.lengths is None else batch.lengths
             filled = slots < (memory.lengths + new)[:, None]
-            return Places(here + memory.lengths[:, None], slots, filled, counted=False)
+            written = here + memory.lengths[:, None]
+            return Places(written, slots, filled, counted=False, projected=written)
         exists = None if batch.lengths is None else here < batch.lengths[:, None]
         k = here
         if isinstance(memory, Segments):
@@ -246,31 +239,6 @@ class Transformer(Encoder):
         if stream == "query" and batch.targets is not None:
             return Places(batch.targets.clamp(min=0), k, exists, counted=False)
         return Places(here, k, exists, counted=memory is None)
-
-    def _distances(self, batch: Batch, places: Places, stream: Stream) -> Distances | None:
-        """The table of distances between queries and keys, bounded by shapes, and which row is each pair's."""
-        if self.config.positions != "relative":
-            return None
-        n_pieces, n_keys = batch.pieces.shape[1], places.k.shape[1]
-        numbers = torch.arange(n_keys - 1, -n_pieces - 1, -1, device=places.q.device)
-        if self.config.clamp_distance is not None:
-            numbers = numbers.clamp(-self.config.clamp_distance, self.config.clamp_distance)
-        other: Tensor | None = None
-        if self.config.relative_segments and batch.segments is not None:
-            held = batch.segments.new_zeros(batch.segments.shape[0], n_keys - n_pieces)
-            of_keys = torch.cat([held, batch.segments], dim=1)
-            of_queries = batch.segments
-            if stream == "query":
-                of_queries = batch.segments.gather(1, places.q)
-            other = of_queries[:, :, None] != of_keys[:, None, :]
-        return Distances(
-            sinusoids(numbers, self.config.width, self.config.sinusoids),
-            n_pieces - 1 - places.q,
-            n_keys,
-            in_turn=n_pieces if stream == "self" else 0,
-            other_segment=other,
-            biases=self.relative,
-        )
 
     def _source(
         self, batch: Batch, places: Tensor, cache: Cache | None, layer: TransformerLayer, index: int
@@ -362,20 +330,13 @@ class Transformer(Encoder):
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
         below = list(self.embeddings.parameters())
-        if self.bias is not None:
-            below += self.bias.parameters()
-        if self.relative is not None:
-            below += self.relative.parameters()
+        if self.positions is not None:
+            below += self.positions.parameters()
         if self.query is not None:
             below.append(self.query)
         groups = [below, *(list(layer.parameters()) for layer in self.layers)]
         groups[-1] += self.norm.parameters()
         return groups
-
-
-def _beside(reading: Reading, view: View, mask: str) -> Reading:
-    """What a layer reads, from where a second stream stands."""
-    return reading.beside(view.seen[mask], view.bias, view.distances)
 
 
 _SeenBy = dict[str, Tensor | None]

@@ -1,15 +1,29 @@
-"""The slots of the Transformer encoder: one config for the whole line from BERT to T5."""
+"""The slots of the Transformer encoder: one config for the whole line from BERT to ModernBERT."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from polyseme.config import Direction, EncoderConfig
 from polyseme.errors import ModelError, nearest
 from polyseme.parts.feed_forward import ACTIVATIONS
-from polyseme.parts.masks import mask_named
+from polyseme.parts.masks import mask_named, masks_by_layer
 from polyseme.parts.norms import NormKind
+from polyseme.parts.positions import BUCKETS, LEARNED, NO_POSITIONS, SINUSOIDAL, PositionKind
+from polyseme.parts.relative_positions import RELATIVE
+from polyseme.parts.rotary_positions import ROTARY
+
+POSITION_KINDS: Mapping[str, PositionKind] = {
+    "learned": LEARNED,
+    "sinusoidal": SINUSOIDAL,
+    "buckets": BUCKETS,
+    "relative": RELATIVE,
+    "rotary": ROTARY,
+    "none": NO_POSITIONS,
+}
+"""Name → the kind of positions; a new kind is a file of `parts/` and a line here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +59,8 @@ class TransformerConfig(EncoderConfig):
     norm_kind: NormKind = "layer"
     norm_epsilon: float = 1e-12
     embedding_norm: bool = True
+    first_norm: bool = True
+    """Whether the first layer's attention has a norm; ModernBERT's has none, since the token layer is normed."""
     final_norm: bool = False
     """A norm above the top layer."""
 
@@ -58,7 +74,8 @@ class TransformerConfig(EncoderConfig):
     scale_by_layer: bool = False
     """Also divided by the layer's number."""
 
-    positions: Literal["learned", "sinusoidal", "buckets", "relative", "none"] = "learned"
+    positions: str = "learned"
+    """A name of `POSITION_KINDS`, with settings after a colon where the kind has such: `rotary:BASE:LOCAL`."""
     position_offset: int = 0
     """Rows at the start of the table of positions that belong to none."""
     sinusoids: Literal["halves", "interleaved"] = "halves"
@@ -75,7 +92,10 @@ class TransformerConfig(EncoderConfig):
     embedding_scale: float = 1.0
 
     masks: tuple[str, ...] = ("all",)
-    """What a piece sees: `all`, `causal`, `band:WIDTH`; one for all layers, or one a layer."""
+    """What a piece sees: `all`, `causal`, `band:WIDTH`, `local:WIDTH`; one for all layers, or one per layer.
+
+    `local:WIDTH:EVERY` is for all layers, of which the first and each EVERY-th after it see all.
+    """
     sees_itself: bool = False
     """Whether a piece sees itself whatever the batch's mask says (XLNet's content stream)."""
     cross: bool = False
@@ -93,9 +113,14 @@ class TransformerConfig(EncoderConfig):
 
     dropout_rate: float = 0.1
     attention_dropout_rate: float = 0.1
+    """Of the weights of attention."""
+    attention_output_dropout_rate: float | None = None
+    """Of what attention adds; None: `dropout_rate`, which is of all that is added."""
     inner_dropout_rate: float = 0.0
     embedding_dropout_rate: float = 0.1
     init_std: float = 0.02
+    init_cutoff: float | None = None
+    """How many standard deviations from 0 weights are first drawn at most (ModernBERT); None: without bound."""
     spread_by_depth: bool = False
     """Whether what is added to the residual stream is first drawn narrower, by 1 / √(2 · layers) (GPT-2)."""
     spread_by_width: bool = False
@@ -122,10 +147,8 @@ class TransformerConfig(EncoderConfig):
                 f"A token layer {self.width_of_embeddings} wide cannot grow {self.narrowing} times narrower "
                 f"{len(self.cutoffs)} times."
             )
-        if self.positions == "learned" and self.max_positions is None:
-            raise ModelError("Learned positions need 'max_positions'.")
-        if self.positions == "relative" and self.memory == "cache":
-            raise ModelError("Relative positions go with a memory of segments; a cache does not keep what they need.")
+        if self.positions.partition(":")[0] not in POSITION_KINDS:
+            raise ModelError(f"There are no positions {self.positions!r}. {nearest(self.positions, POSITION_KINDS)}")
         if self.layer_map is not None and len(self.layer_map) != self.n_layers:
             raise ModelError(
                 f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead."
@@ -134,8 +157,11 @@ class TransformerConfig(EncoderConfig):
             raise ModelError(f"The sets of weights cannot be kept in groups of {self.sets_in_group}.")
         if len(self.masks) not in (1, self.n_layers):
             raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
-        for mask in self.masks:
+        for mask in masks_by_layer(self.masks, max(self.n_layers, 1)):
             mask_named(mask)
+        refusal = self.position_kind.refusal(self)
+        if refusal is not None:
+            raise ModelError(refusal)
 
     @property
     def decoder(self) -> TransformerConfig | None:
@@ -162,7 +188,11 @@ class TransformerConfig(EncoderConfig):
     @property
     def layer_masks(self) -> tuple[str, ...]:
         """The mask of each layer."""
-        return self.masks * self.n_layers if len(self.masks) == 1 else self.masks
+        return masks_by_layer(self.masks, self.n_layers)
+
+    @property
+    def position_kind(self) -> PositionKind:
+        return POSITION_KINDS[self.positions.partition(":")[0]]
 
     @property
     def width_of_heads(self) -> int:
@@ -178,7 +208,7 @@ class TransformerConfig(EncoderConfig):
             return "none"
         if self.query_stream:
             return "any-order"
-        return "both" if "all" in self.masks else "causal"
+        return "causal" if all(mask_named(mask).window[1] == 0 for mask in self.layer_masks) else "both"
 
     @property
     def widths(self) -> tuple[int, ...]:

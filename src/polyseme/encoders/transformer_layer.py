@@ -1,4 +1,8 @@
-"""One layer of the Transformer: self-attention, cross-attention where there is a source, feed-forward."""
+"""One layer of the Transformer, and what it reads.
+
+A layer is self-attention, cross-attention where there is a source, and feed-forward. A `View` is what one stream of the
+encoder reads in a call, a `Reading` what one layer does.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from polyseme.parts.feed_forward import FeedForward
 from polyseme.parts.masks import Places, Seen
 from polyseme.parts.memory import write_slots
 from polyseme.parts.norms import norm
-from polyseme.parts.relative_positions import Distances, RelativeTerms
+from polyseme.parts.positions import Terms, joined
 
 
 @dataclass
@@ -22,8 +26,8 @@ class Reading:
     """What a layer may read besides its input."""
 
     seen: Seen
-    bias: Tensor | None = None
-    distances: Distances | None = None
+    terms: Terms | None = None
+    """What positions do to queries, keys and scores."""
     earlier: Tensor | None = None
     """Segment memory [R, M, D]: read ahead of projection."""
     held: KeysAndValues | None = None
@@ -34,9 +38,9 @@ class Reading:
     source_seen: Seen | None = None
     eager: bool = False
 
-    def beside(self, seen: Seen, bias: Tensor | None, distances: Distances | None) -> Reading:
+    def beside(self, view: View, mask: str) -> Reading:
         """The same for a second stream, which stands elsewhere."""
-        return dataclasses.replace(self, seen=seen, bias=bias, distances=distances)
+        return dataclasses.replace(self, seen=view.seen[mask], terms=view.terms[mask])
 
     def cached(self, k: Tensor, v: Tensor) -> KeysAndValues:
         """Write new keys and values into their slots; give back all there are."""
@@ -52,9 +56,12 @@ class TransformerLayer(nn.Module):
         super().__init__()
         self.norm_first = config.norm == "before"
         self.dropout = nn.Dropout(config.dropout_rate)
-        self.attention = _attention(config, number, relative=config.positions == "relative")
-        self.attention_norm = _norm(config)
-        self.cross = _attention(config, number, relative=False) if config.cross else None
+        rate = config.attention_output_dropout_rate
+        self.attention_dropout = nn.Dropout(config.dropout_rate if rate is None else rate)
+        in_layer = config.position_kind.in_layer
+        self.attention = _attention(config, number, None if in_layer is None else in_layer(config))
+        self.attention_norm = _norm(config) if number > 1 or config.first_norm else nn.Identity()
+        self.cross = _attention(config, number, None) if config.cross else None
         self.cross_norm = _norm(config) if config.cross else None
         self.feed_forward = FeedForward(
             config.width,
@@ -78,12 +85,11 @@ class TransformerLayer(nn.Module):
             self._before(self.attention_norm, x),
             keys_from=None if keys is None else self._before(self.attention_norm, keys),
             seen=reading.seen,
-            bias=reading.bias,
-            distances=reading.distances,
+            terms=reading.terms,
             hook=None if reading.held is None else reading.cached,
             eager=reading.eager,
         )
-        x = self._after(self.attention_norm, x + self.dropout(attended))
+        x = self._after(self.attention_norm, x + self.attention_dropout(attended))
 
         cross_weights: Tensor | None = None
         if self.cross is not None and self.cross_norm is not None and reading.source_seen is not None:
@@ -93,7 +99,7 @@ class TransformerLayer(nn.Module):
                 seen=reading.source_seen,
                 eager=reading.eager,
             )
-            x = self._after(self.cross_norm, x + self.dropout(attended))
+            x = self._after(self.cross_norm, x + self.attention_dropout(attended))
 
         inner = self.feed_forward(self._before(self.feed_forward_norm, x))
         x = self._after(self.feed_forward_norm, x + self.dropout(inner))
@@ -124,18 +130,9 @@ def _norm(config: TransformerConfig) -> nn.Module:
     return norm("none" if config.norm == "none" else config.norm_kind, config.width, config.norm_epsilon)
 
 
-def _attention(config: TransformerConfig, number: int, *, relative: bool) -> Attention:
+def _attention(config: TransformerConfig, number: int, relative: nn.Module | None) -> Attention:
     head_width = config.width_of_heads
     scale = head_width**-0.5 if config.scale is None else config.scale
-    terms = None
-    if relative:
-        terms = RelativeTerms(
-            config.width,
-            config.n_heads,
-            head_width,
-            segments=config.relative_segments,
-            shared_biases=config.shared_biases,
-        )
     return Attention(
         config.width,
         config.n_heads,
@@ -144,11 +141,8 @@ def _attention(config: TransformerConfig, number: int, *, relative: bool) -> Att
         output_bias=config.attention_output_bias,
         scale=scale / number if config.scale_by_layer else scale,
         dropout_rate=config.attention_dropout_rate,
-        relative=terms,
+        relative=relative,
     )
-
-
-# MERGED: What a stream of the Transformer reads in a call, and two streams that read the same keys as one.
 
 
 @dataclass
@@ -158,24 +152,15 @@ class View:
     places: Places
     seen: dict[str, Seen]
     """By the name of the layer's mask."""
-    bias: Tensor | None
-    """[R or 1, H, Tq, S]"""
-    distances: Distances | None
+    terms: dict[str, Terms | None]
+    """The same."""
 
     def before(self, other: View) -> View:
         """Both streams as one: the queries of this one, then those of the other, which meet the same keys."""
-        distances = self.distances
-        if distances is not None and other.distances is not None:
-            distances = dataclasses.replace(
-                distances,
-                first=_joined(distances.first, other.distances.first, dim=1),
-                other_segment=_joined_if_there(distances.other_segment, other.distances.other_segment, dim=1),
-            )
         return View(
-            Places(_joined(self.places.q, other.places.q, dim=1), self.places.k, self.places.exists, counted=False),
-            {name: Seen(_joined(self._mask(name), other._mask(name), dim=2)) for name in self.seen},
-            _joined_if_there(self.bias, other.bias, dim=2),
-            distances,
+            Places(joined(self.places.q, other.places.q, dim=1), self.places.k, self.places.exists, counted=False),
+            {name: Seen(joined(self._mask(name), other._mask(name), dim=2)) for name in self.seen},
+            {name: None if each is None else each.before(other.terms[name]) for name, each in self.terms.items()},
         )
 
     def _mask(self, name: str) -> Tensor:
@@ -185,13 +170,3 @@ class View:
         if allowed is None:
             allowed = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
         return allowed.expand(-1, -1, n_queries, n_keys)
-
-
-def _joined(one: Tensor, other: Tensor, *, dim: int) -> Tensor:
-    """Side by side along `dim`; one that is the same for all rows is repeated."""
-    rows = max(one.shape[0], other.shape[0])
-    return torch.cat([each.expand(rows, *[-1] * (each.dim() - 1)) for each in (one, other)], dim=dim)
-
-
-def _joined_if_there(one: Tensor | None, other: Tensor | None, *, dim: int) -> Tensor | None:
-    return None if one is None or other is None else _joined(one, other, dim=dim)

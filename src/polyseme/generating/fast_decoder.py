@@ -225,7 +225,7 @@ class FastSteps:
         slots = torch.arange(n_slots, device=lengths.device)[None]
         places = Places(lengths[:, None], slots, None, counted=False)
         like = next(self.encoder.embeddings.parameters())
-        bias = None if self.encoder.bias is None else self._bias(lengths[:1] if level else lengths, slots)
+        bias = None if self.encoder.positions is None else self._bias(lengths[:1] if level else lengths, slots)
         found: dict[str, Tensor | None] = {}
         for name in dict.fromkeys(self.encoder.config.layer_masks):
             allowed = None if level and name == "causal" else seen(mask_named(name), None, places).allowed
@@ -241,7 +241,7 @@ class FastSteps:
         farthest = -(-slots.shape[1] // ROUND_DISTANCES) * ROUND_DISTANCES
         if farthest not in self._by_distance:
             places = torch.arange(farthest, device=slots.device)[None]
-            bias = cast(BucketBias, self.encoder.bias)(places[:, -1:], places)  # [1, H, 1, S]
+            bias = cast(BucketBias, self.encoder.positions)(places[:, -1:], places)  # [1, H, 1, S]
             self._by_distance[farthest] = bias[0, :, 0].flip(-1)
         back = (lengths[:, None] - slots).clamp(min=0)  # [R, S]
         return self._by_distance[farthest][:, back].transpose(0, 1)[:, :, None]

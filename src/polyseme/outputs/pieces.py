@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyseme.outputs.output import Output
 from polyseme.parts.feed_forward import ACTIVATIONS
-from polyseme.parts.norms import norm
+from polyseme.parts.norms import NormKind, norm
 
 
 class MaskedOutput(Output):
@@ -21,12 +21,24 @@ class MaskedOutput(Output):
     """
 
     def __init__(
-        self, width: int, table_width: int, n_pieces: int, *, activation: str, epsilon: float, tied: bool = True
+        self,
+        width: int,
+        table_width: int,
+        n_pieces: int,
+        *,
+        activation: str,
+        epsilon: float,
+        tied: bool = True,
+        norm_kind: NormKind = "layer",
+        dense_bias: bool = True,
+        init_share: float = 1.0,
     ) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, table_width)
+        self.dense = nn.Linear(width, table_width, bias=dense_bias)
         self.activation = ACTIVATIONS[activation]
-        self.norm = norm("layer", table_width, epsilon)
+        self.norm = norm(norm_kind, table_width, epsilon)
+        self.init_share = init_share
+        """The spread of its matrices at first, as a share of the encoder's."""
         self.table = nn.Parameter(torch.empty(n_pieces, table_width))
         self.bias = nn.Parameter(torch.zeros(n_pieces))
         self.tied = tied

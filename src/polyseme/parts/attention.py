@@ -3,8 +3,8 @@
     scores = scale · (content(q)·k + relative(q)) + bias
 
 Queries come from one place, keys and values from the same or another: cross-attention, a query stream, a memory, a
-cache. Masks (`parts.masks`) and positions (`parts.positions`, `parts.relative`) are objects, worked out once a call.
-The eager path is the specification; `scaled_dot_product_attention` is the fast path and equal to it.
+cache. Masks (`parts.masks`) and positions (`parts.positions`) are objects, worked out once per call. The eager path is
+the specification; `scaled_dot_product_attention` is the fast path and equal to it.
 
 Shapes: R rows, Tq queries, S keys, D width, H heads, d head width.
 """
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.parts.masks import Seen
-from polyseme.parts.relative_positions import Distances, RelativeTerms
+from polyseme.parts.positions import Terms
 
 KeysAndValues = tuple[Tensor, Tensor]
 
@@ -69,7 +69,7 @@ class Attention(nn.Module):
         output_bias: bool,
         scale: float,
         dropout_rate: float,
-        relative: RelativeTerms | None = None,
+        relative: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
@@ -79,6 +79,7 @@ class Attention(nn.Module):
         self.project = nn.Linear(width, 3 * self.inner_width, bias=bias)
         self.output = nn.Linear(self.inner_width, width, bias=output_bias)
         self.relative = relative
+        """The layer's own weights of its positions, where the kind has such."""
 
     def forward(
         self,
@@ -86,16 +87,15 @@ class Attention(nn.Module):
         *,
         keys_from: Tensor | KeysAndValues | None = None,
         seen: Seen,
-        bias: Tensor | None = None,
-        distances: Distances | None = None,
+        terms: Terms | None = None,
         hook: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
         eager: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from `x` [R, Tq, D]; returns [R, Tq, D] and, on the eager path, the weights [R, H, Tq, S].
 
         `keys_from` is where keys and values come from, if not from `x`: states [R, S, D], or keys and values projected
-        before. `hook` takes the projected keys and values and gives back all there are (a cache). `bias` [·, H, Tq, S]
-        is added to the scores; `distances` feed this layer's own relative terms.
+        before. `terms` are what positions do to queries, keys and scores. `hook` takes the projected keys and values
+        and gives back all there are (a cache).
         """
         if keys_from is None:
             q, k, v = self._project(x, 0, 3)
@@ -103,14 +103,11 @@ class Attention(nn.Module):
             (q,), (k, v) = self._project(x, 0, 1), self._project(keys_from, 1, 3)
         else:
             (q,), (k, v) = self._project(x, 0, 1), keys_from
+        added: Tensor | None = None
+        if terms is not None:
+            q, k, added = terms.meet(q, k, self.scale, self.relative)
         if hook is not None:
             k, v = hook(k, v)
-
-        added = bias
-        if self.relative is not None and distances is not None:
-            terms = self.relative(q, distances, self.scale)
-            added = terms if added is None else added + terms
-            q = self.relative.content(q, distances)
 
         dropout_rate = self.dropout_rate if self.training else 0.0
         weights: Tensor | None = None

@@ -1,13 +1,16 @@
 """Masks: which keys a query may see.
 
-What a query sees is the encoder's own mask (one a layer) ∧ the batch's mask ∧ the keys that exist. All of it is worked
-out from places: indices in the row, negative for the pieces of a memory; in a cache, slots.
+What a query sees is the encoder's own mask (one per layer) ∧ the batch's mask ∧ the keys that exist. All of it is
+worked out from places: indices in the row, negative for the pieces of a memory; in a cache, slots. A mask that a config
+names (`LAYER_MASKS`) also gives its `window`, how far a query sees to the left and to the right (-1: without bound),
+by which packed inference runs it.
 
 Shapes: R rows, T pieces, Tq queries, S keys; a 1 broadcasts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +24,8 @@ from polyseme.types import Mask, Stream
 class Everything:
     """Every key."""
 
+    window = (-1, -1)
+
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
         return None
 
@@ -28,6 +33,8 @@ class Everything:
 @dataclass(frozen=True)
 class Causal:
     """The query itself and what stands before it; in a query stream, only what stands before it."""
+
+    window = (-1, 0)
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
         distance = q[:, :, None] - k[:, None, :]
@@ -40,9 +47,27 @@ class Band:
 
     width: int
 
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.width - 1, 0
+
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
         distance = q[:, :, None] - k[:, None, :]
         return (distance >= (0 if stream == "self" else 1)) & (distance < self.width)
+
+
+@dataclass(frozen=True)
+class Local:
+    """No farther than `width` pieces away, on either side (ModernBERT's sliding window)."""
+
+    width: int
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.width, self.width
+
+    def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
+        return (q[:, :, None] - k[:, None, :]).abs() <= self.width
 
 
 @dataclass(frozen=True)
@@ -106,16 +131,37 @@ class Given:
         return seen | (k < 0)[:, None, :]
 
 
-def mask_named(name: str) -> Mask:
-    """The mask a config names: `all`, `causal`, or `band:WIDTH`."""
-    if name == "all":
-        return Everything()
-    if name == "causal":
-        return Causal()
+LayerMask = Everything | Causal | Band | Local
+WHOLE: Mapping[str, LayerMask] = {"all": Everything(), "causal": Causal()}
+WITH_WIDTH: Mapping[str, type[Band] | type[Local]] = {"band": Band, "local": Local}
+"""The masks a config may name, without and with a width."""
+
+
+def mask_named(name: str) -> LayerMask:
+    """The mask a config names: `all`, `causal`, `band:WIDTH` or `local:WIDTH`."""
     kind, _, width = name.partition(":")
-    if kind == "band" and width.isdigit() and int(width) > 0:
-        return Band(int(width))
-    raise ModelError(f"A layer's mask must be all, causal or band:WIDTH. Got {name!r} instead.")
+    if name in WHOLE:
+        return WHOLE[name]
+    if kind in WITH_WIDTH and width.isdigit() and int(width) > 0:
+        return WITH_WIDTH[kind](int(width))
+    raise ModelError(f"A layer's mask must be local:WIDTH, all, causal or band:WIDTH. Got {name!r} instead.")
+
+
+def masks_by_layer(names: Sequence[str], n_layers: int) -> tuple[str, ...]:
+    """The name of each layer's mask, from one for all layers or one per layer.
+
+    One that ends in `:EVERY` leaves the first and each EVERY-th layer after it without bound (ModernBERT).
+
+    >>> masks_by_layer(["local:64:3"], 5)
+    ('all', 'local:64', 'local:64', 'all', 'local:64')
+    """
+    if len(names) != 1:
+        return tuple(names)
+    kind, *settings = names[0].split(":")
+    if kind != "local" or len(settings) != 2 or not settings[1].isdigit() or int(settings[1]) < 1:
+        return (names[0],) * n_layers
+    every = int(settings[1])
+    return tuple(f"local:{settings[0]}" if number % every else "all" for number in range(n_layers))
 
 
 @dataclass
@@ -130,6 +176,8 @@ class Places:
     """[R, S]; None: all of them."""
     counted: bool
     """Whether queries and keys are the same pieces 0 … T-1, so that a causal mask alone hides the padding."""
+    projected: Tensor | None = None
+    """[R or 1, ·]: where the keys stand that this call projects, if those at `k` are slots of a cache."""
 
 
 @dataclass
@@ -153,6 +201,8 @@ def seen(own: Mask, given: Mask | None, places: Places, stream: Stream = "self",
     """
     if isinstance(own, Causal) and given is None and places.counted and stream == "self":
         return Seen(None, causal=True)
+    if isinstance(own, Local) and places.counted and places.k.shape[1] <= own.width + 1:
+        own = Everything()
     masks = [own.allowed(places.q, places.k, stream)]
     if given is not None:
         masks.append(given.allowed(places.q, places.k, stream))

@@ -6,13 +6,13 @@ from typing import Literal
 
 from torch import nn
 
-NormKind = Literal["layer", "rms", "none"]
+NormKind = Literal["layer", "layer-no-bias", "rms", "none"]
 
 
 def norm(kind: NormKind, width: int, epsilon: float) -> nn.Module:
     """The norm of a slot: `layer` (mean and spread, scale and shift), `rms` (size only, scale only), or nothing."""
-    if kind == "layer":
-        return nn.LayerNorm(width, eps=epsilon)
+    if kind in ("layer", "layer-no-bias"):
+        return nn.LayerNorm(width, eps=epsilon, bias=kind == "layer")
     if kind == "rms":
         return nn.RMSNorm(width, eps=epsilon)
     return nn.Identity()

@@ -1,19 +1,82 @@
-"""Positions: added below the stack, or a bias on the scores made once a call for the whole stack.
+"""Positions: how an encoder knows where a piece stands.
 
-The third kind, terms with weights a layer, is in `parts.relative`.
+A position kind hands itself to the encoder in up to three slots (`PositionKind`): a module that is added below the
+stack (learned, sinusoidal), one that all layers share (T5's buckets, rotary), and weights of each layer (XLNet). What
+the layers read in a call is made once, as `Terms`, which each layer's queries and keys meet. Nothing else in an encoder
+knows of kinds, whether it runs padded or packed; the table of them stands beside the config that names one
+(`encoders.transformer_config`). Relative positions are in `parts.relative_positions`, rotary ones in
+`parts.rotary_positions`.
+
+Shapes: R rows, Tq queries, S keys, H heads, d head width.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from polyseme.parts.masks import Places
+from polyseme.types import Batch, Stream
+
+
+class Terms(Protocol):
+    """What queries and keys meet in every layer of a call."""
+
+    def meet(
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Queries [R, H, Tq, d], keys [R, H, S, d], and what is added to the scores: [·, H, Tq, S], or None.
+
+        `weights` are the layer's own, where the kind has such.
+        """
+
+    def before(self, other: Any) -> Terms:
+        """Those of two streams as one: the queries of this one, then those of the other, which meet the same keys."""
+
+
+class SharedPositions(nn.Module, ABC):
+    """The part of a position kind that all layers share; its terms are made once per call."""
+
+    by_mask = False
+    """Whether layers with other masks have other terms."""
+    runs_flat = False
+    """Whether rows that stand one after another, with their positions given, meet their terms as one row does."""
+
+    @abstractmethod
+    def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> Terms:
+        """The terms for layers with this mask."""
+
+
+@dataclass(frozen=True)
+class PositionKind:
+    """What a kind puts into the slots of an encoder; each function takes the encoder's config."""
+
+    below: Callable[[Any], nn.Module] | None = None
+    """Added to the token layer."""
+    shared: Callable[[Any], SharedPositions] | None = None
+    in_layer: Callable[[Any], nn.Module] | None = None
+    """Weights of each layer's attention, which its terms read."""
+    refusal: Callable[[Any], str | None] = lambda config: None
+    """Why a config cannot have this kind; None: it can."""
+
+
+def joined(one: Tensor, other: Tensor, *, dim: int) -> Tensor:
+    """Side by side along `dim`; one that is the same for all rows is repeated."""
+    rows = max(one.shape[0], other.shape[0])
+    return torch.cat([each.expand(rows, *[-1] * (each.dim() - 1)) for each in (one, other)], dim=dim)
+
+
+# --- added below -----------------------------------------------------------------------------------------------------
+
 
 class LearnedPositions(nn.Module):
-    """A table with a row a position; `offset` rows at its start belong to no position (RoBERTa 2, BART 2)."""
+    """A table with one row per position; `offset` rows at its start belong to no position (RoBERTa 2, BART 2)."""
 
     def __init__(self, n_positions: int, width: int, *, offset: int) -> None:
         super().__init__()
@@ -21,8 +84,8 @@ class LearnedPositions(nn.Module):
         self.offset = offset
 
     def forward(self, positions: Tensor) -> Tensor:
-        found: Tensor = self.table(positions + self.offset)
-        return found
+        rows: Tensor = self.table(positions + self.offset)
+        return rows
 
 
 class SinusoidalPositions(nn.Module):
@@ -46,8 +109,37 @@ def sinusoids(positions: Tensor, width: int, layout: Literal["halves", "interlea
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
 
 
-class BucketBias(nn.Module):
-    """T5's bias on the scores: distances fall into buckets, near ones apart, far ones by their logarithm."""
+LEARNED = PositionKind(
+    below=lambda config: LearnedPositions(
+        config.max_positions, config.width_of_embeddings, offset=config.position_offset
+    ),
+    refusal=lambda config: "Learned positions need 'max_positions'." if config.max_positions is None else None,
+)
+SINUSOIDAL = PositionKind(below=lambda config: SinusoidalPositions(config.width_of_embeddings, layout=config.sinusoids))
+NO_POSITIONS = PositionKind()
+
+
+# --- a bias on the scores --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class BiasTerms:
+    """A bias that is added to the scores, the same in every layer."""
+
+    bias: Tensor
+    """[R or 1, H, Tq, S]"""
+
+    def meet(
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        return q, k, self.bias
+
+    def before(self, other: BiasTerms) -> BiasTerms:
+        return BiasTerms(joined(self.bias, other.bias, dim=2))
+
+
+class BucketBias(SharedPositions):
+    """T5's bias on the scores: distances fall into buckets, near ones by themselves, far ones by their logarithm."""
 
     def __init__(self, n_heads: int, *, n_buckets: int, max_distance: int, two_sided: bool) -> None:
         super().__init__()
@@ -56,10 +148,13 @@ class BucketBias(nn.Module):
         self.max_distance = max_distance
         self.two_sided = two_sided
 
+    def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> BiasTerms:
+        return BiasTerms(self(places.q, places.k))
+
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
         """The bias [R or 1, H, Tq, S] of queries at `q` [R or 1, Tq] and keys at `k` [R or 1, S]."""
-        found: Tensor = self.table(self.buckets(k[:, None, :] - q[:, :, None]))
-        return found.permute(0, 3, 1, 2)
+        bias: Tensor = self.table(self.buckets(k[:, None, :] - q[:, :, None]))
+        return bias.permute(0, 3, 1, 2)
 
     def buckets(self, ahead: Tensor) -> Tensor:
         """The bucket of a key that stands `ahead` of its query; logarithms in float32, as in the original."""
@@ -75,3 +170,13 @@ class BucketBias(nn.Module):
         far = torch.log(distance.clamp(min=1).float() / n_exact) / math.log(self.max_distance / n_exact)
         far_bucket = (n_exact + (far * (n_buckets - n_exact)).long()).clamp(max=n_buckets - 1)
         return first + torch.where(distance < n_exact, distance, far_bucket)
+
+
+BUCKETS = PositionKind(
+    shared=lambda config: BucketBias(
+        config.n_heads,
+        n_buckets=config.n_buckets,
+        max_distance=config.max_distance,
+        two_sided=config.direction != "causal",
+    )
+)

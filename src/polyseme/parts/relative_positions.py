@@ -1,8 +1,8 @@
-"""Relative positions as terms of the attention scores, with weights a layer (Transformer-XL, XLNet).
+"""Relative positions as terms of the attention scores, with weights of each layer (Transformer-XL, XLNet).
 
-The table of distances is made once a call; each layer projects it with its own weights. Keys stand side by side, so
+The table of distances is made once per call; each layer projects it with its own weights. Keys stand side by side, so
 that the distances of a query to all of them are a run of neighboring rows of the table. Where queries stand side by
-side too, the runs are had by the "shift" of the original programs, without a copy; elsewhere (a query stream, which
+side too, the runs are read by the "shift" of the original programs, without a copy; elsewhere (a query stream, which
 stands at chosen positions) each query's run is picked.
 
 Shapes: R rows, H heads, Tq queries, S keys, d head width, n distances, D width.
@@ -10,18 +10,24 @@ Shapes: R rows, H heads, Tq queries, S keys, d head width, n distances, D width.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from polyseme.parts.masks import Places
+from polyseme.parts.positions import PositionKind, SharedPositions, joined, sinusoids
+from polyseme.types import Batch, Stream
+
 
 @dataclass
 class Distances:
-    """How far apart queries and keys stand, for all layers of a call."""
+    """How far apart queries and keys stand, for all layers of a call (`parts.positions.Terms`)."""
 
     table: Tensor
-    """[n, D]: one row a distance, a query farthest behind its key last; n is at least Tq + S - 1."""
+    """[n, D]: one row per distance, a query farthest behind its key last; n is at least Tq + S - 1."""
     first: Tensor
     """[R or 1, Tq]: which row of the table is each query's with the first key; those with the other keys follow it."""
     n_keys: int
@@ -30,8 +36,20 @@ class Distances:
     it with row 1, …"""
     other_segment: Tensor | None = None
     """[R, Tq, S]: whether query and key are of different segments."""
-    biases: RelativeBiases | None = None
+    biases: RelativePositions | None = None
     """Where the layers share theirs."""
+
+    def meet(
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        assert isinstance(weights, RelativeTerms)
+        return weights.content(q, self), k, weights(q, self, scale)
+
+    def before(self, other: Distances) -> Distances:
+        segments = self.other_segment
+        if segments is not None and other.other_segment is not None:
+            segments = joined(segments, other.other_segment, dim=1)
+        return dataclasses.replace(self, first=joined(self.first, other.first, dim=1), other_segment=segments)
 
     def runs(self, by_distance: Tensor) -> Tensor:
         """Of each query's [R, H, Tq, n] the run that is of its keys: [R, H, Tq, S]."""
@@ -58,13 +76,50 @@ class Distances:
         return by_distance.gather(3, row.expand(*by_distance.shape[:3], -1))
 
 
-class RelativeBiases(nn.Module):
-    """What joins the query where it meets keys and where it meets distances: a vector a head each."""
+class RelativePositions(SharedPositions):
+    """The table of distances, bounded by shapes; and the biases of the query, where all layers share theirs.
 
-    def __init__(self, n_heads: int, head_width: int) -> None:
+    A bias is one vector per head, which joins the query where it meets keys, or where it meets distances.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        clamp: int | None,
+        layout: Literal["halves", "interleaved"],
+        segments: bool,
+        shared_biases: tuple[int, int] | None,
+    ) -> None:
         super().__init__()
-        self.content_bias = nn.Parameter(torch.zeros(n_heads, head_width))
-        self.position_bias = nn.Parameter(torch.zeros(n_heads, head_width))
+        self.width = width
+        self.clamp = clamp
+        self.layout = layout
+        self.segments = segments
+        self.content_bias = None if shared_biases is None else nn.Parameter(torch.zeros(shared_biases))
+        self.position_bias = None if shared_biases is None else nn.Parameter(torch.zeros(shared_biases))
+
+    def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> Distances:
+        n_pieces, n_keys = batch.pieces.shape[1], places.k.shape[1]
+        numbers = torch.arange(n_keys - 1, -n_pieces - 1, -1, device=places.q.device)
+        if self.clamp is not None:
+            numbers = numbers.clamp(-self.clamp, self.clamp)
+        other: Tensor | None = None
+        if self.segments and batch.segments is not None:
+            remembered = batch.segments.new_zeros(batch.segments.shape[0], n_keys - n_pieces)
+            of_keys = torch.cat([remembered, batch.segments], dim=1)
+            of_queries = batch.segments
+            if stream == "query":
+                of_queries = batch.segments.gather(1, places.q)
+            other = of_queries[:, :, None] != of_keys[:, None, :]
+        return Distances(
+            sinusoids(numbers, self.width, self.layout),
+            n_pieces - 1 - places.q,
+            n_keys,
+            in_turn=n_pieces if stream == "self" else 0,
+            other_segment=other,
+            biases=None if self.content_bias is None else self,
+        )
 
 
 class RelativeTerms(nn.Module):
@@ -101,3 +156,32 @@ class RelativeTerms(nn.Module):
             is_other = distances.other_segment[:, None].to(terms.dtype)
             terms = torch.addcmul(terms + same, is_other, other - same)
         return terms
+
+
+def _shared(config: Any) -> RelativePositions:
+    return RelativePositions(
+        config.width,
+        clamp=config.clamp_distance,
+        layout=config.sinusoids,
+        segments=config.relative_segments,
+        shared_biases=(config.n_heads, config.width_of_heads) if config.shared_biases else None,
+    )
+
+
+def _in_layer(config: Any) -> RelativeTerms:
+    return RelativeTerms(
+        config.width,
+        config.n_heads,
+        config.width_of_heads,
+        segments=config.relative_segments,
+        shared_biases=config.shared_biases,
+    )
+
+
+def _refusal(config: Any) -> str | None:
+    if config.memory == "cache":
+        return "Relative positions go with a memory of segments; a cache does not keep what they need."
+    return None
+
+
+RELATIVE = PositionKind(shared=_shared, in_layer=_in_layer, refusal=_refusal)

@@ -13,7 +13,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.objective import Vocabulary
 from polyseme.objectives.objective_table import objective_from
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import unfilled
 from polyseme.training.training_settings import TrainingSettings
 
 SOME_SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}

@@ -17,7 +17,7 @@ from polyseme.encoders.encoder_kinds import config_from_json
 from polyseme.errors import InputError, OptionError
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import check_encoder, check_needs, objective_from
-from polyseme.parts.empty_modules import unfilled
+from polyseme.parts.initialization import unfilled
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
 

@@ -1,4 +1,4 @@
-"""Building modules without memory or random draws, for weights that are put in place afterwards."""
+"""The first values of weights; and modules without memory or random draws, whose weights are put in place later."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 _DRAWS = frozenset({"normal_", "uniform_", "kaiming_uniform_", "zero_", "fill_", "zeros_", "ones_"})
+
+
+def draw_normal(weight: Tensor, std: float, cutoff: float | None = None) -> None:
+    """Draw weights from a normal distribution; none is more than `cutoff` standard deviations from 0."""
+    if cutoff is None or weight.is_meta:
+        nn.init.normal_(weight, std=std)
+    else:
+        nn.init.trunc_normal_(weight, std=std, a=-cutoff * std, b=cutoff * std)
 
 
 class _NoDraws(TorchFunctionMode):
