@@ -142,10 +142,10 @@ class Both:
     bias: Tensor | None
     distances: Distances | None
 
-    def meet(self, q: Tensor, k: Tensor, scale: float, weights: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    def apply(self, q: Tensor, k: Tensor, scale: float, weights: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         added = None
         if self.distances is not None:
-            q, k, added = self.distances.meet(q, k, scale, weights)
+            q, k, added = self.distances.apply(q, k, scale, weights)
         return q, k, self.bias if added is None else added if self.bias is None else added + self.bias
 
 

@@ -105,7 +105,7 @@ class Attention(nn.Module):
             (q,), (k, v) = self._project(x, 0, 1), keys_from
         added: Tensor | None = None
         if terms is not None:
-            q, k, added = terms.meet(q, k, self.scale, self.relative)
+            q, k, added = terms.apply(q, k, self.scale, self.relative)
         if hook is not None:
             k, v = hook(k, v)
 

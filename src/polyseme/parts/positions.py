@@ -28,7 +28,7 @@ from polyseme.types import Batch, Stream
 class Terms(Protocol):
     """What queries and keys meet in every layer of a call."""
 
-    def meet(
+    def apply(
         self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Queries [R, H, Tq, d], keys [R, H, S, d], and what is added to the scores: [·, H, Tq, S], or None.
@@ -129,7 +129,7 @@ class BiasTerms:
     bias: Tensor
     """[R or 1, H, Tq, S]"""
 
-    def meet(
+    def apply(
         self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         return q, k, self.bias

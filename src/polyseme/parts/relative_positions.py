@@ -39,7 +39,7 @@ class Distances:
     biases: RelativePositions | None = None
     """Where the layers share theirs."""
 
-    def meet(
+    def apply(
         self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         assert isinstance(weights, RelativeTerms)

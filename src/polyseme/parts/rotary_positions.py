@@ -54,7 +54,7 @@ class Rotation:
     q: Angles
     k: Angles
 
-    def meet(
+    def apply(
         self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.q.turn(q), self.k.turn(k), None
