@@ -65,7 +65,7 @@ def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int 
     model = model_of(family)
     model.save(tmp_path / "saved", shard_size=shard_size)
     wanted = set(FAMILIES[family].outputs) - {"pooled"}
-    if kind != "AutoModelForPreTraining":
+    if kind != "AutoModelForPreTraining" or family == "modernbert":  # which has no class for pretraining alone
         wanted &= {"masked", "causal", "permuted"}
         kind = "AutoModelForMaskedLM" if "masked" in wanted else "AutoModelForCausalLM"
         kind = kind if model.bundle.decoder is None else "AutoModelForSeq2SeqLM"
