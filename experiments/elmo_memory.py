@@ -22,7 +22,7 @@ from polyseme.bundle import new_bundle
 from polyseme.convert.elmo import SIZES
 from polyseme.convert.families import FAMILIES
 from polyseme.text.character_tokenizer import CharacterTokenizer
-from polyseme.text.input_texts import given_text
+from polyseme.text.documents import string_to_document
 from polyseme.text.sentences import split_sentences
 
 GIBIBYTE = 2**30
@@ -35,7 +35,7 @@ def sentences_of(path: Path, n_words: int) -> list[list[str]]:
         left = n_words
         for line in file:
             for start, end in split_sentences(line.strip()):
-                words = [str(word) for word in given_text(line.strip()[start:end]).words][:left]
+                words = [str(word) for word in string_to_document(line.strip()[start:end]).words][:left]
                 if words:
                     found.append(words)
                     left -= len(words)

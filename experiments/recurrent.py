@@ -28,7 +28,7 @@ from tables import machine
 import polyseme
 from polyseme.corpus.corpus import Corpus
 from polyseme.scoring.neural_cache import Caches, NeuralCache
-from polyseme.text.input_texts import given_text
+from polyseme.text.documents import string_to_document
 from polyseme.types import Batch
 
 SHARES = (0.1, 0.2, 0.3)
@@ -66,7 +66,7 @@ def stream_of(path: Path, tokenizer: Any) -> torch.Tensor:
     with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip()]
     end = [tokenizer.specials["end"]]
-    encoded = tokenizer.encode_many([given_text(line) for line in lines])
+    encoded = tokenizer.encode_many([string_to_document(line) for line in lines])
     return torch.from_numpy(np.concatenate([np.concatenate([each.ids, end]) for each in encoded]))
 
 

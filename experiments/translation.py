@@ -25,7 +25,7 @@ from tables import data_folder, lines_of, machine, table
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.text.input_texts import given_text
+from polyseme.text.documents import string_to_document
 from polyseme.types import Batch
 
 TEST = "test_2016_flickr"
@@ -101,8 +101,8 @@ def draw(model: polyseme.Model, source: str, target: str, picture: Path) -> None
     """The attention of every layer of the decoder to the source."""
     bundle = model.bundle
     tokenizer = bundle.tokenizer
-    read = tokenizer.frame(tokenizer.encode(given_text(source)).ids).ids
-    written = tokenizer.encode(given_text(target)).ids
+    read = tokenizer.frame(tokenizer.encode(string_to_document(source)).ids).ids
+    written = tokenizer.encode(string_to_document(target)).ids
     fed = np.concatenate([[tokenizer.specials[bundle.family.first]], written])
     with torch.inference_mode():
         states = bundle.encoder(Batch(torch.from_numpy(read)[None]))

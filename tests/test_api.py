@@ -125,7 +125,7 @@ def test_a_list_of_lists_is_words(model: Model, given: Any) -> None:
     [found] = model.embed(given)
     assert list(found.words) == ["Dawn", "broke."]
     assert found.text == "Dawn broke."
-    assert found.given
+    assert found.pretokenized
     assert found.offsets.tolist() == [[0, 4], [5, 11]]
     assert len(found.vectors) == 2
 
@@ -136,7 +136,7 @@ def test_texts_and_word_lists_may_come_together_and_from_anywhere(model: Model) 
         yield ["Dawn", "broke", "."]
 
     raw, given = model.embed(stream())  # type: ignore[arg-type]
-    assert (raw.given, given.given) == (False, True)
+    assert (raw.pretokenized, given.pretokenized) == (False, True)
     np.testing.assert_allclose(raw.vectors, given.vectors, rtol=0, atol=1e-5 * np.abs(raw.vectors).max())
 
 
@@ -199,7 +199,7 @@ def test_what_is_no_text_is_refused_with_its_position(model: Model, given: Any, 
     ids=["not in order", "one inside another", "beyond the text", "empty", "before the text"],
 )
 def test_a_document_whose_words_are_not_in_its_text_is_refused(model: Model, words: list[Word]) -> None:
-    with pytest.raises(InputError, match="Text 1: its words must stand in its text, in order"):
+    with pytest.raises(InputError, match="Text 1: its words must be in its text, in order"):
         model.embed(["Dawn broke.", Document(text="Dawn broke.", words=words)])
 
 

@@ -20,7 +20,7 @@ from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.parts.scalar_mix import ScalarMix
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.word_encoder import WordEncoder
 from tiny_models import tiny_model
 
@@ -72,7 +72,7 @@ def test_the_ends_of_a_two_way_encoder() -> None:
 
 def test_documents_are_read_as_they_are() -> None:
     model = tiny_model("bert")
-    given = [document("Dawn broke, so did we.")]
+    given = [make_document("Dawn broke, so did we.")]
     vectors, mask = WordEncoder(model, layer=-1)(given)
     assert bool(mask.all())
     np.testing.assert_allclose(vectors[0].numpy(), model.embed(given)[0].vectors, atol=1e-5)
@@ -171,7 +171,7 @@ def test_gradients_go_through_windows() -> None:
     table = encoder.bundle.encoder.piece_table()
     assert table is not None
     assert table.grad is not None
-    ids = encoder.tokenizer.encode(document(["burglar", "misunderstandings"])).ids
+    ids = encoder.tokenizer.encode(make_document(["burglar", "misunderstandings"])).ids
     assert bool(table.grad[torch.from_numpy(ids)].abs().sum(dim=1).gt(0).all())
 
 

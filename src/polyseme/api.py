@@ -24,7 +24,7 @@ from polyseme.encoders.inference import Frozen, Precision, freeze
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.parts.device import find_device
-from polyseme.text.input_texts import given_document, given_documents, given_text
+from polyseme.text.documents import string_to_document, to_document, to_documents
 from polyseme.types import Batch, Document, Embedded, Framed
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Model:
         embedder = self.embedder(
             layer=layer, pool=pool, stack=stack, batch_pieces=batch_pieces, carry_state=carry_state
         )
-        found = embedder(given_documents(texts))
+        found = embedder(to_documents(texts))
         warn_unread(embedder.tally)
         if per == "word":
             return found
@@ -188,7 +188,7 @@ class Model:
         piece that it begins with, without the last special.
         """
         check_stack(self.bundle, stack)
-        given = given_document(text, 0)
+        given = to_document(text, 0)
         encoded = self._tokenizer.encode(given)
         framed = self._tokenizer.frame(encoded.ids)
         self._check_length(framed)
@@ -218,7 +218,7 @@ class Model:
         output = self._output("masked", "fill masks")
         if top < 1:
             raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
-        encoded = self._tokenizer.encode_with_masks(given_text(text).text)
+        encoded = self._tokenizer.encode_with_masks(string_to_document(text).text)
         if not len(encoded.words):
             raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
         framed = self._tokenizer.frame(encoded.ids)
@@ -248,7 +248,7 @@ class Model:
         """The probability that `second` follows `first`, by the model's next-sentence output."""
         output = self._output("next", "judge whether a sentence follows another")
         pooled = self._output("pooled", "judge whether a sentence follows another")
-        ids = [self._tokenizer.encode(given_text(text)).ids for text in (first, second)]
+        ids = [self._tokenizer.encode(string_to_document(text)).ids for text in (first, second)]
         framed = self._tokenizer.frame(ids[0], ids[1])
         self._check_length(framed)
         with torch.inference_mode():
@@ -296,8 +296,8 @@ class Model:
             precision=self.precision,
             frozen=self._frozen if self.bundle.decoder is None else None,
         )
-        sources = None if source is None else given_documents(source)
-        found: list[Scored] = scorer(given_documents(texts), sources=sources)
+        sources = None if source is None else to_documents(source)
+        found: list[Scored] = scorer(to_documents(texts), sources=sources)
         scorer.warn()
         return found
 
@@ -352,7 +352,7 @@ class Model:
             seed=seed,
             stride=stride,
         )
-        given = [document.text for document in given_documents(prompts)]
+        given = [document.text for document in to_documents(prompts)]
         found = self.generator(decoding, batch_size=batch_size)(given, on_text=on_text)
         if n == 1:
             return [continuations[0].text for continuations in found]

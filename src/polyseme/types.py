@@ -61,8 +61,8 @@ class Document:
     words: Sequence[Word]
     id: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    given: bool = False
-    """Whether the words were given by the user; then each goes through the tokenizer by itself."""
+    pretokenized: bool = False
+    """Whether the user passed a list of words; each then goes through the tokenizer by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

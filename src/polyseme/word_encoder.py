@@ -27,8 +27,8 @@ from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import PaddedRows, WordRows, laid_out, real_pieces
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.parts.scalar_mix import ScalarMix
-from polyseme.text.input_texts import given_document
-from polyseme.text.unknown_words import count_unknown
+from polyseme.text.alignment import count_unknown
+from polyseme.text.documents import to_document
 from polyseme.types import Document, States
 
 Trainable = bool | Literal["mix"]
@@ -225,7 +225,7 @@ def _documents(texts: Any) -> list[Document]:
                 f"Text {position} must be a list of words. Got the string {text[:40]!r} instead. For one text, give a "
                 "list that holds its list of words; to have texts split into words, use Model.embed."
             )
-    return [given_document(text, position) for position, text in enumerate(each)]
+    return [to_document(text, position) for position, text in enumerate(each)]
 
 
 def _leaves(tensors: Sequence[Tensor]) -> set[int]:

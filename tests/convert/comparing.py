@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from polyseme.api import Model
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.types import Batch
 from references import by_stack, our_stacks
 from tolerance import Expected, expect
@@ -31,7 +31,7 @@ def row(model: Model, *texts: str) -> Batch:
     texts = texts or PAIR
     tokenizer = model.bundle.tokenizer
     assert tokenizer is not None
-    framed = tokenizer.frame(*(tokenizer.encode(document(text)).ids for text in texts))
+    framed = tokenizer.frame(*(tokenizer.encode(make_document(text)).ids for text in texts))
     return Batch(torch.from_numpy(framed.ids)[None], segments=torch.from_numpy(framed.segments)[None])
 
 

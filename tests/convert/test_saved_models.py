@@ -22,7 +22,7 @@ from polyseme.errors import OutputError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import language_model
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from references import make_reference
 from text.samples import NASTY
 from tiny_models import tiny_config, tiny_model, write_tokenizer
@@ -87,10 +87,10 @@ def test_transformers_gives_the_same_ids(family: str, tmp_path: Path) -> None:
     ours = model.bundle.tokenizer
     assert ours is not None
     for text in texts:
-        pieces = ours.encode(document(text))
+        pieces = ours.encode(make_document(text))
         if not pieces.n_unknown:
             assert theirs(text)["input_ids"] == ours.frame(pieces.ids).ids.tolist(), text
-    framed = ours.frame(*(ours.encode(document(text)).ids for text in PAIR))
+    framed = ours.frame(*(ours.encode(make_document(text)).ids for text in PAIR))
     found = theirs(*PAIR)
     assert found["input_ids"] == framed.ids.tolist()
     if "token_type_ids" in found:
@@ -135,7 +135,7 @@ def test_transformers_writes_what_we_write(family: str, tmp_path: Path) -> None:
         tokenizer = loaded.bundle.tokenizer
         assert tokenizer is not None
         for text in (TEXT, *PAIR):
-            source = tokenizer.frame(tokenizer.encode(document(text)).ids).ids.tolist()
+            source = tokenizer.frame(tokenizer.encode(make_document(text)).ids).ids.tolist()
             language = language_model(loaded.bundle)
             [[ours]] = write_on(language, [[]], Decoding(max_new=6), sources=[source])
             [written] = theirs.generate(torch.tensor([source]), max_new_tokens=6).tolist()

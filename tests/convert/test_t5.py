@@ -20,8 +20,8 @@ from polyseme.convert.conversion_table import read
 from polyseme.convert.model_sizes import SIZES
 from polyseme.convert.t5 import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
+from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document
 from references import Pair, in_its_own_precision, make_pair, make_reference
 from tiny_models import TEXT, tiny_config, tiny_model, tiny_tokenizer, write_tokenizer
 from tolerance import expect
@@ -168,7 +168,7 @@ def test_a_small_unigram_model_gives_the_ids_of_the_reference(tmp_path: Path) ->
     assert ours.pieces(range(3, size)) == [model.id_to_piece(id) for id in range(3, size)]
     assert ours.pieces([size, size + 99]) == ["<extra_id_99>", "<extra_id_0>"]
     assert ours.n_pieces == len(theirs) == size + 100
-    encoded = [ours.encode(document(line)).ids for line in lines]
+    encoded = [ours.encode(make_document(line)).ids for line in lines]
     for line, ids in zip(lines, encoded, strict=True):
         assert ours.frame(ids).ids.tolist() == theirs(line)["input_ids"]
     assert ours.frame(encoded[0], encoded[1]).ids.tolist() == theirs(lines[0], lines[1])["input_ids"]

@@ -21,8 +21,8 @@ from polyseme.convert.model_sizes import SIZES
 from polyseme.convert.xlnet import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
 from polyseme.parts.masks import Order
+from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document
 from polyseme.types import Batch
 from references import assert_close, make_pair, ragged_batch, real
 from tiny_models import TEXT, tiny_model
@@ -211,7 +211,7 @@ def test_a_small_unigram_model_gives_the_ids_of_the_reference(tmp_path: Path) ->
     size = model.vocab_size()
     assert ours.n_pieces == len(theirs) == size
     assert ours.pieces(range(9, size)) == [model.id_to_piece(id) for id in range(9, size)]
-    encoded = [ours.encode(document(line)).ids for line in lines]
+    encoded = [ours.encode(make_document(line)).ids for line in lines]
     for line, ids in zip(lines, encoded, strict=True):
         found = theirs(line, return_token_type_ids=True)
         assert ours.frame(ids).ids.tolist() == found["input_ids"]

@@ -15,11 +15,11 @@ from corpus.texts import made_up
 from polyseme.corpus import fast_tokenization as spelling
 from polyseme.corpus.fast_tokenization import Speller
 from polyseme.corpus.tokenizer_training import train_tokenizer
+from polyseme.text.documents import make_document
 from polyseme.text.framing import FRAMES
 from polyseme.text.sentences import split_sentences
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document
 from text.samples import NASTY
 
 TRAINED = {
@@ -153,7 +153,7 @@ def test_the_pieces_of_a_word_are_from_one_start_to_the_next(
     speller, tokenizer = speller_of(name)
     for text in made_up(10, seed=6):
         spelled = speller.spell([text.encode()])
-        aligned = tokenizer.encode(document(text))
+        aligned = tokenizer.encode(make_document(text))
         assert aligned.n_unknown == 0
         starts, pieces = spelled.starts.tolist(), tokenizer.pieces(spelled.pieces)
         for first, last in aligned.words.tolist():

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from corpus.texts import made_up
 from polyseme.corpus.tokenizer_training import KINDS, train_tokenizer
 from polyseme.errors import OptionError
+from polyseme.text.documents import make_document
 from polyseme.text.framing import FRAMES
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document
 
 TEXTS = made_up(40, seed=1)
 VOCAB = {"wordpiece": 150, "bpe": 150, "byte-bpe": 350, "unigram": 120}
@@ -37,7 +37,7 @@ def test_what_is_trained_is_saved_and_loaded_as_it_is(kind: str, frame: str | No
         assert loaded.framing == tokenizer.framing
     theirs = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     for text in TEXTS[:5]:
-        pieces = tokenizer.encode(document(text))
+        pieces = tokenizer.encode(make_document(text))
         assert theirs.encode(text).ids == tokenizer.frame(pieces.ids).ids.tolist()
         assert set(tokenizer.specials.values()).isdisjoint(pieces.ids.tolist())
 
@@ -45,7 +45,7 @@ def test_what_is_trained_is_saved_and_loaded_as_it_is(kind: str, frame: str | No
 def test_pieces_are_learnt_and_decoded():
     for kind, vocab_size in VOCAB.items():
         tokenizer = train_tokenizer(kind, TEXTS, vocab_size=vocab_size, lowercase=False)
-        ids = tokenizer.encode(document("Ren lo tas")).ids.tolist()
+        ids = tokenizer.encode(make_document("Ren lo tas")).ids.tolist()
         assert len(ids) < len("Ren lo tas")
         assert tokenizer.decode(ids).strip() == "Ren lo tas"
 
@@ -68,7 +68,7 @@ def test_specials_are_numbered_as_the_families_do():
 def test_lower_casing_is_a_choice(kind: str):
     for lowercase in (True, False):
         tokenizer = train_tokenizer(kind, TEXTS, vocab_size=VOCAB[kind], lowercase=lowercase)
-        small, large = (tokenizer.encode(document(text)).ids.tolist() for text in ("ren lo", "REN LO"))
+        small, large = (tokenizer.encode(make_document(text)).ids.tolist() for text in ("ren lo", "REN LO"))
         assert (small == large) == lowercase
 
 

@@ -12,8 +12,9 @@ from corpus.texts import made_up
 from polyseme.corpus.build import build_corpus
 from polyseme.corpus.fast_tokenization import Speller
 from polyseme.corpus.tokenizer_training import train_tokenizer
+from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document, split_words
+from polyseme.text.words import split_words
 
 KINDS = ("words", "blanks", "characters")
 TEXTS = [
@@ -40,29 +41,29 @@ def test_words_are_those_that_are_embedded() -> None:
     tokenizer = train_tokenizer("words", TEXTS, vocab_size=10_000)
     for text in TEXTS[:-1]:
         words = [str(word) for word in split_words(text)]
-        assert tokenizer.pieces(tokenizer.encode(document(text)).ids.tolist()) == words
+        assert tokenizer.pieces(tokenizer.encode(make_document(text)).ids.tolist()) == words
 
 
 def test_what_stands_between_blanks_is_a_word_and_an_unknown_one_may_be_written_out() -> None:
     tokenizer = train_tokenizer("blanks", TEXTS, vocab_size=10_000)
     text = "a b <unk> dog's, </s> never-met"
-    ids = tokenizer.encode(document(text)).ids.tolist()
+    ids = tokenizer.encode(make_document(text)).ids.tolist()
     assert tokenizer.pieces(ids) == ["a", "b", "<unk>", "dog's,", "<unk>", "<unk>"]
 
 
 def test_characters_are_all_there_and_come_back() -> None:
     tokenizer = train_tokenizer("characters", ["one two\nthree  four"], vocab_size=100)
-    ids = tokenizer.encode(document("tow\n  one")).ids.tolist()
+    ids = tokenizer.encode(make_document("tow\n  one")).ids.tolist()
     assert len(ids) == 9
     assert tokenizer.decode(ids) == "tow\n  one"
-    assert tokenizer.pieces(tokenizer.encode(document("toy")).ids.tolist()) == ["t", "o", "<unk>"]
+    assert tokenizer.pieces(tokenizer.encode(make_document("toy")).ids.tolist()) == ["t", "o", "<unk>"]
 
 
 @every_kind
 def test_lower_casing_is_a_choice(kind: str) -> None:
     for lowercase in (True, False):
         tokenizer = train_tokenizer(kind, [*TEXTS, "ren REN"], vocab_size=10_000, lowercase=lowercase)
-        small, large = (tokenizer.encode(document(text)).ids.tolist() for text in ("ren", "REN"))
+        small, large = (tokenizer.encode(make_document(text)).ids.tolist() for text in ("ren", "REN"))
         assert (small == large) == lowercase
 
 
@@ -75,7 +76,7 @@ def test_documents_are_spelled_as_they_are_read(kind: str) -> None:
     assert np.array_equal(together.pieces, np.concatenate([each.pieces for each in alone]))
     assert np.array_equal(together.starts, np.concatenate([each.starts for each in alone]))
     for text, each in zip(TEXTS, alone, strict=True):
-        assert np.array_equal(each.pieces, tokenizer.encode(document(text)).ids)
+        assert np.array_equal(each.pieces, tokenizer.encode(make_document(text)).ids)
 
 
 @every_kind

@@ -20,7 +20,7 @@ from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.types import Document, Embedded, Pieces, Word
 from text.samples import texts, words
 from tiny_models import TEXT, tiny_model
@@ -47,21 +47,21 @@ def random_text(n_words: int, seed: int) -> str:
 
 LONG_WORD = "so-" * 1000
 DOCUMENTS: dict[str, Document] = {
-    "one window": document("Dawn broke."),
-    "one word": document("crane"),
-    "many windows": document(random_text(150, seed=1)),
-    "words across windows": document("unbelievability misunderestimation " * 12),
-    "a word longer than a window": document(["The", LONG_WORD, "broke"]),
-    "nothing but a long word": document([LONG_WORD[:300]]),
-    "vanished words": document(["\u200b", "Dawn", "\u00ad", "\u200d", "broke", "\x00"]),
-    "no words": document(" \n\t "),
-    "empty": document(""),
-    "given words": document(["well-known", "New York", "naïve,", "didn't", "n't", "日本"] * 5),
+    "one window": make_document("Dawn broke."),
+    "one word": make_document("crane"),
+    "many windows": make_document(random_text(150, seed=1)),
+    "words across windows": make_document("unbelievability misunderestimation " * 12),
+    "a word longer than a window": make_document(["The", LONG_WORD, "broke"]),
+    "nothing but a long word": make_document([LONG_WORD[:300]]),
+    "vanished words": make_document(["\u200b", "Dawn", "\u00ad", "\u200d", "broke", "\x00"]),
+    "no words": make_document(" \n\t "),
+    "empty": make_document(""),
+    "given words": make_document(["well-known", "New York", "naïve,", "didn't", "n't", "日本"] * 5),
     "words that leave gaps and overlap": Document(
         text="The well-known burglar broke even.",
         words=[Word("The", 0, 3), Word("well-known", 4, 14), Word("known", 9, 14), Word("known burglar", 9, 22)],
     ),
-    "unknown characters": document("日本 ☃ broke 👩‍👩‍👧 ǆ"),
+    "unknown characters": make_document("日本 ☃ broke 👩‍👩‍👧 ǆ"),
 }
 
 LAYERS: dict[str, Callable[[Array], Array]] = {
@@ -108,9 +108,9 @@ def test_the_flow_equals_its_definition(family: str) -> None:
     model = model_of(family)
     found = model.embed(list(DOCUMENTS.values()), layer="all")
     assert len(found) == len(DOCUMENTS)
-    for embedded, given_document in zip(found, DOCUMENTS.values(), strict=True):
-        expected = word_vectors(model, encode(model, given_document), LAYERS["all"], POOLS["mean"])
-        assert len(embedded.vectors) == len(expected) == len(given_document.words)
+    for embedded, to_document in zip(found, DOCUMENTS.values(), strict=True):
+        expected = word_vectors(model, encode(model, to_document), LAYERS["all"], POOLS["mean"])
+        assert len(embedded.vectors) == len(expected) == len(to_document.words)
         if expected:
             assert_same_vectors(embedded.vectors, np.stack(expected))
 
@@ -171,7 +171,7 @@ def test_words_may_share_pieces_and_leave_gaps(
     model = model_of(name)
     ids = np.random.default_rng(n_pieces).integers(5, model.bundle.config.n_pieces, n_pieces)
     pieces = Pieces(ids, np.zeros((n_pieces, 2), dtype=np.int64), np.array(spans, dtype=np.int64))
-    one = document(["word"] * len(spans))
+    one = make_document(["word"] * len(spans))
     [found] = Embedder(model.bundle, pool=pool, batch_pieces=50).embed([one], [pieces])
     assert_same_vectors(found.vectors, np.stack(word_vectors(model, pieces, LAYERS["-1"], POOLS[pool])))
 
@@ -233,9 +233,9 @@ def test_a_text_that_comes_again_is_read_once() -> None:
     model = tiny_model("bert", max_positions=WINDOW)
     texts: list[Any] = ["the river bank", "a bank", "the river bank", ["the", "river", "bank"], ["the", "river bank"]]
     embedder = model.embedder()
-    found = embedder([document(text) for text in texts])
+    found = embedder([make_document(text) for text in texts])
     once = model.embedder()
-    alone = [once([document(text)])[0] for text in texts]
+    alone = [once([make_document(text)])[0] for text in texts]
     assert_same_vectors(flat(found), flat(alone))
     assert embedder.tally.pieces == once.tally.pieces
     assert embedder.tally.flops < once.tally.flops
@@ -250,7 +250,7 @@ def test_vectors_that_are_no_numbers_are_refused(value: float) -> None:
     with torch.no_grad():
         broken[0] = value
     with pytest.raises(ModelError, match=r"vectors of text '2' are no numbers.*dtype='fp32'"):
-        model.embed([document(TEXT, id="2")])
+        model.embed([make_document(TEXT, id="2")])
     assert np.isfinite(model.embed([TEXT], layer=0)[0].vectors).all()
 
 
@@ -258,7 +258,7 @@ def test_only_the_layers_that_are_run_are_counted() -> None:
     flops = []
     for layer in (0, 1, -1):
         embedder = Embedder(tiny_model("bert").bundle, layer=layer)
-        embedder([document(TEXT)])
+        embedder([make_document(TEXT)])
         flops.append(embedder.tally.flops)
     depth = tiny_model("bert").bundle.config.depth
     assert flops == [0.0, pytest.approx(flops[2] / depth), flops[2]]
@@ -282,7 +282,7 @@ def test_every_word_of_any_text_gets_one_vector_in_order(family: str, anything: 
     found = model_of(family).embed(anything, layer=1)
     assert len(found) == len(anything)
     for embedded, one in zip(found, anything, strict=True):
-        expected = document(one)
+        expected = make_document(one)
         assert embedded.text == expected.text
         assert list(embedded.words) == list(expected.words)
         assert embedded.vectors.shape == (len(expected.words), 32)

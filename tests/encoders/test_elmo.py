@@ -20,7 +20,7 @@ from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE, Stretched
 from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import ModelError, OptionError
 from polyseme.parts.memory import Memory
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real
 from tiny_models import tiny_model
@@ -31,7 +31,7 @@ BATCHES = content("activations/batches")["batches"]
 def batch_of(bundle: Any, sentences: list[list[str]]) -> Batch:
     """Sentences with their markers, padded with no characters."""
     tokenizer = bundle.tokenizer
-    rows = [tokenizer.frame(tokenizer.encode(document(words)).ids).ids for words in sentences]
+    rows = [tokenizer.frame(tokenizer.encode(make_document(words)).ids).ids for words in sentences]
     lengths = torch.tensor([len(row) for row in rows])
     pieces = torch.zeros(len(rows), int(lengths.max()), tokenizer.max_characters, dtype=torch.long)
     for row, ids in zip(pieces, rows, strict=True):

@@ -21,7 +21,7 @@ from polyseme.generating.language_model import language_model
 from polyseme.generating.next_piece import LanguageModel
 from polyseme.generating.sequences import Written
 from polyseme.scoring.choose_scorer import scorer_of
-from polyseme.text.input_texts import given_documents
+from polyseme.text.documents import to_documents
 from polyseme.types import Batch, Pieces
 from references import assert_close
 from tiny_models import tiny_model
@@ -200,6 +200,6 @@ def test_what_is_likely_to_be_written_is_likely_to_score() -> None:
     given = Pieces(framed, np.zeros((len(framed), 2), np.int64), np.zeros((0, 2), np.int64))
     tokenizer = model.bundle.tokenizer
     assert tokenizer is not None
-    [found] = scorer_of(model.bundle).pieces([given], sources=tokenizer.encode_many(given_documents([source])))
+    [found] = scorer_of(model.bundle).pieces([given], sources=tokenizer.encode_many(to_documents([source])))
     ended = pieces.ending == "end"
     assert ended or float(found.log_probs.sum()) == pytest.approx(written.log_probability, abs=1e-9)

@@ -13,7 +13,7 @@ from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.sequences import first_stop, settled
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from tiny_models import tiny_model
 
 PROMPTS = ["The vase broke", "Dawn", "We broke even. A crane picked"]
@@ -56,7 +56,7 @@ def test_what_is_added_reads_on_from_the_prompt(model: Model) -> None:
         generator = model.generator(Decoding(max_new=12))
         [[same]] = generator([prompt])
         assert same.text == text
-        assert tokenizer.decode(tokenizer.encode(document(prompt)).ids.tolist()) == prompt
+        assert tokenizer.decode(tokenizer.encode(make_document(prompt)).ids.tolist()) == prompt
         assert same.n_pieces == 12
 
 
@@ -67,7 +67,7 @@ def test_blanks_between_words_are_kept(family: str) -> None:
     tokenizer: Any = model.bundle.tokenizer
     prompt = "the vase broke"
     [text] = model.generate([prompt], max_new=8)
-    pieces = tokenizer.encode(document(prompt)).ids.tolist()
+    pieces = tokenizer.encode(make_document(prompt)).ids.tolist()
     generator = model.generator(Decoding(max_new=8))
     [[written]] = write_on(generator.model, [pieces], generator.decoding)
     assert tokenizer.decode([*pieces, *written.pieces]) == tokenizer.decode(pieces) + str(text)
@@ -190,7 +190,7 @@ def test_a_prompt_longer_than_the_positions(model: Model) -> None:
 
 def test_positions_are_used_to_the_last(model: Model) -> None:
     tokenizer: Any = model.bundle.tokenizer
-    n_prompt = len(tokenizer.encode(document("the vase")).ids)
+    n_prompt = len(tokenizer.encode(make_document("the vase")).ids)
     model.generate(["the vase"], max_new=40 - n_prompt + 1)
     with pytest.raises(InputError, match="over the 40"):
         model.generate(["the vase"], max_new=40 - n_prompt + 2)

@@ -19,7 +19,7 @@ from polyseme.scoring import neural_cache as module
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.neural_cache import Caches, NeuralCache
 from polyseme.scoring.text_scores import Scored
-from polyseme.text.input_texts import given_documents
+from polyseme.text.documents import to_documents
 from polyseme.types import Batch
 from polyseme.verbs import score as scoring
 from tiny_models import TEXT, tiny_model
@@ -40,7 +40,7 @@ SETTINGS = [
 
 
 def score(model: Model, texts: list[str], cache: NeuralCache | None, batch_pieces: int | None = None) -> list[Scored]:
-    return scorer_of(model.bundle, neural_cache=cache, batch_pieces=batch_pieces)(given_documents(texts))
+    return scorer_of(model.bundle, neural_cache=cache, batch_pieces=batch_pieces)(to_documents(texts))
 
 
 def guessing_states(model: Model, ids: list[int]) -> list[tuple[NDArray[np.float64], int]]:
@@ -170,7 +170,7 @@ def test_it_is_said_and_paid_for() -> None:
     model = tiny_model("lstm")
     plain, cached = scorer_of(model.bundle), scorer_of(model.bundle, neural_cache=NeuralCache(size=50))
     for scorer in (plain, cached):
-        scorer(given_documents(TEXTS))
+        scorer(to_documents(TEXTS))
     assert cached.how == "left to right, with a cache of the last 50 pieces of the text (share 0.1, sharpness 0.3)"
     assert cached.tally.flops > plain.tally.flops
     assert cached.tally.pieces == plain.tally.pieces
@@ -244,6 +244,6 @@ def test_it_is_for_whole_texts_and_causal_models() -> None:
         scorer_of(tiny_model("bert").bundle, neural_cache=NeuralCache())
     model = tiny_model("lstm")
     assert model.bundle.tokenizer is not None
-    encoded = model.bundle.tokenizer.encode_many(given_documents(TEXTS[:1]))
+    encoded = model.bundle.tokenizer.encode_many(to_documents(TEXTS[:1]))
     with pytest.raises(OptionError, match="whole texts are scored"):
         scorer_of(model.bundle, neural_cache=NeuralCache()).pieces(encoded, best=True)

@@ -17,8 +17,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.errors import PolysemeWarning
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.scoring.choose_scorer import scorer_of
-from polyseme.text.input_texts import given_documents
-from polyseme.text.words import document
+from polyseme.text.documents import make_document, to_documents
 from polyseme.types import Batch, Pieces
 from references import Pair, make_pair
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
@@ -235,7 +234,7 @@ def test_equal_texts_have_equal_scores_to_the_last_bit(family: str) -> None:
 @pytest.mark.parametrize("much", [1, 60])
 def test_asking_for_a_run_gives_what_asking_for_all_does(family: str, much: int) -> None:
     scorer = scorer_of(tiny_model(family).bundle.double())
-    encoded = scorer.tokenizer.encode_many(given_documents(TEXTS * much))
+    encoded = scorer.tokenizer.encode_many(to_documents(TEXTS * much))
     runs = [(number % len(each), len(each)) for number, each in enumerate(encoded)]
     every, some = scorer.pieces(encoded, best=True), scorer.pieces(encoded, only=runs, best=True)
     for whole, part, (start, end) in zip(every, some, runs, strict=True):
@@ -261,7 +260,7 @@ def test_where_two_pieces_are_as_likely_none_is_best() -> None:
     output = model.bundle.outputs["causal"]
     output.table = torch.nn.Parameter(torch.zeros_like(output.table))  # type: ignore[assignment,arg-type]
     scorer = scorer_of(model.bundle)
-    [scores] = scorer.pieces(scorer.tokenizer.encode_many(given_documents(TEXTS[0])), best=True)
+    [scores] = scorer.pieces(scorer.tokenizer.encode_many(to_documents(TEXTS[0])), best=True)
     assert not scores.best.any()
     np.testing.assert_allclose(scores.log_probs, -np.log(scorer.tokenizer.n_pieces), rtol=1e-6)
 
@@ -296,7 +295,7 @@ def test_unknown_words_are_said(family: str) -> None:
 
 def test_only_what_is_scored_counts() -> None:
     scorer = scorer_of(tiny_model("lstm").bundle)
-    encoded = scorer.tokenizer.encode_many([document(["東", "broke", "東"]), document(["the", "broke"])])
+    encoded = scorer.tokenizer.encode_many([make_document(["東", "broke", "東"]), make_document(["the", "broke"])])
     scorer.pieces(encoded, only=[(1, 2), (0, 2)])
     assert scorer.cautions() == []
     scorer.pieces(encoded, only=[(1, 3), (0, 2)])

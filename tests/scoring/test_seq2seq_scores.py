@@ -18,7 +18,7 @@ from polyseme.api import Model
 from polyseme.cli import main
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import InputError, OptionError
-from polyseme.text.input_texts import given_documents
+from polyseme.text.documents import to_documents
 from references import Pair, make_pair
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
 
@@ -40,7 +40,7 @@ def losses(family: str, source: str, target: str) -> list[float]:
     assert tokenizer is not None
     read, labels = (
         torch.from_numpy(tokenizer.frame(each.ids).ids)[None]
-        for each in tokenizer.encode_many(given_documents([source, target]))
+        for each in tokenizer.encode_many(to_documents([source, target]))
     )
     first = torch.full((1, 1), tokenizer.specials[FAMILIES[family].first or ""])
     with torch.no_grad():

@@ -15,7 +15,7 @@ from polyseme.generating.language_model import language_model
 from polyseme.generating.next_piece import LanguageModel
 from polyseme.parts.memory import Memory
 from polyseme.scoring.scorer import Scorer
-from polyseme.text.input_texts import given_documents
+from polyseme.text.documents import to_documents
 from polyseme.types import Batch, Tokenizer
 from tiny_models import TEXT, tiny_model
 
@@ -43,7 +43,7 @@ class Bigram:
 def bigram() -> tuple[Bigram, Tokenizer]:
     tokenizer = tiny_model("lstm").bundle.tokenizer
     assert tokenizer is not None
-    pieces = tokenizer.encode(given_documents([TEXT])[0]).ids.tolist()
+    pieces = tokenizer.encode(to_documents([TEXT])[0]).ids.tolist()
     return Bigram(pieces, tokenizer.n_pieces), tokenizer
 
 
@@ -52,7 +52,7 @@ def test_a_bigram_scores_and_writes() -> None:
     language = LanguageModel(next_piece=model, n_pieces=tokenizer.n_pieces, device=torch.device("cpu"))
     scorer = Scorer.step_by_step(language, tokenizer)
     end = tokenizer.specials["end"]
-    for scored in scorer(given_documents(TEXTS)):
+    for scored in scorer(to_documents(TEXTS)):
         row = [end, *scored.ids.tolist()]
         expected = [float(model.log_probs[one, other]) for one, other in itertools.pairwise(row)]
         np.testing.assert_allclose(scored.piece_log_probs, expected, rtol=1e-12)
@@ -68,7 +68,7 @@ def test_it_equals_reading_everything_at_once(family: str) -> None:
     assert model.bundle.tokenizer is not None
     stepping = Scorer.step_by_step(language_model(model.bundle), model.bundle.tokenizer)
     expected = model.score(TEXTS) if family != "openai-gpt" else _without_warning(model)
-    for one, other in zip(stepping(given_documents(TEXTS)), expected, strict=True):
+    for one, other in zip(stepping(to_documents(TEXTS)), expected, strict=True):
         np.testing.assert_allclose(one.piece_log_probs, other.piece_log_probs, rtol=1e-9)
 
 

@@ -19,7 +19,7 @@ from polyseme.scoring.causal import strides
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.text_scores import Scored, Totals, pieces_of_word, totals
 from polyseme.text.character_tokenizer import CharacterTokenizer
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.types import Pieces, Word
 from text.samples import texts
 from tiny_models import tiny_model
@@ -156,9 +156,9 @@ def test_the_unknown_piece_is_no_right_last_word(family: str) -> None:
         model.bundle.tokenizer = CharacterTokenizer(50, ("</S>", "<S>", "<UNK>", "crane", "Dawn"))
     tokenizer = model.bundle.tokenizer
     assert tokenizer is not None
-    items = [LastWord(document(f"Dawn Dawn {word}")) for word in ("crane", "zyx")]
+    items = [LastWord(make_document(f"Dawn Dawn {word}")) for word in ("crane", "zyx")]
     for number, word in enumerate(("crane", "zyx")):
-        piece = {"crane": 3, "zyx": 2}[word] if family == "elmo" else int(tokenizer.encode(document(word)).ids[0])
+        piece = {"crane": 3, "zyx": 2}[word] if family == "elmo" else int(tokenizer.encode(make_document(word)).ids[0])
         make_likeliest(model, piece)
         log_probs, right = score_last_words(scorer_of(model.bundle), items)
         assert log_probs[number] > -0.1

@@ -18,7 +18,7 @@ from polyseme.generating.language_model import language_model
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.neural_cache import NeuralCache
 from polyseme.text.character_tokenizer import CharacterTokenizer
-from polyseme.text.input_texts import given_documents
+from polyseme.text.documents import to_documents
 from polyseme.types import Batch
 from tiny_models import TEXT, tiny_model
 
@@ -69,7 +69,7 @@ def test_both_are_the_mean_and_each_is_said() -> None:
     for one, other, both in zip(*each.values(), strict=True):
         np.testing.assert_allclose(both.word_log_probs, (one.word_log_probs + other.word_log_probs) / 2, rtol=1e-12)
     scorer = scorer_of(model.bundle, order="both")
-    scorer(given_documents(TEXTS))
+    scorer(to_documents(TEXTS))
     perplexities = [
         math.exp(-np.concatenate([scored.word_log_probs for scored in each[order]]).mean())
         for order in ("left-to-right", "right-to-left")

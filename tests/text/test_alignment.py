@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyseme.text.alignment import align, put_in
+from polyseme.text.alignment import align, insert_missing
 
 places = st.lists(st.integers(0, 30), max_size=24, unique=True).map(
     lambda ends: np.array(sorted(ends)[: len(ends) // 2 * 2], dtype=np.int64).reshape(-1, 2)
@@ -22,7 +22,7 @@ def test_a_word_has_the_pieces_that_share_a_character_with_it(spans: np.ndarray,
 @given(spans=places, offsets=places)
 def test_words_without_pieces_get_one_at_their_place(spans: np.ndarray, offsets: np.ndarray) -> None:
     before = align(spans, offsets)
-    ids, new_spans, words = put_in(np.arange(len(spans)), spans, before, offsets, -1)
+    ids, new_spans, words = insert_missing(np.arange(len(spans)), spans, before, offsets, -1)
     assert ids[ids >= 0].tolist() == list(range(len(spans)))
     assert np.array_equal(new_spans[ids >= 0], spans)
     for offset, (old_first, old_last), (first, last) in zip(offsets, before, words, strict=True):

@@ -13,7 +13,7 @@ from hypothesis import given
 from golden_elmo import arrays, content
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.text.character_tokenizer import CharacterTokenizer, read_vocabulary
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from text.samples import texts
 
 
@@ -30,7 +30,7 @@ def test_the_golden_batches() -> None:
     for number, sentences in enumerate(content("activations/batches")["batches"]):
         expected = arrays("activations/carry")[f"batch{number}.char_ids"].numpy()
         for row, words in enumerate(sentences):
-            pieces = tokenizer.encode(document(words))
+            pieces = tokenizer.encode(make_document(words))
             np.testing.assert_array_equal(pieces.ids, expected[row, : len(words)])
             assert not expected[row, len(words) :].any()
 
@@ -51,7 +51,7 @@ def test_words_longer_than_there_is_room_are_cut_and_that_is_said_once() -> None
 
 def test_each_word_is_one_piece_with_its_place() -> None:
     tokenizer = CharacterTokenizer()
-    for one in (document("Dawn broke, naïvely."), document(["New York", "☃"]), document("")):
+    for one in (make_document("Dawn broke, naïvely."), make_document(["New York", "☃"]), make_document("")):
         pieces = tokenizer.encode(one)
         assert pieces.ids.shape == (len(one.words), 50)
         assert pieces.words.tolist() == [[place, place] for place in range(len(one.words))]
@@ -61,7 +61,7 @@ def test_each_word_is_one_piece_with_its_place() -> None:
 
 def test_rows_are_framed_by_the_markers() -> None:
     tokenizer = CharacterTokenizer()
-    pieces = tokenizer.encode(document("Dawn broke"))
+    pieces = tokenizer.encode(make_document("Dawn broke"))
     framed = tokenizer.frame(pieces.ids)
     assert framed.offset == 1
     assert framed.ids.shape == (4, 50)
@@ -69,7 +69,7 @@ def test_rows_are_framed_by_the_markers() -> None:
     assert tokenizer.pieces(framed.ids.tolist()) == ["<S>", "Dawn", "broke", "</S>"]
     assert tokenizer.decode(framed.ids.tolist()) == "Dawn broke"
     assert framed.ids.max() < tokenizer.n_pieces == 262
-    np.testing.assert_array_equal(framed.ids[[0, -1]], tokenizer.encode(document(["<S>", "</S>"])).ids)
+    np.testing.assert_array_equal(framed.ids[[0, -1]], tokenizer.encode(make_document(["<S>", "</S>"])).ids)
     with pytest.raises(ModelError, match="no way to read a pair"):
         tokenizer.frame(pieces.ids, pieces.ids)
     with pytest.raises(ModelError, match="no mask piece"):
@@ -79,7 +79,7 @@ def test_rows_are_framed_by_the_markers() -> None:
 @pytest.mark.filterwarnings("ignore:Of words longer than 48 bytes:polyseme.PolysemeWarning")
 @given(texts)
 def test_any_text_can_be_spelled(text: str) -> None:
-    one = document(text)
+    one = make_document(text)
     pieces = CharacterTokenizer().encode(one)
     assert len(pieces) == len(one.words)
     assert ((pieces.ids >= 1) & (pieces.ids < 262)).all()

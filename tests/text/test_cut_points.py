@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 
-from polyseme.text.cached_encoding import Reader
+from polyseme.text.cached_encoding import CachedEncoder
 from polyseme.text.cut_points import can_be_cut, cut_places
+from polyseme.text.documents import make_document
 from polyseme.text.tokenizer import PieceTokenizer
-from polyseme.text.words import document
 from text.samples import KINDS, NASTY, texts
 
 TokenizerOf = Callable[[str], PieceTokenizer]
@@ -36,10 +36,10 @@ def whole(tokenizer: PieceTokenizer, text: str) -> tuple[list[int], list[tuple[i
 
 
 def in_parts(tokenizer: PieceTokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    reader = Reader(tokenizer.backend, tokenizer.specials)
-    parts, starts = reader.parts(document(text))
+    encoder = CachedEncoder(tokenizer.backend, tokenizer.specials)
+    parts, starts = encoder.parts(make_document(text))
     assert "".join(parts) == text
-    read = reader.read(parts)
+    read = encoder.encode(parts)
     spans = read.spans + np.repeat(starts, read.counts)[:, None]
     return read.ids.tolist(), [(start, end) for start, end in spans.tolist()]
 

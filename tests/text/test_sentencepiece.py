@@ -12,10 +12,10 @@ import sentencepiece
 from hypothesis import given
 
 from polyseme.errors import ModelError
+from polyseme.text.documents import make_document
 from polyseme.text.sentencepiece import Kind, backend, read_model
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document
 from text.samples import texts
 
 TokenizerOf = Callable[[str], PieceTokenizer]
@@ -89,11 +89,11 @@ def test_what_nfkc_changes_and_the_table_keeps(train: Train) -> None:
 def test_specials_written_out_are_text(tokenizer_of: TokenizerOf, albert: Both) -> None:
     tokenizer = tokenizer_of("albert")
     for text in ("a [cls] b", "a <unk> b<pad>", "[mask]", "x[sep]y [pad]"):
-        assert tokenizer.encode(document(text)).ids.tolist() == albert.theirs.encode(text)
+        assert tokenizer.encode(make_document(text)).ids.tolist() == albert.theirs.encode(text)
 
 
 def test_dropped_characters_do_not_shift_what_follows(tokenizer_of: TokenizerOf) -> None:
-    pieces = tokenizer_of("albert").encode(document("\x1fa\x7f cat"))
+    pieces = tokenizer_of("albert").encode(make_document("\x1fa\x7f cat"))
     assert pieces.spans.tolist() == [[1, 2], [4, 7]]
     assert (pieces.words.tolist(), pieces.n_unknown) == ([[0, 0], [1, 1]], 0)
 
@@ -101,9 +101,9 @@ def test_dropped_characters_do_not_shift_what_follows(tokenizer_of: TokenizerOf)
 def test_what_albert_does_beforehand(tokenizer_of: TokenizerOf, data: Path) -> None:
     tokenizer = tokenizer_of("albert")
     for text, same in (("Élan Über", "elan uber"), ("``a''", '"a"'), ("ŁÓDŹ", "łodz")):
-        assert tokenizer.encode(document(text)).ids.tolist() == tokenizer.encode(document(same)).ids.tolist()
+        assert tokenizer.encode(make_document(text)).ids.tolist() == tokenizer.encode(make_document(same)).ids.tolist()
     cased = load_tokenizer(data / "vocab" / "albert", lowercase=False)
-    assert cased.encode(document("Élan")).ids.tolist() != cased.encode(document("élan")).ids.tolist()
+    assert cased.encode(make_document("Élan")).ids.tolist() != cased.encode(make_document("élan")).ids.tolist()
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 
 from polyseme.errors import ModelError
+from polyseme.text.documents import make_document
 from polyseme.text.framing import FRAMES
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.text.words import document
 from text.samples import KINDS
 
 TokenizerOf = Callable[[str], PieceTokenizer]
@@ -40,7 +40,7 @@ def lines(data: Path) -> list[str]:
 
 
 def ids_with_specials(tokenizer: PieceTokenizer, text: str, pair: str | None = None) -> tuple[list[int], list[int]]:
-    a, b = (None if part is None else tokenizer._reader.read([part]).ids for part in (text, pair))
+    a, b = (None if part is None else tokenizer._encoder.encode([part]).ids for part in (text, pair))
     framed = tokenizer.frame(a, b)
     return framed.ids.tolist(), framed.segments.tolist()
 
@@ -115,7 +115,7 @@ def test_xlm_roberta(tmp_path: Path, lines: list[str]) -> None:
     assert ours.pieces(range(4, size + 1)) == [theirs.id_to_piece(id) for id in range(3, size)]
     assert ours.framing == FRAMES["roberta"]
     for line in lines:
-        assert ours._reader.read([line]).ids.tolist() == [id + 1 if id else 3 for id in theirs.encode(line)]
+        assert ours._encoder.encode([line]).ids.tolist() == [id + 1 if id else 3 for id in theirs.encode(line)]
     same_as_theirs(ours, transformers.XLMRobertaTokenizer.from_pretrained(tmp_path), lines)
 
 
@@ -216,7 +216,7 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 def test_lower_casing_is_said_by_the_caller_the_settings_or_the_pieces(data: Path, tmp_path: Path) -> None:
     def first_piece(folder: Path, **options: Any) -> str:
         tokenizer = load_tokenizer(folder, **options)
-        return tokenizer.pieces(tokenizer.encode(document("Cat")).ids)[0]
+        return tokenizer.pieces(tokenizer.encode(make_document("Cat")).ids)[0]
 
     cased, uncased = data / "vocab" / "bert-base-cased", data / "vocab" / "bert-base-uncased"
     assert (first_piece(cased), first_piece(uncased)) == ("Cat", "cat")
@@ -267,7 +267,7 @@ def test_the_frame_that_a_tokenizer_itself_describes(tmp_path: Path, processor: 
         backend.post_processor = processor
     backend.save(str(tmp_path / "tokenizer.json"))
     tokenizer = load_tokenizer(tmp_path)
-    assert tokenizer.pieces(tokenizer.frame(tokenizer.encode(document("x")).ids).ids) == expected.split()
+    assert tokenizer.pieces(tokenizer.frame(tokenizer.encode(make_document("x")).ids).ids) == expected.split()
     assert tokenizer.unit == "word"
 
 

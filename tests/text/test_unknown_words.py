@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyseme.text.unknown_words import count_unknown
-from polyseme.text.words import document
+from polyseme.text.alignment import count_unknown
+from polyseme.text.documents import make_document
 from polyseme.types import Pieces
 from tiny_models import tiny_model, tiny_tokenizer
 
@@ -36,6 +36,6 @@ def test_bytes_and_spelled_words_are_never_unknown(family: str, n_unknown: int) 
     """Whole words are often; what came out as nothing was counted already."""
     tokenizer = tiny_model(family).bundle.tokenizer
     assert tokenizer is not None
-    encoded = tokenizer.encode_many([document(["the", "東", "broke"]), document(["\u200b", "x東", "breaks"])])
+    encoded = tokenizer.encode_many([make_document(["the", "東", "broke"]), make_document(["\u200b", "x東", "breaks"])])
     vanished = sum(each.n_unknown for each in encoded)
     assert count_unknown(encoded, tokenizer) == n_unknown + (family == "lstm" and not vanished)

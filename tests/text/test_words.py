@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.text.words import _SIMPLE, _general_pattern, document, split_words
+from polyseme.text.documents import make_document
+from polyseme.text.words import _SIMPLE, _general_pattern, split_words
 from text.samples import texts, words
 
 SIMPLE = st.text(
@@ -78,16 +79,16 @@ def test_the_quick_pattern_gives_what_the_full_one_gives(text: str) -> None:
 
 @given(st.lists(words, max_size=8))
 def test_given_words_are_kept(given_words: list[str]) -> None:
-    made = document(given_words, id="7", fields={"label": 1})
+    made = make_document(given_words, id="7", fields={"label": 1})
     assert list(made.words) == given_words
     assert [made.text[word.start : word.end] for word in made.words] == given_words
     assert made.text == " ".join(given_words)
-    assert (made.given, made.id, made.fields) == (True, "7", {"label": 1})
+    assert (made.pretokenized, made.id, made.fields) == (True, "7", {"label": 1})
 
 
 def test_raw_text_is_not_given() -> None:
-    made = document("New York")
-    assert (list(made.words), made.given, made.fields) == (["New", "York"], False, {})
+    made = make_document("New York")
+    assert (list(made.words), made.pretokenized, made.fields) == (["New", "York"], False, {})
 
 
 @pytest.mark.parametrize(
@@ -95,14 +96,14 @@ def test_raw_text_is_not_given() -> None:
 )
 def test_what_is_no_word_is_refused_with_its_position(given_words: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        document(given_words)
+        make_document(given_words)
 
 
 @pytest.mark.parametrize("text", ["a\ud800b", ["a\ud800b", "\udfff"]])
 def test_lone_surrogates_are_replaced_and_said_once(text: str | list[str]) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        made = document(text)
+        made = make_document(text)
     assert "\ufffd" in made.text
     assert not any("\ud800" <= char <= "\udfff" for char in made.text)
     assert [warning.category for warning in said] == [PolysemeWarning]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 import polyseme
 from polyseme.errors import InputError, OutputError
-from polyseme.text.words import document, split_words
+from polyseme.text.documents import make_document
+from polyseme.text.words import split_words
 from polyseme.types import Embedded
 from polyseme.word_senses import similarity_view as view_module
 from polyseme.word_senses.similarity_view import view
@@ -93,7 +94,7 @@ def test_of_many_words_those_around_the_use_are_shown(
         (DAWN, -1, "There is no word -1 in document 0"),
         (DAWN, (1, 0), "There is no document 1: there are 1"),
         ([], "broke", "There are no words to view."),
-        ([document("Dawn broke")], "broke", "Got a Document at 0."),
+        ([make_document("Dawn broke")], "broke", "Got a Document at 0."),
         (["Dawn broke"], "broke", "as embed returns them. Got a str at 0."),
         ([DAWN, embedded("a", [(1, 2, 3)])], "broke", "Document 1 has vectors of width 3, and the first of width 2."),
         (embedded("a", [[EAST, WEST]]), "a", "Embed with one layer."),

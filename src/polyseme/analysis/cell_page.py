@@ -30,7 +30,7 @@ from polyseme.errors import OptionError
 from polyseme.files.atomic import whole_file
 from polyseme.plots.colors import Lab, ink, to_hex
 from polyseme.plots.html_page import escaped, page
-from polyseme.text.input_texts import given_document
+from polyseme.text.documents import to_document
 
 if TYPE_CHECKING:
     from polyseme.api import Model
@@ -124,7 +124,7 @@ def cells(
         raise OptionError("Name a cell by its number, or a property by which one is found, as in 'inside quotes'.")
     [readings] = read_cells(model.bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
     values = {each: readings.values[:, each.number] for each in chosen}
-    whole = given_document(text, 0).text
+    whole = to_document(text, 0).text
     what = "tanh of the cell state" if value == "cell" else "output of the cell"
     html = "\n".join(
         [

@@ -22,7 +22,7 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.recurrent import Recurrent, TwoWay
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.parts.recurrence import Reader
-from polyseme.text.input_texts import given_document
+from polyseme.text.documents import to_document
 from polyseme.types import Batch
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def correlated_cells(
     """
     if top < 1:
         raise OptionError(f"At least 1 cell must be asked for. Got {top} instead.")
-    given = given_document(text, 0)
+    given = to_document(text, 0)
     name, function = find_property(property)
     wanted = values_of(name, function, given.text)
     found: list[CorrelatedCell] = []
@@ -129,7 +129,7 @@ def read_cells(
         raise OptionError("Cells of kind 'tanh' hold nothing besides what they put out. Look at the value 'output'.")
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read text.")
-    encoded = bundle.tokenizer.encode(given_document(text, 0))
+    encoded = bundle.tokenizer.encode(to_document(text, 0))
     if not len(encoded):
         raise InputError("The text has no pieces, so that there is nothing for a cell to follow.")
     framed = bundle.tokenizer.frame(encoded.ids)

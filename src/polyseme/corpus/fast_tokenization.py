@@ -15,7 +15,7 @@ a word to before the next that does. Blanks and line ends before a sentence go w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from polyseme.corpus.fast_path_checks import can_be_cut_at_lines, drops_blanks, is_ordinary, parts_marks
 from polyseme.corpus.type_tables import Numbers, Tables
 from polyseme.text.alignment import align
-from polyseme.text.cached_encoding import Reader
+from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.cut_points import can_be_cut
 from polyseme.text.sentences import (
     CAPITAL,
-    GOES_ON,
+    CONTINUES,
     beginning,
     ending,
     inner_starts,
@@ -83,7 +83,7 @@ class Speller:
     def __init__(self, tokenizer: PieceTokenizer) -> None:
         backend = tokenizer.backend
         self._backend = backend
-        self._reader = Reader(backend, tokenizer.specials)
+        self._encoder = CachedEncoder(backend, tokenizer.specials)
         self._cuts = can_be_cut(backend) and not getattr(backend.model, "dropout", None)
         self._cuts_lines = self._cuts and can_be_cut_at_lines(backend)
         self._blanks_are_nothing = self._cuts and drops_blanks(backend)
@@ -97,7 +97,7 @@ class Speller:
 
     def spell(self, documents: Sequence[bytes]) -> Spelled:
         """The pieces of documents in UTF-8, the ends of whose lines are line feeds."""
-        parts = [self._spell(few) for few in _few_at_a_time(documents)]
+        parts = [self._spell(few) for few in batch_by_size(documents, len, AT_ONCE)]
         if not parts:
             return Spelled(np.zeros(0, np.uint32), np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))
         return parts[0] if len(parts) == 1 else Spelled(*map(np.concatenate, zip(*parts, strict=True)))
@@ -107,8 +107,8 @@ class Speller:
         text = document.decode()
         parts, begins = [text], [0]
         if text.isascii() or not _TURNS_BLANK.search(text):
-            parts, begins = self._reader.parts(Document(text=text, words=()))
-        ids, spans, counts = self._reader.read(parts)
+            parts, begins = self._encoder.parts(Document(text=text, words=()))
+        ids, spans, counts = self._encoder.encode(parts)
         spans = spans + np.repeat(np.array(begins, np.int64), counts)[:, None]
         ends = [end for _, end in split_sentences(text)][:-1]
         sentences = _at_first_pieces(spans, [0, *ends])
@@ -209,7 +209,7 @@ class Speller:
         spelled = [
             self._learn_together(few, [keys[number] for number in few], plain=plain)
             for numbers, plain in ((words, True), (together, False))
-            for few in _few_characters(numbers, keys)
+            for few in batch_by_size(numbers, lambda number: len(keys[number]), AT_ONCE)
         ]
         spelled += [self._learn_alone(number, keys[number][1:]) for number in alone]
         columns = [np.concatenate(column) for column in zip(_NOTHING, *spelled, strict=True)]
@@ -256,7 +256,7 @@ class Speller:
             about["begins_document"][number] = mark == "\0"
             about["begins_line"][number] = mark in ("\0", "\n")
             core = text.strip(_MARKS_AND_BLANKS)
-            about["endings"][number] = ending(core) if core else GOES_ON
+            about["endings"][number] = ending(core) if core else CONTINUES
             about["beginnings"][number] = beginning(core) if core else CAPITAL
             key = self._key(text)
             if key is None:
@@ -295,7 +295,7 @@ class Speller:
         encoding = self._backend.encode(text, add_special_tokens=False)
         ids = np.array(encoding.ids, np.uint32)
         if self._is_literal(ids, text):
-            ids64, spans, counts = self._reader.read(keys)
+            ids64, spans, counts = self._encoder.encode(keys)
             ids, owners = ids64.astype(np.uint32), np.repeat(np.arange(len(keys)), counts)
             spans = spans + (ends - lengths)[owners][:, None]
         else:
@@ -309,7 +309,7 @@ class Speller:
 
     def _learn_alone(self, number: int, text: str) -> tuple[Ints, NDArray[Any], Bits, Bits]:
         """The pieces of a type as they are at the beginning of a text."""
-        ids, spans, _ = self._reader.read([text])
+        ids, spans, _ = self._encoder.encode([text])
         starts, sentences = _word_starts(text, spans), _inner_sentences([text], spans)
         return np.full(len(ids), number), ids.astype(np.uint32), starts, sentences
 
@@ -363,32 +363,3 @@ def _inner_sentences(parts: Sequence[str], spans: Ints) -> Bits:
             places += [begin + place for place in inner_starts(part)]
         begin += len(part)
     return _at_first_pieces(spans, places)
-
-
-# --- a few at a time -------------------------------------------------------------------------------------------------
-
-
-def _few_at_a_time(documents: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    few: list[bytes] = []
-    size = 0
-    for document in documents:
-        few.append(document)
-        size += len(document)
-        if size > AT_ONCE:
-            yield few
-            few, size = [], 0
-    if few:
-        yield few
-
-
-def _few_characters(numbers: Sequence[int], texts: Mapping[int, str]) -> Iterator[list[int]]:
-    few: list[int] = []
-    size = 0
-    for number in numbers:
-        few.append(number)
-        size += len(texts[number])
-        if size > AT_ONCE:
-            yield few
-            few, size = [], 0
-    if few:
-        yield few

@@ -34,8 +34,8 @@ from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_format import Fitter, Per, Store
+from polyseme.text.documents import make_document
 from polyseme.text.sentences import split_sentences
-from polyseme.text.words import document
 from polyseme.types import Document, Embedded, Pieces, Progress
 
 CHUNK_CHARACTERS = 1 << 19
@@ -321,6 +321,6 @@ def _digest(rows: Iterable[Row]) -> str:
 def document_of(row: Row) -> Document:
     """A row with its words; what is wrong with it is said with its place."""
     try:
-        return document(row.content, id=row.id, fields=row.fields)
+        return make_document(row.content, id=row.id, fields=row.fields)
     except InputError as error:
         raise InputError(f"{row.place}: {error}") from None

@@ -27,7 +27,7 @@ from polyseme.encoders.inference import Carrying, FlatRows, Frozen, Precision, f
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.parts.device import even_share, one_core, side_by_side
 from polyseme.parts.memory import Memory
-from polyseme.text.unknown_words import count_unknown
+from polyseme.text.alignment import count_unknown
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, Pieces
 
@@ -364,7 +364,7 @@ def _embedded(document: Document, vectors: NDArray[Any]) -> Embedded:
         words=document.words,
         id=document.id,
         fields=document.fields,
-        given=document.given,
+        pretokenized=document.pretokenized,
         offsets=offsets,
         vectors=vectors,
     )

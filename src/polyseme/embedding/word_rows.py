@@ -79,7 +79,7 @@ class WordRows(NamedTuple):
         for pieces in encoded:
             for window in cut(len(pieces), capacity, config.direction) if len(pieces.words) else ():
                 framed.append(tokenizer.frame(pieces.ids[window.start : window.end]))
-                kept.append(window.kept)
+                kept.append(window.keep)
         if not framed:
             return None
         rows = PaddedRows.of(framed)

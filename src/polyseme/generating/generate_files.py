@@ -21,7 +21,7 @@ from polyseme.files.source import COMPRESSIONS
 from polyseme.files.source_paths import Sources
 from polyseme.files.write_vectors import FORMATS
 from polyseme.generating.text_generator import Continuation, TextGenerator
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.types import Progress
 
 CHUNK_PROMPTS = 64
@@ -120,7 +120,7 @@ _Prompt = tuple[Row, str]
 def _prompt(row: Row) -> _Prompt:
     """A row and its text; what is wrong with it is said with its place."""
     try:
-        return row, document(row.content).text
+        return row, make_document(row.content).text
     except InputError as error:
         raise InputError(f"{row.place}: {error}") from None
 

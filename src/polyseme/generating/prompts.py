@@ -18,7 +18,7 @@ from typing import Protocol
 
 from polyseme.errors import InputError
 from polyseme.generating.word_softmax import WordTable
-from polyseme.text.words import document
+from polyseme.text.documents import make_document
 from polyseme.types import Tokenizer
 
 
@@ -65,7 +65,7 @@ class Continued:
         self.framed = framed
 
     def read(self, prompt: str, name: str) -> Prompt:
-        pieces: list[int] = self.tokenizer.encode(document(prompt)).ids.tolist()
+        pieces: list[int] = self.tokenizer.encode(make_document(prompt)).ids.tolist()
         if not pieces and not self.framed:
             if self.start is None:
                 raise InputError(
@@ -91,7 +91,7 @@ class Sources:
         self.room = room
 
     def read(self, prompt: str, name: str) -> Prompt:
-        source: list[int] = self.tokenizer.frame(self.tokenizer.encode(document(prompt)).ids).ids.tolist()
+        source: list[int] = self.tokenizer.frame(self.tokenizer.encode(make_document(prompt)).ids).ids.tolist()
         if not source:
             raise InputError(f"{name} is empty, and the model has no piece that would stand for it. Give it something.")
         if self.room is not None and len(source) > self.room:
@@ -114,7 +114,7 @@ class Spelled:
         self.words = words
 
     def read(self, prompt: str, name: str) -> Prompt:
-        return Prompt([self.words.number(str(word)) for word in document(prompt).words])
+        return Prompt([self.words.number(str(word)) for word in make_document(prompt).words])
 
     def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
         text = " ".join(self.words[piece] for piece in pieces)

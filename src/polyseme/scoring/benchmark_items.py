@@ -14,8 +14,8 @@ from polyseme.errors import InputError
 from polyseme.scoring.scorer import PieceScores, Scorer
 from polyseme.scoring.target_rows import OnBatch
 from polyseme.scoring.text_scores import Floats, pieces_of_word
-from polyseme.text.unknown_words import count_unknown
-from polyseme.text.words import document
+from polyseme.text.alignment import count_unknown
+from polyseme.text.documents import make_document
 from polyseme.types import Document, Pieces
 
 PairScores = list[tuple[float, ...]]
@@ -64,7 +64,7 @@ def _sum(scores: PieceScores, run: tuple[int, int]) -> float:
 
 def _document(text: object, pair: MinimalPair) -> Document:
     try:
-        return document(text if isinstance(text, str) else list(text))  # type: ignore[call-overload]
+        return make_document(text if isinstance(text, str) else list(text))  # type: ignore[call-overload]
     except InputError as error:
         raise InputError(f"{pair.place}: {error}") from None
 

@@ -25,7 +25,7 @@ from polyseme.scoring.pseudo_likelihood import Pseudo
 from polyseme.scoring.seq2seq import GivenSource
 from polyseme.scoring.target_rows import Guessed, OnBatch, Ran, Way, flat
 from polyseme.scoring.text_scores import Floats, Scored
-from polyseme.text.unknown_words import count_unknown
+from polyseme.text.alignment import count_unknown
 from polyseme.types import Batch, Document, Pieces, Tokenizer
 
 
@@ -121,7 +121,7 @@ class Scorer:
                 words=document.words,
                 id=document.id,
                 fields=document.fields,
-                given=document.given,
+                pretokenized=document.pretokenized,
                 pieces=self.tokenizer.pieces(each.ids.tolist()),
                 ids=each.ids,
                 spans=np.clip(each.spans, 0, len(document.text)),

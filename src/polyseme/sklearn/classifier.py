@@ -137,6 +137,6 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
 
 def _item(text: Document, gold: str | None = None) -> Item:
     place = f"Text {text.id}"
-    if text.given:
+    if text.pretokenized:
         return Item.of_words(list(map(str, text.words)), gold=gold, place=place)
     return Item(text=text.text, gold=gold, place=place)

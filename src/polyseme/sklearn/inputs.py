@@ -11,7 +11,7 @@ from typing import Any
 from polyseme.api import AnyPath, Dtype, Model, load
 from polyseme.convert.hub import HUB, find_model
 from polyseme.errors import InputError, ModelError, OptionError
-from polyseme.text.input_texts import given_document
+from polyseme.text.documents import to_document
 from polyseme.types import Document
 
 KEPT_MODELS = 2
@@ -84,4 +84,4 @@ def documents(texts: Any) -> Iterator[Document]:
             f"The texts must come one after another. Got a {type(texts).__name__} with {n_dimensions} dimensions: "
             "choose one column, as in frame['text']."
         )
-    return (given_document(text, position) for position, text in enumerate(texts))
+    return (to_document(text, position) for position, text in enumerate(texts))

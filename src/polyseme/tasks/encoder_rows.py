@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from polyseme.config import EncoderConfig
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.tasks.items import Item
+from polyseme.text.documents import make_document
 from polyseme.text.windows import cut
-from polyseme.text.words import document
 from polyseme.types import Document, Framed, Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
@@ -169,7 +169,7 @@ class RowMaker:
         self.tally.empty += sum(not text.strip() for some in texts for text in some)
         wholes = [_joined(self.prompt, some) for some in texts]
         encoded = self._encoded([_read(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
-        self.tally.words -= len(items) * len(document("".join(self.prompt)).words)
+        self.tally.words -= len(items) * len(make_document("".join(self.prompt)).words)
         room = self._room_of_one()
         for (_, places), pieces in zip(wholes, encoded, strict=True):
             kept = np.ones(len(pieces), np.bool_)
@@ -192,7 +192,7 @@ class RowMaker:
 
     def written(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The pieces of a text that is to be written: its own, and all of them, framed, with the end."""
-        own = self.tokenizer.encode(document(text)).ids
+        own = self.tokenizer.encode(make_document(text)).ids
         whole = self._text(self.tokenizer.frame(own), np.zeros((0, 2), np.int64), close=True).ids
         return tuple(own.tolist()), tuple(whole.tolist())
 
@@ -320,12 +320,12 @@ class RowMaker:
         framed = self.tokenizer.frame(self._filler, self._filler)
         if framed.pair_offset != framed.offset + len(self._filler):
             return self._filler[:0]
-        return self._end if self._closes else self.tokenizer.encode(document([DELIMITER])).ids
+        return self._end if self._closes else self.tokenizer.encode(make_document([DELIMITER])).ids
 
     @cached_property
     def _filler(self) -> Ints:
         """One piece of any text."""
-        return self.tokenizer.encode(document(["a"])).ids[:1]
+        return self.tokenizer.encode(make_document(["a"])).ids[:1]
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class RowMaker:
     def _encoded_once(self, texts: Sequence[str]) -> dict[str, Pieces]:
         """Texts that come again and again, each read once."""
         different = list(dict.fromkeys(texts))
-        return dict(zip(different, self._encoded([document(text) for text in different]), strict=True))
+        return dict(zip(different, self._encoded([make_document(text) for text in different]), strict=True))
 
     def _nothing(self) -> Pieces:
         """An empty text: nothing between the frame's specials, or where there are none, the unknown piece."""
@@ -387,7 +387,7 @@ def second_of(item: Item) -> Document:
 
 def _read(content: str | list[str], item: Item) -> Document:
     try:
-        return document(content)
+        return make_document(content)
     except InputError as error:
         raise InputError(f"{item.place}: {error}" if item.place else str(error)) from None
 

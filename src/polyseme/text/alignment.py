@@ -1,12 +1,16 @@
-"""Which pieces make up which word, by their places in the text.
+"""Which pieces make up which word, by their offsets in the text; and which words have unknown pieces.
 
 Shapes: n pieces, W words. All offsets are `[start, end)` in one text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
+
+from polyseme.types import Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
 
@@ -14,9 +18,9 @@ Ints = NDArray[np.int64]
 def align(spans: Ints, offsets: Ints) -> Ints:
     """The first and last piece of each word: those that share a character with it.
 
-    `spans` [n, 2] are the places of the pieces and `offsets` [W, 2] those of the words, both in order. One piece may
-    serve two words. A word that no piece touches comes out with its first piece, where one would have to be put in,
-    after its last.
+    `spans` [n, 2] are the offsets of the pieces and `offsets` [W, 2] those of the words, both in order. A piece may
+    belong to two words. A word without a piece gets as its first piece the index where one would be inserted, and
+    one less as its last.
     """
     # Normalizers may swap marks, so that spans are not quite in order: pieces between two of a word belong to it too.
     starts = np.minimum.accumulate(spans[::-1, 0])[::-1]
@@ -26,18 +30,42 @@ def align(spans: Ints, offsets: Ints) -> Ints:
     return np.stack([first, last], axis=1)
 
 
-def put_in(ids: Ints, spans: Ints, words: Ints, offsets: Ints, stand_in: int) -> tuple[Ints, Ints, Ints]:
-    """Give each word that has no piece the piece `stand_in`, at its place: new ids, spans and words.
+def insert_missing(ids: Ints, spans: Ints, words: Ints, offsets: Ints, placeholder: int) -> tuple[Ints, Ints, Ints]:
+    """Give each word that has no piece the piece `placeholder`, at its offsets: new ids, spans and words.
 
-    >>> ids, spans, words = put_in(np.array([7, 8]), np.array([[0, 1], [4, 5]]),
-    ...                            np.array([[0, 0], [1, 0], [1, 1]]), np.array([[0, 1], [2, 3], [4, 5]]), 9)
+    >>> ids, spans, words = insert_missing(np.array([7, 8]), np.array([[0, 1], [4, 5]]),
+    ...                                    np.array([[0, 0], [1, 0], [1, 1]]), np.array([[0, 1], [2, 3], [4, 5]]), 9)
     >>> ids.tolist(), spans.tolist(), words.tolist()
     ([7, 9, 8], [[0, 1], [2, 3], [4, 5]], [[0, 0], [1, 1], [2, 2]])
     """
     empty = np.flatnonzero(words[:, 0] > words[:, 1])
     if not len(empty):
         return ids, spans, words
-    places = words[empty, 0]
-    words = words + np.searchsorted(places, words, side="right")
-    words[empty] = (places + np.arange(len(empty)))[:, None]
-    return np.insert(ids, places, stand_in), np.insert(spans, places, offsets[empty], axis=0), words
+    positions = words[empty, 0]
+    words = words + np.searchsorted(positions, words, side="right")
+    words[empty] = (positions + np.arange(len(empty)))[:, None]
+    return np.insert(ids, positions, placeholder), np.insert(spans, positions, offsets[empty], axis=0), words
+
+
+def count_unknown(
+    encoded: Sequence[Pieces], tokenizer: Tokenizer, only: Sequence[tuple[int, int]] | None = None
+) -> int:
+    """The number of words with the unknown piece among their pieces.
+
+    `only` restricts the count to a range `[start, end)` of the pieces of each text. Words without a piece of their own,
+    which got the unknown piece as a placeholder (`Pieces.n_unknown`), are not counted.
+    """
+    unknown = tokenizer.specials.get("unknown")
+    if unknown is None or not len(encoded) or encoded[0].ids.ndim > 1:
+        return 0
+    positions = np.flatnonzero(np.concatenate([pieces.ids for pieces in encoded]) == unknown)
+    if not len(positions):
+        return 0
+    starts = np.cumsum([0, *map(len, encoded)])
+    if only is not None:
+        owners = np.searchsorted(starts, positions, side="right") - 1
+        runs = np.array(only, dtype=np.int64).reshape(-1, 2)[owners] + starts[owners, None]
+        positions = positions[(runs[:, 0] <= positions) & (positions < runs[:, 1])]
+    words = np.concatenate([pieces.words + start for pieces, start in zip(encoded, starts, strict=False)])
+    is_unknown = np.searchsorted(positions, words[:, 0]) < np.searchsorted(positions, words[:, 1], side="right")
+    return max(int(np.count_nonzero(is_unknown)) - sum(pieces.n_unknown for pieces in encoded), 0)

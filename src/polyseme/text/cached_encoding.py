@@ -1,16 +1,15 @@
-"""Parts of text to pieces, through a memory of the parts read before.
+"""Parts of text to pieces, with a cache of the parts encoded before.
 
-A text has far fewer different words than words, so what the library says about a part of text is kept and looked up
-the next time. For given words the parts are the words, each as it would stand in a text: after a blank, unless it is
-the first. Raw text is cut into parts where that cannot change its pieces (`cutting`).
+A text repeats most of its words, so the pieces of a part are cached. In a list of words each word is a part, with a
+blank before it unless it is the first. Raw text is cut into parts where that cannot change its pieces (`cut_points`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,29 +20,30 @@ from polyseme.text.specials import is_unigram, literal_twin
 from polyseme.types import Document
 
 Ints = NDArray[np.int64]
+Item = TypeVar("Item")
 
-REMEMBERED = 100_000
-"""How many parts are remembered; after that the memory starts afresh."""
-LONGEST = 64
-"""The longest part, in characters, that is remembered."""
-AT_ONCE = 100_000
-"""How many parts are looked up at once."""
-CHARACTERS_AT_ONCE = 1_000_000
-"""How many characters are in the library's hands at once."""
+CACHE_SIZE = 100_000
+"""Parts in the cache; when it is full it is cleared."""
+MAX_CACHED_LENGTH = 64
+"""The longest part, in characters, that is cached."""
+PARTS_PER_CALL = 100_000
+"""Parts that are looked up at once."""
+CHARACTERS_PER_CALL = 1_000_000
+"""Characters that are passed to the library at once."""
 
 
-class Reading(NamedTuple):
+class EncodedParts(NamedTuple):
     """Pieces of several parts, one after another."""
 
     ids: Ints
     """[n]"""
     spans: Ints
-    """[n, 2], each in its own part."""
+    """[n, 2], relative to the start of their part."""
     counts: Ints
-    """[parts]: how many pieces each part has."""
+    """[parts]: pieces per part."""
 
 
-class _Spelled(NamedTuple):
+class _PartPieces(NamedTuple):
     """The pieces of one part of text."""
 
     ids: tuple[int, ...]
@@ -51,19 +51,19 @@ class _Spelled(NamedTuple):
     """The start and end of each piece in the part."""
 
 
-class Reader:
-    """Reads parts of text with a `tokenizers.Tokenizer`."""
+class CachedEncoder:
+    """Encodes parts of text with a `tokenizers.Tokenizer`."""
 
     def __init__(self, backend: Tokenizer, specials: Mapping[str, int]) -> None:
         backend.encode_special_tokens = True
         self._backend = backend
         self._specials = specials
-        self._known: dict[str, _Spelled] = {}
+        self._cache: dict[str, _PartPieces] = {}
 
     def parts(self, document: Document) -> tuple[list[str], list[int]]:
-        """The parts of a document that can be read by themselves, and where in its text each starts."""
+        """The parts of a document that can be encoded separately, and where each starts in its text."""
         text = document.text
-        if not document.given:
+        if not document.pretokenized:
             places = cut_places(text) if self._can_be_cut else []
             starts = [0, *places]
             return [text[start:end] for start, end in zip(starts, [*places, len(text)], strict=True)], starts
@@ -71,61 +71,63 @@ class Reader:
         parts = [blank + word if place else str(word) for place, word in enumerate(document.words)]
         return parts, [word.end - len(part) for word, part in zip(document.words, parts, strict=True)]
 
-    def read(self, parts: Sequence[str]) -> Reading:
+    def encode(self, parts: Sequence[str]) -> EncodedParts:
         """The pieces of all parts."""
-        readings = [self._read(parts[start : start + AT_ONCE]) for start in range(0, len(parts), AT_ONCE)]
-        if not readings:
-            return Reading(np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.int64))
-        return readings[0] if len(readings) == 1 else Reading(*map(np.concatenate, zip(*readings, strict=True)))
+        results = [
+            self._encode_cached(parts[start : start + PARTS_PER_CALL]) for start in range(0, len(parts), PARTS_PER_CALL)
+        ]
+        if not results:
+            return EncodedParts(np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.int64))
+        return results[0] if len(results) == 1 else EncodedParts(*map(np.concatenate, zip(*results, strict=True)))
 
     @cached_property
-    def stand_in(self) -> int | None:
-        """What a word gets that comes out as nothing: the unknown piece, or else that of a mere blank."""
+    def placeholder(self) -> int | None:
+        """The piece of a word that has no pieces: the unknown piece, or else the piece of a single blank."""
         if "unknown" in self._specials:
             return self._specials["unknown"]
         blanks = (self._backend.token_to_id(blank) for blank in ("Ġ", "▁"))
         return next((int(id) for id in blanks if id is not None), None)
 
-    def _read(self, parts: Sequence[str]) -> Reading:
-        known = self._known
+    def _encode_cached(self, parts: Sequence[str]) -> EncodedParts:
+        cache = self._cache
         types = dict.fromkeys(parts)
-        new = [part for part in types if part not in known]
-        if len(known) + len(new) > REMEMBERED:
-            known = self._known = {}
+        new = [part for part in types if part not in cache]
+        if len(cache) + len(new) > CACHE_SIZE:
+            cache = self._cache = {}
             new = list(types)
-        for few in _few_at_a_time(new):
-            known.update(zip(few, self._spell(few), strict=True))
-        found = [known[part] for part in parts]
+        for texts in batch_by_size(new, len, CHARACTERS_PER_CALL):
+            cache.update(zip(texts, self._encode_texts(texts), strict=True))
+        encoded = [cache[part] for part in parts]
         for part in new:
-            if len(part) > LONGEST:
-                known.pop(part, None)
-        counts = np.fromiter((len(spelled.ids) for spelled in found), np.int64, len(found))
+            if len(part) > MAX_CACHED_LENGTH:
+                cache.pop(part, None)
+        counts = np.fromiter((len(pieces.ids) for pieces in encoded), np.int64, len(encoded))
         n = int(counts.sum())
-        return Reading(
-            np.fromiter(chain.from_iterable(spelled.ids for spelled in found), np.int64, n),
-            np.fromiter(chain.from_iterable(spelled.ends for spelled in found), np.int64, 2 * n).reshape(n, 2),
+        return EncodedParts(
+            np.fromiter(chain.from_iterable(pieces.ids for pieces in encoded), np.int64, n),
+            np.fromiter(chain.from_iterable(pieces.ends for pieces in encoded), np.int64, 2 * n).reshape(n, 2),
             counts,
         )
 
-    def _spell(self, texts: list[str]) -> list[_Spelled]:
+    def _encode_texts(self, texts: list[str]) -> list[_PartPieces]:
         if len(texts) == 1:  # one text needs none of the threads that a batch would start
             encodings = [self._backend.encode(texts[0], add_special_tokens=False)]
         else:
             encodings = self._backend.encode_batch(texts, add_special_tokens=False)
-        spelled = [_spelled(encoding) for encoding in encodings]
-        for place, text in enumerate(texts):
-            if not self._never_in_text.isdisjoint(spelled[place].ids) or self._spells_unknown(text):
-                spelled[place] = self._spell_literally(text)
-        return spelled
+        result = [_part_pieces(encoding) for encoding in encodings]
+        for index, text in enumerate(texts):
+            if not self._never_in_text.isdisjoint(result[index].ids) or self._contains_unknown(text):
+                result[index] = self._encode_literally(text)
+        return result
 
-    def _spell_literally(self, text: str) -> _Spelled:
-        """The pieces of a text that looks like a special piece and is none."""
-        ids, ends = _spelled(self._literal_twin.encode(text, add_special_tokens=False))
-        if self.stand_in is None:
-            return _Spelled(ids, ends)
-        return _Spelled(tuple(self.stand_in if id in self._never_in_text else id for id in ids), ends)
+    def _encode_literally(self, text: str) -> _PartPieces:
+        """The pieces of a text that spells out a special piece and must not become it."""
+        ids, ends = _part_pieces(self._literal_twin.encode(text, add_special_tokens=False))
+        if self.placeholder is None:
+            return _PartPieces(ids, ends)
+        return _PartPieces(tuple(self.placeholder if id in self._never_in_text else id for id in ids), ends)
 
-    def _spells_unknown(self, text: str) -> bool:
+    def _contains_unknown(self, text: str) -> bool:
         return self._unknown_in_text is not None and self._unknown_in_text in text
 
     @cached_property
@@ -138,14 +140,14 @@ class Reader:
 
     @cached_property
     def _never_in_text(self) -> frozenset[int]:
-        """The ids of special pieces, which text must not come out as; the unknown piece may."""
+        """The ids of special pieces, which no text may be encoded as; the unknown piece may be."""
         added = self._backend.get_added_tokens_decoder()
         special = {id for id, token in added.items() if token.special} | set(self._specials.values())
         return frozenset(special - {self._specials.get("unknown")})
 
     @cached_property
     def _unknown_in_text(self) -> str | None:
-        """The unknown piece as it is written, where text that spells it out would come out as it."""
+        """The unknown piece as text, where text that spells it out would be encoded as it."""
         if "unknown" not in self._specials or not is_unigram(self._backend):
             return None
         return str(self._backend.id_to_token(self._specials["unknown"]))
@@ -155,18 +157,19 @@ class Reader:
         return literal_twin(self._backend, self._never_in_text)
 
 
-def _spelled(encoding: Encoding) -> _Spelled:
-    return _Spelled(tuple(encoding.ids), tuple(chain.from_iterable(encoding.offsets)))
+def _part_pieces(encoding: Encoding) -> _PartPieces:
+    return _PartPieces(tuple(encoding.ids), tuple(chain.from_iterable(encoding.offsets)))
 
 
-def _few_at_a_time(texts: Sequence[str]) -> Iterator[list[str]]:
-    few: list[str] = []
-    size = 0
-    for text in texts:
-        few.append(text)
-        size += len(text)
-        if size > CHARACTERS_AT_ONCE:
-            yield few
-            few, size = [], 0
-    if few:
-        yield few
+def batch_by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """The items in lists; a list ends with the item that takes its total size beyond the limit."""
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total > limit:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch

@@ -1,8 +1,8 @@
 """ELMo's tokenizer: each word is one piece, spelled in the bytes of its UTF-8.
 
 A word is a row of 50 ids: begin of word, its bytes, end of word, and padding. Every id is one more than the character's
-row in the published tables, so that 0 stands for no word at all. Of a word of more than 48 bytes the first 48 are read,
-as published; that is said once.
+row in the published tables, so that 0 means padding. A word of more than 48 bytes is truncated to 48, as published,
+with one warning per tokenizer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ N_IDS = 262
 """256 bytes, begin and end of sentence, begin and end of word, padding, and 0."""
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = range(257, 262)
 MARKERS: Mapping[str, int] = {"<S>": SENTENCE_BEGIN, "</S>": SENTENCE_END}
-"""The markers around a sentence, as words; given as such, they are the markers themselves."""
+"""The markers around a sentence, as words; a word of the user's that equals one is read as the marker."""
 UNKNOWN = "<UNK>"
 VOCABULARY = "vocabulary.txt"
 """The file with the words of a softmax, where a model has one."""
@@ -34,7 +34,7 @@ VOCABULARY = "vocabulary.txt"
 class CharacterTokenizer:
     """Words to rows of characters (`types.Tokenizer`); nothing is unknown to it.
 
-    `vocabulary` are the words that the model's softmax chooses from, where it has one.
+    `vocabulary` has the words of the model's softmax, if it has one.
     """
 
     def __init__(self, max_characters: int = 50, vocabulary: Sequence[str] | None = None) -> None:
@@ -43,7 +43,7 @@ class CharacterTokenizer:
         self.max_characters = max_characters
         self.vocabulary = None if vocabulary is None else tuple(vocabulary)
         self.specials: Mapping[str, int] = {"start": SENTENCE_BEGIN, "end": SENTENCE_END, "pad": 0}
-        self._said = False
+        self._warned = False
 
     @property
     def fingerprint(self) -> str:
@@ -68,23 +68,23 @@ class CharacterTokenizer:
 
     def encode(self, document: Document) -> Pieces:
         """A row of characters for every word, without the markers."""
-        number: dict[str, int] = {}
+        type_id: dict[str, int] = {}
         for word in document.words:
-            number.setdefault(str(word), len(number))
-        types = self.spell(list(number))
-        which = np.fromiter((number[str(word)] for word in document.words), np.int64, len(document.words))
+            type_id.setdefault(str(word), len(type_id))
+        types = self.spell(list(type_id))
+        type_ids = np.fromiter((type_id[str(word)] for word in document.words), np.int64, len(document.words))
         offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64).reshape(-1, 2)
-        here = np.arange(len(which), dtype=np.int64)
-        return Pieces(types[which], offsets, np.stack([here, here], axis=1))
+        indices = np.arange(len(type_ids), dtype=np.int64)
+        return Pieces(types[type_ids], offsets, np.stack([indices, indices], axis=1))
 
     def encode_many(self, documents: Sequence[Document]) -> list[Pieces]:
         return [self.encode(document) for document in documents]
 
     def encode_with_masks(self, text: str) -> Pieces:
-        raise ModelError("This model has no mask piece, so there is nothing that it could fill in.")
+        raise ModelError("This model has no mask piece, so there is nothing to fill in.")
 
     def spell(self, words: Sequence[str]) -> Ints:
-        """[n, C]: the characters of some words."""
+        """[n, C]: the character ids of the words."""
         rows = np.full((len(words), self.max_characters), PADDING, dtype=np.int64)
         rows[:, 0] = WORD_BEGIN
         room = self.max_characters - 2
@@ -95,20 +95,20 @@ class CharacterTokenizer:
                 continue
             content = word.encode("utf-8")
             if len(content) > room:
-                self._say_cut(word)
+                self._warn_truncated(word)
                 content = content[:room]
             row[1 : 1 + len(content)] = np.frombuffer(content, np.uint8)
             row[1 : 1 + len(content)] += 1
             row[1 + len(content)] = WORD_END
         return rows
 
-    def _say_cut(self, word: str) -> None:
-        if self._said:
+    def _warn_truncated(self, word: str) -> None:
+        if self._warned:
             return
-        self._said = True
+        self._warned = True
         warnings.warn(
-            f"Of words longer than {self.max_characters - 2} bytes in UTF-8 the model reads so many, as published. "
-            f"The first such word begins with {word[:20]!r}. This is said once.",
+            f"Of words longer than {self.max_characters - 2} bytes in UTF-8 the model reads only the beginning, as published. "
+            f"The first such word begins with {word[:20]!r}. Further ones are not reported.",
             PolysemeWarning,
             stacklevel=4,
         )
@@ -116,12 +116,12 @@ class CharacterTokenizer:
     def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:
         """A stretch of words with the markers around it."""
         if pair is not None:
-            raise ModelError("This model reads one text at a time; it has no way to read a pair.")
+            raise ModelError("This model reads one text at a time; it cannot read a pair.")
         begin, end = self.spell(list(MARKERS))
         row = np.concatenate([begin[None], ids.reshape(-1, self.max_characters), end[None]])
         return Framed(row, np.zeros(len(row), dtype=np.int64), 1)
 
-    # --- and back ----------------------------------------------------------------------------------------------------
+    # --- pieces to text ---------------------------------------------------------------------------------------------
 
     def pieces(self, ids: Sequence[Any]) -> list[str]:
         """The words that rows of characters spell; the empty string where there is none."""
@@ -139,13 +139,13 @@ class CharacterTokenizer:
         return content.decode("utf-8", errors="replace")
 
     def save(self, folder: str) -> None:
-        """The words of the softmax are written, where there are any; the options say all else there is to know."""
+        """Write the vocabulary of the softmax, if there is one; the model's config has everything else."""
         if self.vocabulary is not None:
             Path(folder, VOCABULARY).write_text("\n".join((*self.vocabulary, "")), encoding="utf-8", newline="\n")
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The words of a vocabulary file of ELMo's, one a line, most frequent first: what its softmax chooses from.
+    """The words of an ELMo vocabulary file, one per line, most frequent first: those of its softmax.
 
     It must hold the markers and the unknown word, without which no sentence can begin or end.
     """
@@ -156,10 +156,10 @@ def read_vocabulary(path: Path) -> list[str]:
     missing = [marker for marker in (*MARKERS, UNKNOWN) if marker not in words]
     if missing:
         raise ModelError(
-            f"The vocabulary {path} lacks {' and '.join(missing)}. ELMo's vocabularies have one word a line, and among "
-            "them the markers <S> and </S> and the unknown word <UNK>; put them at its top."
+            f"The vocabulary {path} lacks {' and '.join(missing)}. ELMo's vocabularies have one word per line, and "
+            "among them the markers <S> and </S> and the unknown word <UNK>; put them at its top."
         )
     if len(set(words)) < len(words):
         twice = next(word for number, word in enumerate(words) if word in words[:number])
-        raise ModelError(f"The vocabulary {path} has {twice!r} more than once. Each word stands in it once.")
+        raise ModelError(f"The vocabulary {path} has {twice!r} more than once. Each word may occur only once.")
     return words

@@ -1,8 +1,8 @@
-"""Where raw text can be cut so that its parts, read by themselves, have the same pieces as the whole.
+"""Where raw text can be cut so that its parts, encoded separately, have the same pieces as the whole.
 
-That is before a single blank between two ordinary characters, but only for tokenizers of which it can be shown from
-their normalizer and pre-tokenizer: every blank must end what came before it, and nothing that happens at the beginning
-of a text may be lost or done twice. A part that begins with a blank is then read as it stands in its text.
+That is before a single blank between two ordinary characters, and only for tokenizers whose normalizer and
+pre-tokenizer allow it: they must split at every blank, and do nothing at the beginning of a text that would be lost or
+done twice. A part that begins with a blank then has the pieces that it has inside its text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from tokenizers import Tokenizer
 
 _WITH_BLANKS = "\u037a\ufc5e-\ufc63\ufdfa\ufdfb\ufe70-\ufe7e"
-"""Letters whose compatibility forms have a blank in them, which would then stand beside the one that is cut at."""
+"""Letters whose compatibility forms have a blank in them, which would then be next to the one at the cut."""
 _BLANK = re.compile(rf"(?<=[\w!-~])(?<![{_WITH_BLANKS}]) (?=[\w!-~])(?![{_WITH_BLANKS}])")
-"""A single blank between letters, digits and ASCII punctuation; marks and format characters might hold on to it."""
+"""A single blank between letters, digits and ASCII punctuation; marks and format characters might attach to it."""
 
 _CHARACTER_BY_CHARACTER = frozenset(
     ["BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "StripAccents"]
@@ -28,18 +28,17 @@ _DROP_BLANKS = frozenset(["BertPreTokenizer", "Whitespace", "WhitespaceSplit"])
 """Pre-tokenizers that cut at every blank and drop it."""
 
 CHARACTER = r"(?m:.)"
-"""The pattern by which a pre-tokenizer makes a piece of every character, line feeds too."""
+"""The pattern of a pre-tokenizer that splits every character, line feeds included."""
 EXTRA_BLANKS = " {2,}"
 OUTER_BLANKS = r"\A +| +\z"
-"""Patterns with which blanks are tidied: several in a row, and those around a text."""
-
+"""Patterns for normalizing blanks: several in a row, and those around a text."""
 
 _SINGLE_CHARACTERS = re.compile(r"\[(?:\\x\{[0-9a-f]+\})+\]\Z")
 """A pattern that is a list of single characters."""
 
 
 def cut_places(text: str) -> list[int]:
-    """Where a part of the text ends and the next one starts.
+    """The offsets at which one part of the text ends and the next one starts.
 
     >>> cut_places("one two,  three four")
     [3, 15]
@@ -53,12 +52,12 @@ def can_be_cut(backend: Tokenizer) -> bool:
 
 
 def prepends_itself(backend: Tokenizer) -> bool:
-    """Whether the normalizer puts a prefix before everything, so that a blank before it would be one too many."""
+    """Whether the normalizer prepends a prefix to every text, so that no blank must be added before it."""
     return any(step["type"] == "Prepend" for step in steps(backend.normalizer))
 
 
 def steps(component: Any) -> list[dict[str, Any]]:
-    """The settings of a normalizer or pre-tokenizer (or None), one after another where it is a sequence."""
+    """The settings of a normalizer, pre-tokenizer or post-processor (or None), as a list if it is a sequence."""
     if component is None:
         return []
     settings = json.loads(component.__getstate__())
@@ -75,7 +74,7 @@ def _flat(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _has_added_words(backend: Tokenizer) -> bool:
-    """Whether there are added pieces that look at blanks; special ones are never looked for in text."""
+    """Whether there are added pieces that depend on blanks; special ones are never matched in text."""
     added = backend.get_added_tokens_decoder().values()
     return any(
         not token.special and (token.lstrip or token.rstrip or token.single_word or " " in token.content)

@@ -1,7 +1,7 @@
-"""How a stretch of pieces, or a pair of stretches, is put between special pieces.
+"""How special pieces are added around one sequence of pieces, or around a pair.
 
-A frame is data: which piece has which role, and a template for a single stretch and for a pair. A template names, in
-order, roles and the stretches `a` and `b`, each with its segment after a colon where that is not 0.
+A frame is data: the piece of each role, and a template for a single sequence and for a pair. A template names, in
+order, roles and the sequences `a` and `b`, each with its segment after a colon if that is not 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROLES = ("start", "end", "pad", "unknown", "mask")
 
 
 class Slot(NamedTuple):
-    """One place of a template: a role, or a stretch (`a` or `b`)."""
+    """One slot of a template: a role, or a sequence (`a` or `b`)."""
 
     name: str
     segment: int
@@ -32,7 +32,7 @@ def _slots(template: str) -> tuple[Slot, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame(Config):
-    """The special pieces by role, and where they go.
+    """The special pieces by role, and the templates that place them.
 
     >>> Frame(single="start a end", pair="start a end b:1 end:1", specials={"start": "[CLS]", "end": "[SEP]"}).slots(2)
     (Slot(name='start', segment=0), Slot(name='a', segment=0), Slot(name='end', segment=0), \
@@ -42,29 +42,29 @@ Slot(name='b', segment=1), Slot(name='end', segment=1))
     single: str = "a"
     pair: str = "a b"
     specials: Mapping[str, str] = field(default_factory=dict)
-    """Role to piece; roles that the model has no piece for are absent."""
+    """Role to piece; roles without a piece are absent."""
 
     def __post_init__(self) -> None:
         for role in self.specials:
             if role not in ROLES:
                 raise ModelError(f"A frame has no role {role!r}. {nearest(role, ROLES)}")
-        for n_stretches, template in ((1, self.single), (2, self.pair)):
-            names = [slot.name for slot in self.slots(n_stretches)]
-            stretches = [name for name in names if name in ("a", "b")]
-            wanted = ["a", "b"][:n_stretches]
-            if stretches != wanted:
-                raise ModelError(f"The template {template!r} must name {' and then '.join(wanted)}, once.")
+        for n_sequences, template in ((1, self.single), (2, self.pair)):
+            names = [slot.name for slot in self.slots(n_sequences)]
+            sequences = [name for name in names if name in ("a", "b")]
+            expected = ["a", "b"][:n_sequences]
+            if sequences != expected:
+                raise ModelError(f"The template {template!r} must name {' and then '.join(expected)}, once.")
             for name in names:
                 if name not in ("a", "b", *ROLES):
                     raise ModelError(f"The template {template!r} names {name!r}. {nearest(name, ('a', 'b', *ROLES))}")
 
-    def slots(self, n_stretches: int) -> tuple[Slot, ...]:
-        """The template for one stretch or for two, taken apart."""
-        return _slots(self.single if n_stretches == 1 else self.pair)
+    def slots(self, n_sequences: int) -> tuple[Slot, ...]:
+        """The slots of the template for one sequence or for two."""
+        return _slots(self.single if n_sequences == 1 else self.pair)
 
     @property
     def needed(self) -> frozenset[str]:
-        """The roles that the templates put into rows."""
+        """The roles that the templates use."""
         return frozenset(slot.name for n in (1, 2) for slot in self.slots(n)) - {"a", "b"}
 
     @property
@@ -99,7 +99,7 @@ FRAMES: Mapping[str, Frame] = {
     "elmo": Frame(specials={"start": "<S>", "end": "</S>", "unknown": "<UNK>"}),
     "none": Frame(),
 }
-"""The framings of the families, with the names their specials usually have."""
+"""The frames of the families, with the usual names of their special pieces."""
 
 
 def frame_named(name: str) -> Frame:

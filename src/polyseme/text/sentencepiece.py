@@ -1,7 +1,7 @@
 """SentencePiece's `.model` files: a reader of their wire format, and the same tokenizer in the `tokenizers` library.
 
-A `.model` is a protocol buffer: fields, each with a number and a kind, that may hold further fields. Few of them say
-how text is read (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto); these are taken.
+A `.model` is a protocol buffer: fields, each with a number and a kind, that may contain further fields. Only the few
+that affect encoding are read (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from polyseme.errors import ModelError
 from polyseme.text.cut_points import EXTRA_BLANKS, OUTER_BLANKS
 
 BLANK = "▁"
-NOT_CHARACTERS = 0xFDD0
-"""The first of 32 codes that Unicode has set aside for use within programs."""
-"""What a blank is written as in pieces."""
+"""A blank as pieces write it."""
+NONCHARACTERS = 0xFDD0
+"""The first of 32 codes that Unicode reserves for internal use."""
 
 
 class Kind(IntEnum):
-    """What a piece is for; only normal and user-defined ones are found in text."""
+    """The kind of a piece; only normal and user-defined ones are matched in text."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -37,7 +37,7 @@ class Kind(IntEnum):
 
 
 class Piece(NamedTuple):
-    """An entry of the vocabulary; its place is its id."""
+    """An entry of the vocabulary; its index is its id."""
 
     text: str
     score: float
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SentencePieceModel:
-    """What a `.model` file says about reading text."""
+    """The settings of a `.model` file that affect encoding."""
 
     pieces: Sequence[Piece]
     algorithm: str = "unigram"
@@ -71,7 +71,7 @@ def read_model(path: Path) -> SentencePieceModel:
 
 
 def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
-    """A tokenizer that gives the pieces SentencePiece gives; `before` are normalizers for the text as it comes in."""
+    """A tokenizer that gives the pieces SentencePiece gives; `before` are normalizers that are applied first."""
     if model.blanks_are_suffixes or not model.escape_whitespaces:
         raise ModelError(
             "This SentencePiece model writes blanks after words, or not at all; only models that write them before "
@@ -88,34 +88,34 @@ def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
 
 def _normalizers(model: SentencePieceModel) -> list[Any]:
     steps: list[Any] = []
-    # The library applies the compiled table to a letter and its marks at a time, which loses marks where SentencePiece
-    # keeps them, and loses count of characters that the table drops. Text in which the invisible characters are dealt
-    # with, and which is in NFKC where that is what the table does, has nothing of the kind to lose.
+    # The library applies the compiled table to a letter together with its marks. That loses marks that SentencePiece
+    # keeps, and offsets of characters that the table drops. Replacing invisible characters beforehand, and normalizing
+    # to NFKC where the table does so, avoids both.
     if model.charsmap:
         steps += _invisible(normalizers.Precompiled(model.charsmap))
     if "nfkc" in model.normalization:
-        kept = _kept(normalizers.Precompiled(model.charsmap)) if model.charsmap else {}
-        steps += [normalizers.Replace(char, stand_in) for char, stand_in in kept.items()]
+        protected = _unchanged(normalizers.Precompiled(model.charsmap)) if model.charsmap else {}
+        steps += [normalizers.Replace(char, code) for char, code in protected.items()]
         steps.append(normalizers.NFKC())
-        steps += [normalizers.Replace(stand_in, char) for char, stand_in in kept.items()]
+        steps += [normalizers.Replace(code, char) for char, code in protected.items()]
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))
     if model.add_dummy_prefix and not model.remove_extra_whitespaces:
         steps.append(normalizers.Prepend(" "))
-    if model.remove_extra_whitespaces and not _words_are_apart(model):
+    if model.remove_extra_whitespaces and not _splits_words(model):
         steps += [normalizers.Replace(Regex(OUTER_BLANKS), ""), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
     return steps
 
 
-def _kept(table: Any) -> dict[str, str]:
-    """Characters that a table leaves alone and NFKC does not (the wide ～), with codes that stand for no character."""
+def _unchanged(table: Any) -> dict[str, str]:
+    """Characters that NFKC changes and the table does not (the wide ～), each with a code that no text contains."""
     changed = [char for char in map(chr, range(0x80, 0x10000)) if unicodedata.normalize("NFKC", char) != char]
-    kept = [char for char in changed if unicodedata.category(char) != "Cs" and table.normalize_str(char) == char]
-    return {char: chr(NOT_CHARACTERS + number) for number, char in enumerate(kept[:32])}
+    unchanged = [char for char in changed if unicodedata.category(char) != "Cs" and table.normalize_str(char) == char]
+    return {char: chr(NONCHARACTERS + number) for number, char in enumerate(unchanged[:32])}
 
 
 def _invisible(table: Any) -> list[Any]:
-    """What a table does to characters that show nothing, one by one: it drops some and makes blanks of others."""
+    """The replacements that a table makes of invisible characters: it drops some and turns others into blanks."""
     kinds = ("Cc", "Cf", "Zl", "Zp", "Zs")
     becomes: dict[str, list[int]] = {"": [], " ": []}
     for char in map(chr, range(0x10000)):
@@ -129,32 +129,32 @@ def _invisible(table: Any) -> list[Any]:
 
 
 def _pre_tokenizer(model: SentencePieceModel) -> Any:
-    """Where words are apart, each gets its ▁ as its own, so that it counts as part of the word and not of a blank."""
+    """If words are split, each gets its own ▁, whose span is then in the word and not in a blank."""
     scheme = "always" if model.add_dummy_prefix and model.remove_extra_whitespaces else "never"
-    if _words_are_apart(model):
-        apart = pre_tokenizers.Split(" ", behavior="removed")
-        return pre_tokenizers.Sequence([apart, pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme)])
+    if _splits_words(model):
+        split = pre_tokenizers.Split(" ", behavior="removed")
+        return pre_tokenizers.Sequence([split, pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme)])
     return pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme, split=not _has_phrases(model))
 
 
-def _words_are_apart(model: SentencePieceModel) -> bool:
+def _splits_words(model: SentencePieceModel) -> bool:
     return model.add_dummy_prefix and model.remove_extra_whitespaces and not _has_phrases(model)
 
 
 def _has_phrases(model: SentencePieceModel) -> bool:
-    """Whether some piece has a blank anywhere but at its start, so that it may go beyond a word."""
+    """Whether some piece has a blank anywhere but at its start, so that it may span several words."""
     return any(BLANK in piece.text[1:] for piece in model.pieces)
 
 
 def _unigram(model: SentencePieceModel) -> models.Unigram:
     lowest = min((piece.score for piece in model.pieces if piece.kind == Kind.NORMAL), default=0.0)
-    out_of_reach = {Kind.UNUSED, Kind.BYTE}
-    vocabulary = [(text, lowest - 1000 if kind in out_of_reach else score) for text, score, kind in model.pieces]
+    unreachable = {Kind.UNUSED, Kind.BYTE}
+    vocabulary = [(text, lowest - 1000 if kind in unreachable else score) for text, score, kind in model.pieces]
     return models.Unigram(vocabulary, unk_id=_unknown(model), byte_fallback=model.byte_fallback)
 
 
 def _bpe(model: SentencePieceModel) -> models.BPE:
-    """Pieces with scores as pieces with merges: whichever two pieces make up a third, best scores first."""
+    """Scores as merges: every two pieces that make up a third, best scores first."""
     if any(piece.kind == Kind.USER_DEFINED for piece in model.pieces):
         raise ModelError("SentencePiece models of kind BPE that have user-defined pieces cannot be read.")
     scores = {piece.text: piece.score for piece in model.pieces if piece.kind == Kind.NORMAL}
@@ -181,7 +181,7 @@ def _unknown(model: SentencePieceModel) -> int:
 
 
 class _DamagedError(Exception):
-    """The bytes are not what they should be."""
+    """The bytes are no valid model."""
 
 
 def _model(data: bytes) -> SentencePieceModel:
@@ -237,13 +237,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise _DamagedError(f"no field is of kind {wire}")
         if position + length > len(data):
-            raise _DamagedError(f"a field of {length} bytes goes beyond the end")
+            raise _DamagedError(f"a field of {length} bytes extends beyond the end")
         yield number, data[position : position + length]
         position += length
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """An integer of seven bits a byte, lowest first, and where it ends."""
+    """An integer with seven bits per byte, lowest first, and the position after it."""
     value = shift = 0
     while True:
         if position >= len(data) or shift > 63:
@@ -258,11 +258,11 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _message(value: Any) -> bytes:
     if not isinstance(value, bytes):
-        raise _DamagedError("a number stands where a text or message should")
+        raise _DamagedError("a number where a text or message should be")
     return value
 
 
 def _number(value: Any) -> int:
     if not isinstance(value, int):
-        raise _DamagedError("a text or message stands where a number should")
+        raise _DamagedError("a text or message where a number should be")
     return value

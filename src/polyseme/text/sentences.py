@@ -1,20 +1,20 @@
 """Raw text to sentences, by rules.
 
-A sentence ends at a line's end, and between two stretches of text with whitespace between them where the first ends
-like a sentence and the second begins like one:
+A sentence ends at a line's end, and at whitespace between two tokens of which the first ends like a sentence and
+the second begins like one:
 
-- `.`, `!`, `?` end a sentence, also with quotes and brackets after them, unless what follows begins with a small
+- `.`, `!`, `?` end a sentence, also with quotes and brackets after them, unless the next token begins with a small
   letter (`"Why?" she asked.`).
 - A point does not after a title or an abbreviation that needs something after it (`Dr.`, `e.g.`, `Fig.`), nor after an
-  initial (`J. Smith`), nor after a number that stands at the beginning of a sentence (`2. The second point`). Points
+  initial (`J. Smith`), nor after a number at the beginning of a sentence (`2. The second point`). Points
   inside (`3.14`, `example.com`) never do.
 - After an abbreviation that may well be the last word (`etc.`, `Inc.`, `U.S.`, `a.m.`) and after an ellipsis, it does
   if one of the commonest words at the beginning of an English sentence follows (`The`, `However`).
 - The stops of scripts without capitals (`。`, `！`, `？`, `।`, `؟` and the like) end a sentence whatever follows; in
   Chinese and Japanese no whitespace is needed.
 
-Every character that is no whitespace is in exactly one sentence. What is known of abbreviations is English, with a few
-that other languages share. Wrong are: an initial as the last word (`Plan B. Then …`), abbreviations that are not in
+Every character other than whitespace is in exactly one sentence. The list of abbreviations is English, with a few
+of other languages. Known errors: an initial as the last word (`Plan B. Then …`), abbreviations that are not in
 the list, text all in small letters, Thai, which has no stops, and lines that were broken at a fixed width, unless
 `lines` is False.
 """
@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 Classes = NDArray[np.uint8]
 
-# How a stretch between whitespace ends.
-GOES_ON, STOPS, MAY_STOP, COUNTS, STOPS_ALWAYS = range(5)
+# How a token between whitespace ends.
+CONTINUES, STOPS, MAY_STOP, COUNTS, STOPS_ALWAYS = range(5)
 # How it begins.
 SMALL, CAPITAL, STARTER = range(3)
 
@@ -64,11 +64,11 @@ _ELLIPSIS = re.compile(r"(?:\.{2,}|…\.?)\Z")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}\Z")
 _NUMBER = re.compile(r"(?:\d{1,3}|[ivxIVX]{1,5}|[a-zA-Z])[.)]\Z")
 _INNER = re.compile(rf"[{_ALWAYS}]+[{re.escape(_CLOSING)}]*(?=[^\s{_ALWAYS}{re.escape(_CLOSING)}])")
-_STRETCH = re.compile(r"\S+")
+_TOKEN = re.compile(r"\S+")
 
 
 def split_sentences(text: str, *, lines: bool = True) -> list[tuple[int, int]]:
-    """Where the sentences of `text` start and end, in order, without the whitespace around them.
+    """The offsets of the sentences of `text`, in order, without the whitespace around them.
 
     `lines` is whether the end of a line ends a sentence.
 
@@ -76,21 +76,21 @@ def split_sentences(text: str, *, lines: bool = True) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in split_sentences(text)]
     ['Dr. Lee paid $3.50.', '"Why?" she asked.']
     """
-    spans = [match.span() for match in _STRETCH.finditer(text)]
+    spans = [match.span() for match in _TOKEN.finditer(text)]
     if not spans:
         return []
-    stretches = [text[start:end] for start, end in spans]
-    ends = np.fromiter(map(ending, stretches), np.uint8, len(spans))
-    begins = np.fromiter(map(beginning, stretches), np.uint8, len(spans))
-    fresh = np.array([lines and "\n" in text[a:b] for (_, a), (b, _) in pairwise(spans)], np.bool_)
-    new = sentence_starts(ends, begins, np.concatenate([[True], fresh]))
+    tokens = [text[start:end] for start, end in spans]
+    ends = np.fromiter(map(ending, tokens), np.uint8, len(spans))
+    begins = np.fromiter(map(beginning, tokens), np.uint8, len(spans))
+    on_new_line = np.array([lines and "\n" in text[a:b] for (_, a), (b, _) in pairwise(spans)], np.bool_)
+    new = sentence_starts(ends, begins, np.concatenate([[True], on_new_line]))
     starts: list[int] = []
     stops: list[int] = []
-    for (start, end), stretch, is_new in zip(spans, stretches, new.tolist(), strict=True):
+    for (start, end), token, is_new in zip(spans, tokens, new.tolist(), strict=True):
         if is_new:
             starts.append(start)
             stops.append(end)
-        for inner in inner_starts(stretch):
+        for inner in inner_starts(token):
             stops[-1] = start + inner
             starts.append(start + inner)
             stops.append(end)
@@ -98,41 +98,41 @@ def split_sentences(text: str, *, lines: bool = True) -> list[tuple[int, int]]:
     return list(zip(starts, stops, strict=True))
 
 
-def sentence_starts(ends: Classes, begins: Classes, fresh: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of a row of stretches begin a sentence, from how each ends and begins, and which begin afresh anyhow."""
-    new: NDArray[np.bool_] = fresh.copy()
+def sentence_starts(ends: Classes, begins: Classes, on_new_line: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which tokens begin a sentence, by how each ends and begins; those of `on_new_line` do in any case."""
+    new: NDArray[np.bool_] = on_new_line.copy()
     before, after = ends[:-1], begins[1:]
     new[1:] |= before == STOPS_ALWAYS
     new[1:] |= (before == STOPS) & (after != SMALL)
     new[1:] |= (before == MAY_STOP) & (after == STARTER)
-    new[1:] |= (before == COUNTS) & (after != SMALL) & ~new[:-1]  # at the beginning of a sentence a number counts it
+    new[1:] |= (before == COUNTS) & (after != SMALL) & ~new[:-1]  # a number that begins a sentence is a label
     return new
 
 
-def ending(stretch: str) -> int:
-    """How a stretch between whitespace ends: one of the numbers above."""
-    last = stretch[-1]
+def ending(token: str) -> int:
+    """How a token between whitespace ends: one of the constants above."""
+    last = token[-1]
     if last.isalnum():
-        return GOES_ON
-    core = stretch.rstrip(_CLOSING)
+        return CONTINUES
+    core = token.rstrip(_CLOSING)
     if not core:
-        return GOES_ON
+        return CONTINUES
     last = core[-1]
     if last in _STOPS:
         return STOPS
     if last in _ALWAYS:
         return STOPS_ALWAYS
     if last not in ".…":
-        return COUNTS if stretch[-1] == ")" and _NUMBER.match(stretch.lstrip("(")) else GOES_ON
+        return COUNTS if token[-1] == ")" and _NUMBER.match(token.lstrip("(")) else CONTINUES
     return _ending_of_point(core.lstrip(_OPENING))
 
 
-def beginning(stretch: str) -> int:
-    """How a stretch between whitespace begins: one of the numbers above."""
-    first = stretch[0]
+def beginning(token: str) -> int:
+    """How a token between whitespace begins: one of the constants above."""
+    first = token[0]
     if first.islower():
         return SMALL
-    core = stretch if first.isalnum() else stretch.lstrip(_OPENING)
+    core = token if first.isalnum() else token.lstrip(_OPENING)
     if not core:
         return CAPITAL
     if core[0].islower():
@@ -141,9 +141,9 @@ def beginning(stretch: str) -> int:
     return STARTER if word in _STARTERS else CAPITAL
 
 
-def inner_starts(stretch: str) -> list[int]:
-    """Where inside a stretch between whitespace a new sentence begins."""
-    return [] if stretch.isascii() else [match.end() for match in _INNER.finditer(stretch)]
+def inner_starts(token: str) -> list[int]:
+    """The offsets inside a token between whitespace at which a new sentence begins."""
+    return [] if token.isascii() else [match.end() for match in _INNER.finditer(token)]
 
 
 def _ending_of_point(core: str) -> int:
@@ -152,12 +152,12 @@ def _ending_of_point(core: str) -> int:
     word = core[:-1]
     if _NUMBER.match(core):
         is_initial = word.isalpha() and len(word) == 1
-        return GOES_ON if is_initial else COUNTS
+        return CONTINUES if is_initial else COUNTS
     lowered = word.lower()
     if lowered in _NEEDS_MORE:
-        return GOES_ON
+        return CONTINUES
     if lowered in _MAY_BE_LAST or _INITIALS.match(core):
         return MAY_STOP
     if len(word) == 1 and unicodedata.category(word) == "Lu":
-        return GOES_ON
+        return CONTINUES
     return STOPS

@@ -1,4 +1,4 @@
-"""Which piece has which role: found in a folder's settings, in the tokenizer, or by the names they usually have."""
+"""The special piece of each role, from a folder's settings, the tokenizer or the usual names; text that spells one."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ THEIR_NAMES: Mapping[str, tuple[str, ...]] = {
     "unknown": ("unk_token",),
     "mask": ("mask_token",),
 }
-"""Our roles, and what the settings of other libraries call them; the first that is set counts."""
+"""Our roles, and their names in the settings of other libraries; the first that is set counts."""
 
 
 def find_specials(backend: Tokenizer, frame: Frame, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Role to piece, for every role that the tokenizer has a piece for.
+    """The piece of every role that the tokenizer has one for.
 
-    What the folder's settings name comes first, then the names of the frame, then those of other frames.
+    Names in the folder's settings come first, then those of the frame, then those of other frames.
     """
-    found: dict[str, str] = {}
+    specials: dict[str, str] = {}
     for role in ROLES:
         named = [_content(settings[name]) for name in THEIR_NAMES[role] if settings.get(name)]
         usual = [frame.specials[role]] if role in frame.specials else []
         others = [other.specials[role] for other in FRAMES.values() if role in other.specials]
         for piece in [*named, *usual, *others]:
             if piece is not None and backend.token_to_id(piece) is not None:
-                found[role] = piece
+                specials[role] = piece
                 break
-    if "unknown" in found and found["unknown"] in (found.get("start"), found.get("end")):
-        del found["unknown"]  # GPT-2's files name <|endoftext|> for want of an unknown piece
-    return found
+    if "unknown" in specials and specials["unknown"] in (specials.get("start"), specials.get("end")):
+        del specials["unknown"]  # GPT-2 has no unknown piece; its files name <|endoftext|>
+    return specials
 
 
 def mark_specials(backend: Tokenizer, specials: Mapping[str, str], *, masks_take_blanks: bool) -> None:
-    """Let the library know the special pieces, so that others who load the files keep them whole."""
+    """Register the special pieces with the library, so that others who load the files do not split them."""
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     new = {
         piece: AddedToken(piece, special=True, normalized=False, lstrip=masks_take_blanks and role == "mask")
@@ -53,7 +53,7 @@ def mark_specials(backend: Tokenizer, specials: Mapping[str, str], *, masks_take
 
 
 def frame_in(backend: Tokenizer, settings: Mapping[str, Any]) -> Frame | None:
-    """The frame that a tokenizer.json itself describes, in its post-processor, if it does."""
+    """The frame that the post-processor of a tokenizer.json describes, if any."""
     for step in steps(backend.post_processor):
         if step["type"] == "BertProcessing":
             return _with_ends(FRAMES["bert"], step)
@@ -70,7 +70,7 @@ def _with_ends(frame: Frame, step: Mapping[str, Any]) -> Frame:
 
 
 def _frame_of_template(step: Mapping[str, Any], settings: Mapping[str, Any]) -> Frame:
-    """Roles go by the names in the settings and frames; a piece of no known role is an end after `a`, else a start."""
+    """Roles follow the names in the settings and frames; an unknown piece is an end after `a`, otherwise a start."""
     roles: dict[str, str] = {}
     for frame in FRAMES.values():
         roles.update({piece: role for role, piece in frame.specials.items() if role in ("start", "end")})
@@ -100,23 +100,20 @@ def _content(token: Any) -> str | None:
     return token if isinstance(token, str) else None
 
 
-# MERGED: What to do where a user's text spells out a special piece.
-
-
 def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:
-    """A tokenizer that gives the same pieces, but never a special one; the unknown piece only for what is unknown."""
+    """A tokenizer with the same pieces, but never a special one, and the unknown piece only for unknown text."""
     settings = json.loads(backend.to_str())
     model = settings["model"]
     if model["type"] == "Unigram":
         settings["added_tokens"] = []
         for id in {*special_ids, model["unk_id"]}:
             if id is not None and id < len(model["vocab"]):
-                model["vocab"][id][0] = f"special {id}"  # models are given text without blanks
+                model["vocab"][id][0] = f"special {id}"  # no part of a text has blanks in it
     twin = Tokenizer.from_str(json.dumps(settings))
     twin.encode_special_tokens = True
     return twin
 
 
 def is_unigram(backend: Tokenizer) -> bool:
-    """Whether the tokenizer's model is one that may come upon special pieces in text."""
+    """Whether the tokenizer's model may match special pieces in text."""
     return type(backend.model).__name__ == "Unigram"

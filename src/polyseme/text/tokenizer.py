@@ -1,7 +1,7 @@
 """The tokenizer around the `tokenizers` library: documents to pieces, aligned with their words.
 
-The library turns text into pieces (`reading`); here pieces meet words, by their places in the text (`align`), and get
-their specials.
+The library turns text into pieces (`cached_encoding`). Here pieces are aligned with words by their offsets
+(`alignment`) and framed with special pieces; and the tokenizer is written to files that this library and others load.
 """
 
 from __future__ import annotations
@@ -12,31 +12,35 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from polyseme.errors import InputError, ModelError
-from polyseme.text import tokenizer_export as export
-from polyseme.text.alignment import align, put_in
-from polyseme.text.cached_encoding import Reader
+from polyseme.text.alignment import align, insert_missing
+from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.cut_points import CHARACTER, steps
 from polyseme.text.framing import Frame
+from polyseme.text.specials import THEIR_NAMES
 from polyseme.types import Document, Framed, Pieces, Unit
 
 Ints = NDArray[np.int64]
 
-CHARACTERS_AT_ONCE = 1_000_000
-"""How much text of several documents goes through flat arrays at once."""
+CHARACTERS_PER_CALL = 1_000_000
+"""Characters of the documents that are encoded together in flat arrays."""
+_BEHAVIOR = ("added_tokens", "normalizer", "pre_tokenizer", "model")
 MASK_TEXT = "[MASK]"
-"""What stands for a mask in any model's text where a verb reads masks, besides the model's own."""
+"""Read as a mask by every model with a mask piece, where a verb reads masks, besides the model's own."""
 
 
 class PieceTokenizer:
-    """Text to pieces and back (`types.Tokenizer`), around a `tokenizers.Tokenizer`, which it takes over.
+    """Text to pieces and back (`types.Tokenizer`), around a `tokenizers.Tokenizer`, which it modifies.
 
-    No text is ever shortened or padded, and a special piece is never found in a text: `[MASK]` in it is text.
+    No text is ever truncated or padded, and no text is encoded as a special piece: `[MASK]` in a text is text.
     """
 
     def __init__(self, backend: Tokenizer, frame: Frame) -> None:
@@ -53,17 +57,17 @@ class PieceTokenizer:
                 f"{frame.single!r} need. It has: {dict(frame.specials)}. Name the piece in special_tokens_map.json "
                 "beside the tokenizer's files, or choose another frame."
             )
-        self._reader = Reader(backend, self.specials)
+        self._encoder = CachedEncoder(backend, self.specials)
 
     def __reduce__(self) -> tuple[type[PieceTokenizer], tuple[Tokenizer, Frame]]:
         return PieceTokenizer, (self.backend, self.framing)
 
-    # --- what it is --------------------------------------------------------------------------------------------------
+    # --- properties --------------------------------------------------------------------------------------------------
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for tokenizers that give equal pieces: a hash of what they do, not of how they were stored."""
-        content = {"tokenizer": export.behavior(self.backend), "frame": self.framing.to_json()}
+        """Equal for tokenizers that give equal pieces: a hash of their behavior, not of their files."""
+        content = {"tokenizer": _behavior(self.backend), "frame": self.framing.to_json()}
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -95,12 +99,16 @@ class PieceTokenizer:
 
     def encode_many(self, documents: Sequence[Document]) -> list[Pieces]:
         """The pieces of each document; faster than one at a time where documents are short."""
-        return [pieces for few in _few_at_a_time(documents) for pieces in self._encode_together(few)]
+        return [
+            pieces
+            for batch in batch_by_size(documents, lambda document: len(document.text), CHARACTERS_PER_CALL)
+            for pieces in self._encode_together(batch)
+        ]
 
     def encode_with_masks(self, text: str) -> Pieces:
         """The pieces of raw text in which `[MASK]`, or the model's own mask written out, is the mask piece.
 
-        The words of the result are the masks: each row of `words` has the place of one mask piece, twice.
+        The words of the result are the masks: each row of `words` has the index of one mask piece, twice.
         """
         if "mask" not in self.specials:
             raise ModelError("This model has no mask piece, so there is nothing that it could fill in.")
@@ -113,9 +121,9 @@ class PieceTokenizer:
                 ids.append(np.array([self.specials["mask"]], dtype=np.int64))
                 spans.append(np.array([[start, end]], dtype=np.int64))
             else:
-                read = self._reader.read([text[start:end]])
-                ids.append(read.ids)
-                spans.append(read.spans + start)
+                encoded = self._encoder.encode([text[start:end]])
+                ids.append(encoded.ids)
+                spans.append(encoded.spans + start)
         return Pieces(np.concatenate(ids), np.concatenate(spans), np.array([masks, masks], dtype=np.int64).T)
 
     def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:
@@ -124,10 +132,10 @@ class PieceTokenizer:
         slots = self.framing.slots(len(stretches))
         length = sum(map(len, stretches.values())) + len(slots) - len(stretches)
         row, segments = np.empty(length, dtype=np.int64), np.zeros(length, dtype=np.int64)
-        places: dict[str, int] = {}
+        starts: dict[str, int] = {}
         end = 0
         for name, segment in slots:
-            start = places[name] = end
+            start = starts[name] = end
             if name in stretches:
                 end += len(stretches[name])
                 row[start:end] = stretches[name]
@@ -136,29 +144,29 @@ class PieceTokenizer:
                 row[start] = self.specials[name]
             if segment:
                 segments[start:end] = segment
-        return Framed(row, segments, places["a"], places.get("b"))
+        return Framed(row, segments, starts["a"], starts.get("b"))
 
-    # --- and back ----------------------------------------------------------------------------------------------------
+    # --- pieces to text ---------------------------------------------------------------------------------------------
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as they are written in the vocabulary; `<7>` for an id that it does not have."""
         return [self.backend.id_to_token(int(id)) or f"<{int(id)}>" for id in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of some pieces, without start, end and padding; masks and the unknown piece are written out."""
-        silent = {self.specials[role] for role in ("start", "end", "pad") if role in self.specials}
-        return str(self.backend.decode([int(id) for id in ids if int(id) not in silent], skip_special_tokens=False))
+        """The text of pieces, without start, end and padding; masks and the unknown piece are written out."""
+        hidden = {self.specials[role] for role in ("start", "end", "pad") if role in self.specials}
+        return str(self.backend.decode([int(id) for id in ids if int(id) not in hidden], skip_special_tokens=False))
 
     def save(self, folder: str) -> None:
-        """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, for us and for others."""
-        export.write(self.backend, self.framing, folder)
+        """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, which others load too."""
+        _write_files(self.backend, self.framing, folder)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _encode_together(self, documents: Sequence[Document]) -> list[Pieces]:
-        """All documents at once, as if their texts stood one after another with a gap between them.
+        """All documents at once, as if they were one text with gaps between them.
 
-        One pass over flat arrays takes the place of a few small array operations for each of many short documents.
+        One pass over flat arrays replaces a few small array operations per document, of which there may be many.
         """
         parts, part_starts, n_parts = self._parts(documents)
         gap = 2  # a piece may take in the blank before or after its part
@@ -171,14 +179,16 @@ class PieceTokenizer:
         ).reshape(-1, 2)
         offsets += np.repeat(bases, n_words)[:, None]
 
-        ids, spans, counts = self._reader.read(parts)
+        ids, spans, counts = self._encoder.encode(parts)
         spans += np.repeat(part_starts + np.repeat(bases, n_parts), counts)[:, None]
         n_pieces = _sums(counts, n_parts)
         words = align(spans, offsets)
         vanished = np.flatnonzero(words[:, 0] > words[:, 1])
         n_unknown = np.bincount(np.repeat(np.arange(len(documents)), n_words)[vanished], minlength=len(documents))
         if len(vanished):
-            ids, spans, words = put_in(ids, spans, words, offsets, self._stand_in(documents, int(vanished[0])))
+            ids, spans, words = insert_missing(
+                ids, spans, words, offsets, self._placeholder(documents, int(vanished[0]))
+            )
             n_pieces += n_unknown
 
         piece_ends, word_ends = np.cumsum(n_pieces), np.cumsum(n_words)
@@ -197,25 +207,25 @@ class PieceTokenizer:
         starts: list[int] = []
         n_parts: list[int] = []
         for document in documents:
-            its_parts, its_starts = self._reader.parts(document)
-            parts += its_parts
-            starts += its_starts
-            n_parts.append(len(its_parts))
+            document_parts, document_starts = self._encoder.parts(document)
+            parts += document_parts
+            starts += document_starts
+            n_parts.append(len(document_parts))
         return parts, np.array(starts, dtype=np.int64), np.array(n_parts, dtype=np.int64)
 
-    def _stand_in(self, documents: Sequence[Document], vanished: int) -> int:
-        if self._reader.stand_in is None:
+    def _placeholder(self, documents: Sequence[Document], index: int) -> int:
+        if self._encoder.placeholder is None:
             words = [word for document in documents for word in document.words]
             raise InputError(
-                f"The word {str(words[vanished])!r} comes out as nothing, and this tokenizer has neither an unknown "
+                f"The word {str(words[index])!r} has no pieces, and this tokenizer has neither an unknown "
                 "piece nor one for a blank to give it. Leave the word out."
             )
-        return self._reader.stand_in
+        return self._encoder.placeholder
 
     def _masks_in(self, text: str) -> Iterator[tuple[int, int, bool]]:
-        """The text in parts: where each starts and ends, and whether it is a mask.
+        """The text in parts: the offsets of each, and whether it is a mask.
 
-        Blanks before a mask go with it where the model's own mask piece is defined so (RoBERTa's).
+        Blanks before a mask belong to it if the model's mask piece is defined that way (RoBERTa's is).
         """
         own = self.framing.specials["mask"]
         added = self.backend.get_added_tokens_decoder().get(self.specials["mask"])
@@ -234,20 +244,55 @@ class PieceTokenizer:
         return int(id)
 
 
-def _few_at_a_time(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    few: list[Document] = []
-    size = 0
-    for document in documents:
-        few.append(document)
-        size += len(document.text)
-        if size > CHARACTERS_AT_ONCE:
-            yield few
-            few, size = [], 0
-    if few:
-        yield few
-
-
 def _sums(counts: Ints, group_sizes: Ints) -> Ints:
     """The sum of each group of consecutive counts; a group may be empty."""
     groups = np.repeat(np.arange(len(group_sizes)), group_sizes)
     return np.bincount(groups, weights=counts, minlength=len(group_sizes)).astype(np.int64)
+
+
+# --- as files ---------------------------------------------------------------------------------------------------------
+
+
+def _behavior(backend: Tokenizer) -> dict[str, Any]:
+    """The settings that decide which pieces a text has; not those for framing rows or decoding."""
+    settings = json.loads(backend.to_str(), parse_float=_rounded)
+    return {name: settings[name] for name in _BEHAVIOR}
+
+
+def _rounded(number: str) -> str:
+    """A score in eight digits; the library does not read back the last digits that it wrote."""
+    return f"{float(number):.8g}"
+
+
+def _write_files(backend: Tokenizer, frame: Frame, folder: str) -> None:
+    """Write the files from which this library and others can load the tokenizer."""
+    settings: dict[str, Any] = json.loads(backend.to_str())
+    settings["post_processor"] = _post_processor(backend, frame)
+    specials = {name: piece for role, piece in frame.specials.items() for name in THEIR_NAMES[role]}
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", *(["token_type_ids"] if frame.n_segments > 1 else []), "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        **specials,
+    }
+    path = Path(folder)
+    _write_json(path / "tokenizer.json", settings)
+    _write_json(path / "tokenizer_config.json", config)
+    _write_json(path / "special_tokens_map.json", specials)
+
+
+def _post_processor(backend: Tokenizer, frame: Frame) -> dict[str, Any] | None:
+    """The frame as the `tokenizers` library writes it down."""
+    if not frame.needed:
+        return None
+    names = {"a": "$A", "b": "$B", **frame.specials}
+    single, pair = ([f"{names[slot.name]}:{slot.segment}" for slot in frame.slots(n)] for n in (1, 2))
+    pieces = sorted({frame.specials[role] for role in frame.needed})
+    special_tokens = [(piece, backend.token_to_id(piece)) for piece in pieces]
+    processor = TemplateProcessing(single=single, pair=pair, special_tokens=special_tokens)
+    settings: dict[str, Any] = json.loads(processor.__getstate__())
+    return settings
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

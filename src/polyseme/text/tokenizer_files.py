@@ -1,4 +1,4 @@
-"""The file layouts that tokenizers come in, in order of preference, each with the function that reads it."""
+"""Tokenizers from the files in a model's folder: the known file layouts and their readers, in order of preference."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from polyseme.text.tokenizer import PieceTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What is known about a tokenizer besides its vocabulary."""
+class TokenizerOptions:
+    """The settings of a tokenizer besides its vocabulary."""
 
     settings: Mapping[str, Any]
     """The contents of tokenizer_config.json and special_tokens_map.json."""
     lowercase: bool | None
-    """What the caller says about lower-casing, if anything."""
+    """Whether the caller asks for lower-casing; None: no preference."""
     frame: str | None
-    """The name of the frame the caller wants, if any."""
+    """The name of the frame that the caller asks for, if any."""
 
     def lowers(self, default: bool) -> bool:
-        """Whether to lower-case: what the caller says, else what the settings say, else the default."""
+        """Whether to lower-case: by the caller's choice, else the settings, else the default."""
         if self.lowercase is not None:
             return self.lowercase
         return bool(self.settings.get("do_lower_case", default))
@@ -39,13 +39,13 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The files of a layout, how they are read, and the frame that usually goes with what came out."""
+    """The files of a layout, the function that reads them, and the usual frame of such a tokenizer."""
 
     files: tuple[str, ...]
-    read: Callable[[Sequence[Path], Wishes], Tokenizer]
-    usual_frame: Callable[[Tokenizer, Wishes], Frame]
+    read: Callable[[Sequence[Path], TokenizerOptions], Tokenizer]
+    usual_frame: Callable[[Tokenizer, TokenizerOptions], Frame]
     masks_take_blanks: bool = True
-    """Whether blanks before a mask belong to it, as where blanks are part of pieces."""
+    """Whether blanks before a mask belong to it, as in tokenizers with blanks in their pieces."""
 
 
 def read_json(path: Path) -> Any:
@@ -59,14 +59,14 @@ def read_json(path: Path) -> Any:
 # --- one file with everything ----------------------------------------------------------------------------------------
 
 
-def _read_tokenizer_json(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
     [path] = paths
     try:
         backend = Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
         raise ModelError(f"{path} is not a tokenizer that this version can read ({error}).") from None
-    if wishes.lowercase is not None:
-        _set_lowercase(backend, wishes.lowercase, path)
+    if options.lowercase is not None:
+        _set_lowercase(backend, options.lowercase, path)
     return backend
 
 
@@ -77,13 +77,12 @@ def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:
         backend.normalizer = normalizer
     elif lowercase != (backend.encode("A").ids == backend.encode("a").ids):
         raise ModelError(
-            f"{path} says by itself whether text is lower-cased, in a way that cannot be changed from outside. "
-            "Leave the option out."
+            f"{path} itself defines whether text is lower-cased, and this cannot be changed. Leave the option out."
         )
 
 
-def _frame_of_tokenizer_json(backend: Tokenizer, wishes: Wishes) -> Frame:
-    return frame_in(backend, wishes.settings) or _frame_by_pieces(backend)
+def _frame_of_tokenizer_json(backend: Tokenizer, options: TokenizerOptions) -> Frame:
+    return frame_in(backend, options.settings) or _frame_by_pieces(backend)
 
 
 def _frame_by_pieces(backend: Tokenizer) -> Frame:
@@ -98,21 +97,21 @@ def _frame_by_pieces(backend: Tokenizer) -> Frame:
 # --- WordPiece -------------------------------------------------------------------------------------------------------
 
 
-def _read_wordpiece(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
-    """BERT's vocabulary, a piece a line. Where nothing says so, text is lower-cased if no piece has a capital."""
+def _read_wordpiece(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
+    """BERT's vocabulary, one piece per line. Without a setting, text is lower-cased if no piece has a capital."""
     [path] = paths
     pieces = _lines(path)
     vocabulary = {piece: id for id, piece in enumerate(pieces)}
     unknown = str(FRAMES["bert"].specials["unknown"])
     if unknown not in vocabulary:
-        raise ModelError(f"{path} has no piece {unknown}, so it is no vocabulary of BERT's kind, a piece a line.")
+        raise ModelError(f"{path} has no piece {unknown}, so it is not a WordPiece vocabulary with one piece per line.")
     specials = set(FRAMES["bert"].specials.values())
     has_capitals = any(piece != piece.lower() for piece in pieces if piece not in specials and piece[:7] != "[unused")
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
     backend.normalizer = normalizers.BertNormalizer(
-        lowercase=wishes.lowers(default=not has_capitals),
-        handle_chinese_chars=bool(wishes.settings.get("tokenize_chinese_chars", True)),
-        strip_accents=wishes.settings.get("strip_accents"),
+        lowercase=options.lowers(default=not has_capitals),
+        handle_chinese_chars=bool(options.settings.get("tokenize_chinese_chars", True)),
+        strip_accents=options.settings.get("strip_accents"),
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
@@ -122,15 +121,15 @@ def _read_wordpiece(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
 # --- byte-pair encoding ----------------------------------------------------------------------------------------------
 
 
-def _read_bpe(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+def _read_bpe(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
     """Pieces with ids, and merges: over bytes (GPT-2 and after), or over letters with ends of words (GPT)."""
     vocabulary, merges = _vocabulary(paths[0]), _merges(paths[1])
     if any(piece.endswith("</w>") for piece in vocabulary):
         return _letter_bpe(vocabulary, merges, paths)
-    return _byte_bpe(vocabulary, merges, wishes, paths)
+    return _byte_bpe(vocabulary, merges, options, paths)
 
 
-def _read_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
+def _read_roberta(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
     """GPT-2's pieces in the order of fairseq's dict.txt, whose lines hold GPT-2's ids; four specials come before."""
     vocabulary, merges, lines = _vocabulary(paths[0]), _merges(paths[1]), _lines(paths[2])
     by_id = {str(id): piece for piece, id in vocabulary.items()}
@@ -138,22 +137,22 @@ def _read_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
     pieces = ["<s>", "<pad>", "</s>", "<unk>", *(by_id.get(name, name) for name in names), "<mask>"]
     if by_id.keys() - set(names):
         raise ModelError(f"{paths[2]} lacks some of the pieces of {paths[0]}; they do not belong together.")
-    return _byte_bpe({piece: id for id, piece in enumerate(pieces)}, merges, wishes, paths)
+    return _byte_bpe({piece: id for id, piece in enumerate(pieces)}, merges, options, paths)
 
 
 def _byte_bpe(
-    vocabulary: dict[str, int], merges: list[tuple[str, str]], wishes: Wishes, paths: Sequence[Path]
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], options: TokenizerOptions, paths: Sequence[Path]
 ) -> Tokenizer:
     backend = Tokenizer(_bpe_model(paths, vocab=vocabulary, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(
-        add_prefix_space=bool(wishes.settings.get("add_prefix_space", False))
+        add_prefix_space=bool(options.settings.get("add_prefix_space", False))
     )
     backend.decoder = decoders.ByteLevel()
     return backend
 
 
 def _letter_bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], paths: Sequence[Path]) -> Tokenizer:
-    """GPT's own splitting took packages of its time; BERT's, which others put in its place, is nearest to it."""
+    """GPT's own splitting needs old packages; BERT's, which other libraries use instead, is closest to it."""
     model = _bpe_model(paths, vocab=vocabulary, merges=merges, unk_token="<unk>", end_of_word_suffix="</w>")
     backend = Tokenizer(model)
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -197,7 +196,7 @@ def _lines(path: Path) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-def _frame_of_bpe(backend: Tokenizer, wishes: Wishes) -> Frame:
+def _frame_of_bpe(backend: Tokenizer, options: TokenizerOptions) -> Frame:
     if backend.token_to_id("<s>") is not None and backend.token_to_id("</s>") is not None:
         return FRAMES["roberta"]
     return FRAMES["gpt2" if backend.token_to_id("<|endoftext|>") is not None else "gpt"]
@@ -206,22 +205,22 @@ def _frame_of_bpe(backend: Tokenizer, wishes: Wishes) -> Frame:
 # --- SentencePiece ---------------------------------------------------------------------------------------------------
 
 
-def _read_sentencepiece(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
-    """ALBERT's, XLNet's and T5's file; which one it is shows in its pieces."""
+def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
+    """The file of ALBERT, XLNet or T5; its pieces show which one it is."""
     model = sentencepiece.read_model(paths[0])
     texts = {piece.text for piece in model.pieces}
     before: list[Any] = []
     if "[CLS]" in texts or "<cls>" in texts:
-        before = _cleaning(wishes, lowercase=wishes.lowers(default="[CLS]" in texts))
-    elif _is_t5(texts, wishes):
-        n = int(wishes.settings.get("extra_ids", 100))
+        before = _cleaning(options, lowercase=options.lowers(default="[CLS]" in texts))
+    elif _is_t5(texts, options):
+        n = int(options.settings.get("extra_ids", 100))
         sentinels = [f"<extra_id_{k}>" for k in reversed(range(n))]
         model = _with(model, [*model.pieces, *(_control(piece) for piece in sentinels if piece not in texts)])
     return _marked(sentencepiece.backend(model, before), model)
 
 
-def _read_xlm_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
-    """XLM-R's file has SentencePiece's specials; its ids are fairseq's, where all pieces come one later."""
+def _read_xlm_roberta(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
+    """XLM-R's file has SentencePiece's specials; its ids are fairseq's, which are one higher."""
     model = sentencepiece.read_model(paths[0])
     if [piece.text for piece in model.pieces[:3]] != ["<unk>", "<s>", "</s>"]:
         raise ModelError(f"{paths[0]} must begin with the pieces <unk>, <s> and </s>, as XLM-RoBERTa's file does.")
@@ -230,16 +229,16 @@ def _read_xlm_roberta(paths: Sequence[Path], wishes: Wishes) -> Tokenizer:
     return _marked(sentencepiece.backend(model), model)
 
 
-def _cleaning(wishes: Wishes, *, lowercase: bool) -> list[Any]:
-    """What ALBERT and XLNet do to text before SentencePiece sees it."""
+def _cleaning(options: TokenizerOptions, *, lowercase: bool) -> list[Any]:
+    """The normalization of ALBERT and XLNet before SentencePiece."""
     steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    if not wishes.settings.get("keep_accents", False):
+    if not options.settings.get("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     return [*steps, normalizers.Lowercase()] if lowercase else steps
 
 
-def _is_t5(texts: set[str], wishes: Wishes) -> bool:
-    return wishes.frame == "t5" or (wishes.frame is None and {"<pad>", "</s>"} <= texts and "<s>" not in texts)
+def _is_t5(texts: set[str], options: TokenizerOptions) -> bool:
+    return options.frame == "t5" or (options.frame is None and {"<pad>", "</s>"} <= texts and "<s>" not in texts)
 
 
 def _control(text: str) -> Piece:
@@ -251,13 +250,13 @@ def _with(model: sentencepiece.SentencePieceModel, pieces: list[Piece]) -> sente
 
 
 def _marked(backend: Tokenizer, model: sentencepiece.SentencePieceModel) -> Tokenizer:
-    """The tokenizer with its control pieces known as special; masks are marked later, since they may take blanks."""
+    """The tokenizer with its control pieces marked as special; masks are marked later, since they may take blanks."""
     names = [piece.text for piece in model.pieces if piece.kind == Kind.CONTROL and "mask" not in piece.text.lower()]
     backend.add_special_tokens(names)
     return backend
 
 
-def _frame_of_sentencepiece(backend: Tokenizer, wishes: Wishes) -> Frame:
+def _frame_of_sentencepiece(backend: Tokenizer, options: TokenizerOptions) -> Frame:
     names = {"[CLS]": "albert", "<cls>": "xlnet", "<s>": "roberta", "</s>": "t5"}
     return FRAMES[next((name for piece, name in names.items() if backend.token_to_id(piece) is not None), "none")]
 
@@ -267,7 +266,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         files=("vocab.txt",),
         read=_read_wordpiece,
-        usual_frame=lambda backend, wishes: FRAMES["bert"],
+        usual_frame=lambda backend, options: FRAMES["bert"],
         masks_take_blanks=False,
     ),
     Layout(files=("vocab.json", "merges.txt"), read=_read_bpe, usual_frame=_frame_of_bpe),
@@ -277,27 +276,26 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(files=("sentencepiece.bpe.model",), read=_read_xlm_roberta, usual_frame=_frame_of_sentencepiece),
     Layout(files=("spiece.model",), read=_read_sentencepiece, usual_frame=_frame_of_sentencepiece),
 )
-"""What `load_tokenizer` looks for, in this order."""
-
-
-# MERGED: A tokenizer from the files in a model's folder.
+"""The layouts that `load_tokenizer` looks for, in this order."""
 
 
 def load_tokenizer(
     folder: str | Path, *, frame: Frame | str | None = None, lowercase: bool | None = None
 ) -> PieceTokenizer:
-    """The tokenizer that a folder holds, in whichever of the known layouts its files are.
+    """The tokenizer in a folder, whichever of the known layouts its files have.
 
-    `frame` is how rows are framed, by name (`framing.FRAMES`) or as a whole; None takes what the files say, or what
-    usually goes with them. `lowercase` None likewise; a bare vocab.txt lower-cases if none of its pieces has a capital.
+    `frame` is a name (`framing.FRAMES`) or a frame; None takes that of the files, or their usual one. `lowercase` None
+    does the same; a bare vocab.txt lower-cases if none of its pieces has a capital.
     """
     place = Path(folder)
     layout = _layout(place)
-    wanted = frame_named(frame) if isinstance(frame, str) else frame
-    wishes = Wishes(settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None)
-    backend = layout.read([place / name for name in layout.files], wishes)
-    chosen = wanted if wanted is not None else layout.usual_frame(backend, wishes)
-    specials = dict(chosen.specials) if isinstance(frame, Frame) else find_specials(backend, chosen, wishes.settings)
+    requested = frame_named(frame) if isinstance(frame, str) else frame
+    options = TokenizerOptions(
+        settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None
+    )
+    backend = layout.read([place / name for name in layout.files], options)
+    chosen = requested if requested is not None else layout.usual_frame(backend, options)
+    specials = dict(chosen.specials) if isinstance(frame, Frame) else find_specials(backend, chosen, options.settings)
     mark_specials(backend, specials, masks_take_blanks=layout.masks_take_blanks)
     return PieceTokenizer(backend, chosen.replace(specials=specials))
 

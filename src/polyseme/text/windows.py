@@ -1,9 +1,9 @@
-"""Windows: a document too long for its encoder is cut into runs of pieces that fit, and stitched together again.
+"""Windows: a document too long for its encoder is cut into overlapping windows, whose results are stitched together.
 
-Windows overlap by half; the last one ends where the document ends, so it may overlap more. Every piece is taken from
-one window: the one in which its nearer edge is farthest away, since there it has seen most of its surroundings. The
-ends of the document are no edges, for there is nothing beyond them. A causal encoder sees nothing to the right, so
-there a piece is taken from the window in which it has the longest left context. Ties go to the earlier window.
+Windows overlap by half; the last one ends where the document ends, so it may overlap more. The states of a piece are
+taken from the window whose nearer edge is farthest from it, where it has most context. The ends of the document do not
+count as edges. With a causal encoder a piece is taken from the window in which it has the longest left context. Ties go
+to the earlier window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from polyseme.errors import OptionError
 
 
 class Window(NamedTuple):
-    """The pieces `[start, end)` of a document, of which `[keep_start, keep_end)` are taken from this window."""
+    """The pieces `[start, end)` of a document, of which those in `[keep_start, keep_end)` are taken from it."""
 
     start: int
     end: int
@@ -28,15 +28,15 @@ class Window(NamedTuple):
     keep_end: int
 
     @property
-    def kept(self) -> slice:
-        """Where the pieces that are taken stand among those of the window."""
+    def keep(self) -> slice:
+        """The pieces that are taken, as a slice of the window."""
         return slice(self.keep_start - self.start, self.keep_end - self.start)
 
 
 def cut(n_pieces: int, capacity: int | None, direction: Direction = "both") -> list[Window]:
     """The windows of a document of `n_pieces`, each of at most `capacity` pieces, specials not counted.
 
-    What the windows keep are the pieces of the document, each once and in order. A capacity of None has no bound.
+    Each piece of the document is kept by one window, in order. A capacity of None means no limit.
 
     >>> cut(10, 4)
     [Window(start=0, end=4, keep_start=0, keep_end=3), Window(start=2, end=6, keep_start=3, keep_end=5), \
@@ -51,12 +51,12 @@ Window(start=4, end=8, keep_start=5, keep_end=7), Window(start=6, end=10, keep_s
     last = n_pieces - capacity
     starts = [*range(0, last, (capacity + 1) // 2), last]
     borders = [0, *(_border(left + capacity, right, direction) for left, right in pairwise(starts)), n_pieces]
-    return [Window(start, start + capacity, *kept) for start, kept in zip(starts, pairwise(borders), strict=True)]
+    return [Window(start, start + capacity, *keep) for start, keep in zip(starts, pairwise(borders), strict=True)]
 
 
 def stitch(windows: Sequence[Window], states: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """One row for each piece of the document, from one array for each window, whose first axis is its pieces."""
-    return np.concatenate([rows[window.kept] for window, rows in zip(windows, states, strict=True)])
+    """One row per piece of the document, from one array per window, with pieces on its first axis."""
+    return np.concatenate([rows[window.keep] for window, rows in zip(windows, states, strict=True)])
 
 
 def _border(end: int, next_start: int, direction: Direction) -> int:

@@ -1,8 +1,8 @@
-"""Raw text to words with offsets, and the documents they stand in.
+"""Raw text to words with offsets.
 
-What counts as a word follows Unicode's default word boundaries (UAX #29), with a few choices of our own:
+The definition of a word follows Unicode's default word boundaries (UAX #29), with a few choices of our own:
 
-- Letters, digits and underscores that stand together are one word: `A4`, `naïve`, `snake_case`.
+- Adjacent letters, digits and underscores are one word: `A4`, `naïve`, `snake_case`.
 - An apostrophe, point or middle dot between two letters, and an apostrophe, point, comma or the like between two
   digits, stays inside the word: `don't`, `U.S`, `example.com`, `3.14`, `1,000`. A colon does not (UAX #29 leaves that
   to the language), nor does a hyphen.
@@ -13,7 +13,7 @@ What counts as a word follows Unicode's default word boundaries (UAX #29), with 
   those scripts put no blanks between words and finding them would take a dictionary.
 - An emoji is one word with all that is joined to it: skin tones, joined sequences, flags, keycaps.
 - A run of one and the same mark is a word: an ellipsis `...`, a dash `--`, quotes `''`, `!!!`, a rule `=====`. That
-  goes for ASCII's marks but for brackets, and for dashes and the ellipsis.
+  holds for ASCII punctuation other than brackets, for dashes and for the ellipsis.
 - Every other character is a word by itself.
 
 Whitespace and control characters are in no word; every other character is in exactly one.
@@ -23,16 +23,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import groupby
-from typing import Any
 
-from polyseme.errors import InputError, PolysemeWarning
-from polyseme.types import Document, Word
+from polyseme.types import Word
 
-# Scripts written without blanks between words; ranges as they stand in a character class.
+# Scripts written without blanks between words; ranges for a character class.
 _HAN = "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _KANA = (
     "\u3031-\u3035\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
@@ -49,7 +46,7 @@ _BETWEEN_BOTH = "'.\u2018\u2019\u2024\ufe52\uff07\uff0e"
 _BETWEEN_LETTERS = _BETWEEN_BOTH + "\u00b7\u0387\u055f\u05f4\u2027"
 _BETWEEN_DIGITS = _BETWEEN_BOTH + ",;\u037e\u0589\u060c\u060d\u066c\u07f8\u2044\ufe10\ufe14\ufe50\ufe54\uff0c\uff1b"
 _LETTER = rf"[^\W\d_{_HAN}{_KANA}{_THAI_LAO_KHMER_MYANMAR}]"
-# Inside a word what stands before is a letter or its mark where it is neither digit nor underscore.
+# Inside a word, the character before is a letter or its mark if it is neither a digit nor an underscore.
 _INSIDE = rf"(?<![\d_])[{_BETWEEN_LETTERS}](?={_LETTER})|(?<=\d)[{_BETWEEN_DIGITS}](?=\d)"
 _INSIDE_HEBREW = '(?<=[\u05d0-\u05f2])"(?=[\u05d0-\u05f2])'
 
@@ -65,8 +62,6 @@ _ZERO_WIDTH_JOINER = "\u200d"
 _NOT_SIMPLE = re.compile("[^\x00-\xac\xae-\u02ff\u0370-\u0482\u048a-\u052f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf]")
 _SIMPLE = re.compile(rf"\w(?:\w+|{_INSIDE})*|{_RUN_OF_MARKS}|[^\s{_CONTROL}]")
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
 
 def split_words(text: str) -> list[Word]:
     """The words of `text`, in order, each with its offsets.
@@ -75,23 +70,6 @@ def split_words(text: str) -> list[Word]:
     ["Don't", 'pay', '$', '3.50', '!']
     """
     return [word for stretch in _stretches(text) for word in _words_at(text, *stretch)]
-
-
-def document(text: str | Sequence[str], id: str = "", fields: Mapping[str, Any] | None = None) -> Document:
-    """A document from raw text, which is split into words, or from a list of words, which are kept as given.
-
-    The text of given words is the words joined by one blank. Lone surrogates, which no tokenizer can read, are
-    replaced by U+FFFD, with a warning.
-    """
-    if isinstance(text, str):
-        [text] = _readable([text])
-        return Document(text=text, words=split_words(text), id=id, fields=fields or {})
-    given = _readable([_checked(word, position) for position, word in enumerate(text)])
-    words, start = [], 0
-    for word in given:
-        words.append(Word(word, start, start + len(word)))
-        start += len(word) + 1
-    return Document(text=" ".join(given), words=words, id=id, fields=fields or {}, given=True)
 
 
 def _words_at(text: str, start: int, end: int, pattern: re.Pattern[str]) -> Iterator[Word]:
@@ -103,7 +81,7 @@ def _words_at(text: str, start: int, end: int, pattern: re.Pattern[str]) -> Iter
 
 
 def _stretches(text: str) -> Iterator[tuple[int, int, re.Pattern[str]]]:
-    """The text in stretches, each with the pattern for it: lines with anything unusual need the rules in full."""
+    """The text in stretches, each with its pattern: lines with any unusual character need the full rules."""
     start = 0
     while unusual := _NOT_SIMPLE.search(text, start):
         line = text.rfind("\n", start, unusual.start()) + 1 or start
@@ -117,9 +95,7 @@ def _stretches(text: str) -> Iterator[tuple[int, int, re.Pattern[str]]]:
 
 @cache
 def _general_pattern() -> re.Pattern[str]:
-    """The rules in full; made when first needed, since gathering and compiling the classes takes some hundredths of a
-    second.
-    """
+    """The full rules; compiled when first needed, since that takes some hundredths of a second."""
     classes = _categories()
     mark = _ranges(classes, "Mn", "Mc", "Me", "Cf") + _SKIN_TONES
     symbol = _ranges(classes, "So", "Sm") + "\U0001f000-\U0001faff"
@@ -141,50 +117,25 @@ def _general_pattern() -> re.Pattern[str]:
 
 
 def _categories() -> dict[str, list[tuple[int, int]]]:
-    """The first and last characters of all stretches of one general category, by category.
+    """The first and last characters of all ranges of one general category, by category.
 
-    Only planes that have marks, format characters or symbols are looked at: 0, 1, and the beginning of 14. The zero
+    Only planes that have marks, format characters or symbols are read: 0, 1, and the beginning of 14. The zero
     width space, which ends a word, is left out of the format characters.
     """
-    found: dict[str, list[tuple[int, int]]] = {}
+    ranges: dict[str, list[tuple[int, int]]] = {}
     for first, end in ((0x0, 0x200B), (0x200C, 0x20000), (0xE0000, 0xE0200)):
         for category, stretch in groupby(map(unicodedata.category, map(chr, range(first, end)))):
             length = sum(1 for _ in stretch)
-            found.setdefault(category, []).append((first, first + length - 1))
+            ranges.setdefault(category, []).append((first, first + length - 1))
             first += length
-    return found
+    return ranges
 
 
 def _ranges(classes: Mapping[str, list[tuple[int, int]]], *categories: str) -> str:
-    """The inside of a character class with all characters of some categories.
+    """The inside of a character class with all characters of the categories.
 
     >>> _ranges({"Nd": [(0x30, 0x39)], "Nl": [(0x2160, 0x2162)]}, "Nd", "Nl")
     '0-9Ⅰ-Ⅲ'
     """
     stretches = sorted(stretch for category in categories for stretch in classes[category])
     return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in stretches)
-
-
-def _checked(word: object, position: int) -> str:
-    if not isinstance(word, str):
-        raise InputError(
-            f"Word {position} of the list (counted from 0) must be a string. Got {word!r}, a {type(word).__name__}."
-        )
-    if not word or word.isspace():
-        raise InputError(
-            f"Word {position} of the list (counted from 0) is {'blank' if word else 'empty'}: {word!r}. "
-            "Leave it out, or give something in its place: every word gets a vector."
-        )
-    return word
-
-
-def _readable(texts: list[str]) -> list[str]:
-    """The texts with U+FFFD for lone surrogates, which is said once for all of them."""
-    if not any(not text.isascii() and _SURROGATE.search(text) for text in texts):
-        return texts
-    warnings.warn(
-        "The text has lone surrogates, halves of characters that no tokenizer can read; each is read as U+FFFD.",
-        PolysemeWarning,
-        stacklevel=3,
-    )
-    return [_SURROGATE.sub("\ufffd", text) for text in texts]

@@ -94,7 +94,7 @@ class Store:
 
 def key_of(document: Document) -> Key:
     """Equal for texts that have equal vectors."""
-    return (True, tuple(map(str, document.words))) if document.given else (False, (document.text,))
+    return (True, tuple(map(str, document.words))) if document.pretokenized else (False, (document.text,))
 
 
 class VectorSource:

@@ -23,7 +23,7 @@ from polyseme.files.unfinished_folder import clear_up
 from polyseme.generating import generate_files
 from polyseme.generating.decoding_options import MAX_NEW, Decoding, EarlyStopping
 from polyseme.generating.text_generator import Continuation, OnText, TextGenerator
-from polyseme.text.input_texts import given_documents
+from polyseme.text.documents import to_documents
 from polyseme.types import Progress
 
 
@@ -158,7 +158,7 @@ def generate(
         )
         cost = _cost(generator, time.perf_counter() - started + earlier)
         return Generated(prompts=[], continuations=[], cost=cost, continues=continues)
-    texts = [each.text for each in given_documents(given)]
+    texts = [each.text for each in to_documents(given)]
     found = generator(texts, on_text=on_text)
     if output is not None:
         _write(output, texts, found, n, force)
