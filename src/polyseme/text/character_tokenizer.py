@@ -107,7 +107,7 @@ class CharacterTokenizer:
             return
         self._warned = True
         warnings.warn(
-            f"Of words longer than {self.max_characters - 2} bytes in UTF-8 the model reads only the beginning, as published. "
+            f"Of words longer than {self.max_characters - 2} bytes in UTF-8 only the first are read, as published. "
             f"The first such word begins with {word[:20]!r}. Further ones are not reported.",
             PolysemeWarning,
             stacklevel=4,
