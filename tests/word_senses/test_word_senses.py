@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polyseme.api import Model
 from polyseme.errors import InputError, MissingPackageError, OptionError
-from polyseme.word_senses import word_senses as senses_module
+from polyseme.word_senses import sense_groups as senses_module
 from polyseme.word_senses.clustering import (
     FEWEST,
     LEAST,
