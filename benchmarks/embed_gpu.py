@@ -19,7 +19,7 @@ from measure import alternate, machine, table
 
 from polyseme.convert.model_sizes import size_named
 from polyseme.encoders.encoder_kinds import build_encoder
-from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.inference import PackedRows, build_inference_encoder
 
 
 def lengths_of(kind: str, count: int) -> list[int]:
@@ -32,14 +32,14 @@ def lengths_of(kind: str, count: int) -> list[int]:
     return [2 + round(1.3 * each) for each in words[:count]]
 
 
-def flat_batches(lengths: list[int], budget: int) -> list[FlatRows]:
+def flat_batches(lengths: list[int], budget: int) -> list[PackedRows]:
     """Rows sorted by length, as many as fit the budget, on the device."""
     batches: list[list[int]] = [[]]
     for length in sorted(lengths):
         if sum(batches[-1]) + length > budget:
             batches.append([])
         batches[-1].append(length)
-    return [FlatRows(torch.randint(5, 30000, (sum(each),), device="cuda"), None, each) for each in batches if each]
+    return [PackedRows(torch.randint(5, 30000, (sum(each),), device="cuda"), None, each) for each in batches if each]
 
 
 def padded_batches(lengths: list[int], n_rows: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -78,7 +78,7 @@ def main() -> None:
     from transformers import BertConfig, BertModel
 
     config = size_named(settings.size).config
-    frozen = freeze(build_encoder(config).to("cuda", torch.bfloat16).eval())
+    inference = build_inference_encoder(build_encoder(config).to("cuda", torch.bfloat16).eval())
     theirs = BertModel(
         BertConfig(
             vocab_size=config.n_pieces,
@@ -109,7 +109,7 @@ def main() -> None:
                 "transformers, sorted by length, batches of 256": synced(
                     lambda b=by_length: [theirs(*each) for each in b]
                 ),
-                "polyseme": synced(lambda b=ours: [frozen(each, [-1]) for each in b]),
+                "polyseme": synced(lambda b=ours: [inference(each, [-1]) for each in b]),
             },
             settings.rounds,
             warm_ups=2,

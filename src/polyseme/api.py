@@ -20,7 +20,7 @@ from polyseme.convert.hub import find_model
 from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
 from polyseme.embedding.flow import Carried, Embedder, warn_unread
 from polyseme.embedding.pooling import check_per, per_text, warn_wordless
-from polyseme.encoders.inference import Frozen, Precision, freeze
+from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.parts.device import find_device
@@ -163,7 +163,7 @@ class Model:
             stack=stack,
             batch_pieces=batch_pieces,
             precision=self.precision,
-            frozen=self._frozen,
+            inference=self._inference,
             carried=self._carried if carry_state else None,
         )
 
@@ -172,8 +172,8 @@ class Model:
         return Carried()
 
     @cached_property
-    def _frozen(self) -> Frozen:
-        return freeze(self.bundle.encoder, self.precision)
+    def _inference(self) -> InferenceEncoder:
+        return build_inference_encoder(self.bundle.encoder, self.precision)
 
     def __sklearn_clone__(self) -> Model:
         """Estimators that scikit-learn clones share a loaded model: embedding does not change it."""
@@ -294,7 +294,7 @@ class Model:
             neural_cache=cache,
             batch_pieces=batch_pieces,
             precision=self.precision,
-            frozen=self._frozen if self.bundle.decoder is None else None,
+            inference=self._inference if self.bundle.decoder is None else None,
         )
         sources = None if source is None else to_documents(source)
         found: list[Scored] = scorer(to_documents(texts), sources=sources)

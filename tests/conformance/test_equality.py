@@ -16,7 +16,7 @@ from conformance.cases import REFERENCED
 from polyseme.bundle import Bundle
 from polyseme.convert import conversion_table as table
 from polyseme.convert.family import Family
-from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.types import Batch
 from references import ask, by_stack, make_pair, our_stacks, ragged_batch, real
 from tolerance import expect, expect_together
@@ -97,12 +97,12 @@ def test_flat_inference_equals_the_forward_pass(family: Family, dtype: torch.dty
         expected = expect(encoder, layers, dtype)
     encoder.to(dtype)
     segments = None if batch.segments is None else batch.segments[keep]
-    rows = FlatRows(batch.pieces[keep], segments, batch.lengths.tolist())
+    rows = PackedRows(batch.pieces[keep], segments, batch.lengths.tolist())
     for settled in (False, True):
-        frozen = freeze(encoder)
+        inference = build_inference_encoder(encoder)
         if settled:
-            frozen.settle()
-        found = frozen(rows, "all")
+            inference.prepare()
+        found = inference(rows, "all")
         assert sorted(found) == list(expected)
         for number, layer in found.items():
             expected[number].check(layer)

@@ -15,8 +15,8 @@ from golden_elmo import GOLDEN, WITHIN, arrays, content, golden_bundle
 from polyseme.api import Model
 from polyseme.convert.elmo import FAMILY, SIZES
 from polyseme.encoders.encoder_kinds import build_encoder
-from polyseme.encoders.inference import FlatRows, freeze
-from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE, Stretched
+from polyseme.encoders.inference import PackedRows, build_inference_encoder
+from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE, PackedRecurrent
 from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import ModelError, OptionError
 from polyseme.parts.memory import Memory
@@ -203,9 +203,9 @@ def test_a_memory_of_another_kind_or_size_is_refused() -> None:
 # --- inference --------------------------------------------------------------------------------------------------------
 
 
-def flat_rows(encoder: TwoWay, lengths: tuple[int, ...]) -> tuple[FlatRows, Batch]:
+def flat_rows(encoder: TwoWay, lengths: tuple[int, ...]) -> tuple[PackedRows, Batch]:
     batch = ragged_batch(encoder.config, lengths=lengths)
-    return FlatRows(batch.pieces[real(batch)], None, list(lengths)), batch
+    return PackedRows(batch.pieces[real(batch)], None, list(lengths)), batch
 
 
 @pytest.mark.parametrize("at_once", [1, 6, 40, 2048])
@@ -213,12 +213,12 @@ def test_stretches_equal_the_forward_pass(at_once: int, monkeypatch: pytest.Monk
     monkeypatch.setitem(PIECES_AT_ONCE, "cpu", at_once)
     encoder = small()
     rows, batch = flat_rows(encoder, (1, 3, 3, 7, 20, 31))
-    frozen = freeze(encoder)
-    assert isinstance(frozen, Stretched)
+    inference = build_inference_encoder(encoder)
+    assert isinstance(inference, PackedRecurrent)
     with torch.no_grad():
         expected = encoder(batch)
     for layers in ("all", [0], [1, -1]):
-        found = frozen(rows, layers)
+        found = inference(rows, layers)
         assert found.keys() == ({0, 1, 2, 3} if layers == "all" else {layer % 4 for layer in layers})
         for layer, vectors in found.items():
             assert_close(vectors, expected[layer][real(batch)], 1e-12)
@@ -228,7 +228,7 @@ def test_stretches_equal_the_forward_pass(at_once: int, monkeypatch: pytest.Monk
 def test_carrying_equals_the_memory_of_the_forward_pass(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PIECES_AT_ONCE, "cpu", at_once)
     encoder = small()
-    frozen = Stretched(encoder)
+    inference = PackedRecurrent(encoder)
     memory: Memory | None = None
     held = encoder.new_memory(4)
     for lengths in ((9, 2, 5), (3, 8), (1, 2, 11, 4)):
@@ -238,7 +238,7 @@ def test_carrying_equals_the_memory_of_the_forward_pass(at_once: int, monkeypatc
             expected = encoder(batch, memory=held.select(chosen))
         assert expected.memory is not None
         held = held.put(chosen, expected.memory)
-        found, memory = frozen.carry(rows, "all", memory)
+        found, memory = inference.carry(rows, "all", memory)
         for layer in range(4):
             assert_close(found[layer], expected[layer][real(batch)], 1e-12)
     assert memory is not None

@@ -11,7 +11,7 @@ from torch import nn
 from conformance.cases import BOTH_WAYS, CLIPPED, TANH, redrawn
 from polyseme.bundle import new_bundle
 from polyseme.convert.lstm import FAMILY
-from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE
 from polyseme.encoders.recurrent import Recurrent
 from polyseme.encoders.recurrent_config import RecurrentConfig, TwoWayConfig
@@ -146,7 +146,7 @@ def test_inference_equals_the_forward_pass(
     assert batch.lengths is not None
     with torch.no_grad():
         expected = encoder(batch)
-    found = freeze(encoder)(FlatRows(batch.pieces[real(batch)], None, batch.lengths.tolist()), "all")
+    found = build_inference_encoder(encoder)(PackedRows(batch.pieces[real(batch)], None, batch.lengths.tolist()), "all")
     for layer, vectors in found.items():
         assert_close(vectors, expected[layer][real(batch)], 1e-12)
 

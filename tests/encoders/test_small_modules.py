@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from encoders.small_modules import Recurrent, RecurrentConfig, RecurrentState, TwoWay, TwoWayConfig
 from perturbation import drawing, who_sees_whom
 from polyseme.encoders.encoder import Encoder
-from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.errors import ModelError
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real
@@ -202,7 +202,7 @@ def test_frozen_inference_equals_the_forward_pass(make: object) -> None:
     batch = ragged_batch(encoder.config, lengths=(2, 2, 5, 8))
     with torch.no_grad():
         expected = encoder(batch)
-    found = freeze(encoder)(FlatRows(batch.pieces[real(batch)], None, [2, 2, 5, 8]), [0, -1])
+    found = build_inference_encoder(encoder)(PackedRows(batch.pieces[real(batch)], None, [2, 2, 5, 8]), [0, -1])
     assert sorted(found) == [0, 2]
     for number, layer in found.items():
         assert_close(layer, expected[number][real(batch)], 1e-12)

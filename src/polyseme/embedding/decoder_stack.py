@@ -18,7 +18,7 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.encoders.encoder import Encoder, Layers
-from polyseme.encoders.inference import FlatRows, Frozen
+from polyseme.encoders.inference import InferenceEncoder, PackedRows
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.types import Batch, States
 
@@ -44,23 +44,23 @@ def decoder_of(bundle: Bundle) -> Encoder:
 
 
 class BothSides:
-    """Rows through both stacks (`encoders.frozen.Frozen`), of which the decoder's layers are given back."""
+    """Rows through both stacks, of which the layers of the decoder are returned (`InferenceEncoder`)."""
 
-    def __init__(self, bundle: Bundle, encoder: Frozen) -> None:
+    def __init__(self, bundle: Bundle, encoder: InferenceEncoder) -> None:
         self.encoder = encoder
         self.decoder = decoder_of(bundle)
         self.first = bundle.first_written
         self.top = bundle.config.depth
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Prepare the encoder for much work."""
-        self.encoder.settle()
+        self.encoder.prepare()
 
-    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+    def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
         """Nothing to learn from them."""
 
     @torch.inference_mode()
-    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+    def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         read = self.encoder(rows, [-1])[self.top]  # [N, D]
         found: dict[int, list[Tensor]] = {}
         for start, n_rows, length in rows.runs:

@@ -159,7 +159,7 @@ def _through_a_spool(
     earlier = Tally()
     seconds = 0.0
     n_texts = 0
-    embedder.frozen.settle()
+    embedder.inference.prepare()
     fitted = Fitter(per=target.per, store=target.store)
     with open_spool(target.output, settings, fitted, per=target.per, force=target.force) as spool:
         assembly = Assembly(

@@ -23,7 +23,7 @@ from polyseme.cost import forward_flops
 from polyseme.embedding.decoder_stack import BothSides, Stack, check_stack, decoder_of
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
-from polyseme.encoders.inference import Carrying, FlatRows, Frozen, Precision, freeze
+from polyseme.encoders.inference import CarriesMemory, InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.parts.device import even_share, one_core, side_by_side
 from polyseme.parts.memory import Memory
@@ -135,7 +135,7 @@ class Embedder:
         stack: Stack = "encoder",
         batch_pieces: int | None = None,
         precision: Precision = "own",
-        frozen: Frozen | None = None,
+        inference: InferenceEncoder | None = None,
         carried: Carried | None = None,
     ) -> None:
         if bundle.tokenizer is None:
@@ -149,10 +149,10 @@ class Embedder:
         """What is run beside, where vectors are a decoder's: the encoder that it reads."""
         self.choice = parse_layers(layer, self.config)
         self.pooling = parse_pooling(pool, self.config.direction)
-        self.frozen = freeze(bundle.encoder, precision) if frozen is None else frozen
+        self.inference = build_inference_encoder(bundle.encoder, precision) if inference is None else inference
         if stack == "decoder":
-            self.frozen = BothSides(bundle, self.frozen)
-        if carried is not None and not (isinstance(self.frozen, Carrying) and bundle.config.memory == "state"):
+            self.inference = BothSides(bundle, self.inference)
+        if carried is not None and not (isinstance(self.inference, CarriesMemory) and bundle.config.memory == "state"):
             raise OptionError("This encoder has no state to carry from text to text. Leave carry_state off.")
         self.carried = carried
         self.precision = precision
@@ -174,8 +174,8 @@ class Embedder:
             rows.sort(key=len)
         total = sum(map(len, rows))
         if total >= MUCH_WORK:
-            self.frozen.settle()
-        self.frozen.meet([row.framed.ids for row in rows])
+            self.inference.prepare()
+        self.inference.warm_up([row.framed.ids for row in rows])
         found = [self._room(pieces) for pieces in encoded]
         pending: dict[int, _Pending] = {}
 
@@ -226,11 +226,11 @@ class Embedder:
             return _batches(rows, even_share(total, self.batch_pieces))
         return (rows[start : start + ROWS_CARRIED] for start in range(0, len(rows), ROWS_CARRIED))
 
-    def _states(self, rows: FlatRows) -> dict[int, Tensor]:
+    def _states(self, rows: PackedRows) -> dict[int, Tensor]:
         """The layers asked for; where state is carried, each row goes on from the same row of the batch before."""
-        if self.carried is None or not isinstance(self.frozen, Carrying):
-            return self.frozen(rows, self.choice.layers)
-        states, self.carried.memory = self.frozen.carry(rows, self.choice.layers, self.carried.memory)
+        if self.carried is None or not isinstance(self.inference, CarriesMemory):
+            return self.inference(rows, self.choice.layers)
+        states, self.carried.memory = self.inference.carry(rows, self.choice.layers, self.carried.memory)
         return states
 
     def _rows(self, encoded: Sequence[Pieces], without: Container[int]) -> Iterator[_Row]:
@@ -249,10 +249,10 @@ class Embedder:
         inner = (len(self.choice.layers), width) if self.choice.how == "all" else (width,)
         return np.empty((len(pieces.words), *inner), dtype=np.float32)
 
-    def _flat(self, batch: Sequence[_Row]) -> FlatRows:
+    def _flat(self, batch: Sequence[_Row]) -> PackedRows:
         ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))
         segments = torch.from_numpy(np.concatenate([row.framed.segments for row in batch]))
-        return FlatRows(
+        return PackedRows(
             ids.to(self.device),
             segments.to(self.device) if bool(segments.any()) else None,
             [len(row) for row in batch],

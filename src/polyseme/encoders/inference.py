@@ -1,9 +1,9 @@
 """Encoders as inference runs them: no padding, weights laid out for the machine.
 
-Rows come flat, one after another, equal lengths together, so that nothing is computed for padding. How depends on the
-kind of encoder: Transformers run in `flat`, recurrent ones in `stretched`, and any other through its own forward pass.
-What comes out equals `Encoder.forward` on the same rows (tests hold it to that), for a frozen model: no gradients, no
-dropout.
+Rows come packed, one after another, equal lengths together, so that nothing is computed for padding. How depends on the
+kind of encoder: Transformers run in `packed_transformer`, recurrent ones in `packed_recurrent`, and any other through
+its own forward pass. What comes out equals `Encoder.forward` on the same rows (tests hold it to that), without gradients
+and without dropout.
 
 Shapes: N pieces of all rows, R rows of one length T, D width.
 """
@@ -34,7 +34,7 @@ Precision = Literal["own", "bf16", "int8"]
 
 
 @dataclass
-class FlatRows:
+class PackedRows:
     """Rows one after another, none padded; equal lengths stand together."""
 
     pieces: Tensor
@@ -60,43 +60,43 @@ class FlatRows:
         return torch.cat([torch.arange(length, device=device).repeat(n_rows) for _, n_rows, length in self.runs])
 
 
-class Frozen(Protocol):
+class InferenceEncoder(Protocol):
     """An encoder ready for inference over flat rows."""
 
-    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+    def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         """The layers asked for, by number: [N, D] each."""
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Prepare for much work: spend a moment on laying weights out, once."""
 
-    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+    def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
         """Told the pieces of all rows of a chunk, before its batches run."""
 
 
 @runtime_checkable
-class Carrying(Frozen, Protocol):
+class CarriesMemory(InferenceEncoder, Protocol):
     """One whose rows can go on from where others ended."""
 
-    def carry(self, rows: FlatRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory]:
+    def carry(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory]:
         """The layers asked for, and the memory to go on with."""
 
 
-Freezer = Callable[[Any, Precision], Frozen | None]
+InferenceBuilder = Callable[[Any, Precision], InferenceEncoder | None]
 """Encoder and precision → the encoder made ready, or None where it is none of those that can be run so."""
 
 
-def _freezer(file: str) -> Freezer:
-    found: Freezer = later(f"polyseme.encoders.{file}").freeze
+def _builder(file: str) -> InferenceBuilder:
+    found: InferenceBuilder = later(f"polyseme.encoders.{file}").build
     return found
 
 
-FREEZERS: Mapping[str, Freezer] = LateTable(
-    {"transformer": "packed_transformer", "recurrent": "packed_recurrent", "two-way": "packed_recurrent"}, _freezer
+INFERENCE_BUILDERS: Mapping[str, InferenceBuilder] = LateTable(
+    {"transformer": "packed_transformer", "recurrent": "packed_recurrent", "two-way": "packed_recurrent"}, _builder
 )
 """Kind of encoder → the file of this folder that makes one ready."""
 
 
-def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
+def build_inference_encoder(encoder: Encoder, precision: Precision = "own") -> InferenceEncoder:
     """The fastest way to run this encoder that equals its forward pass.
 
     With another precision than the weights' own, products run in it and everything between them in fp32 (on a CPU).
@@ -109,10 +109,10 @@ def freeze(encoder: Encoder, precision: Precision = "own") -> Frozen:
             stacklevel=3,
         )
     kind = encoder.config.kind
-    frozen = FREEZERS[kind](encoder, precision) if kind in FREEZERS else None
-    if frozen is None and precision != "own":
+    inference = INFERENCE_BUILDERS[kind](encoder, precision) if kind in INFERENCE_BUILDERS else None
+    if inference is None and precision != "own":
         raise OptionError(f"An encoder of kind {kind!r} cannot run in {precision} on a CPU. Use fp32.")
-    return ByLength(encoder) if frozen is None else frozen
+    return ByLength(encoder) if inference is None else inference
 
 
 class ByLength:
@@ -121,14 +121,14 @@ class ByLength:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Nothing to prepare."""
 
-    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+    def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
         """Nothing to learn from them."""
 
     @torch.inference_mode()
-    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+    def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         found: dict[int, list[Tensor]] = {}
         for start, n_rows, length in rows.runs:
             run = slice(start, start + n_rows * length)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
-from polyseme.encoders.inference import FlatRows, Precision
+from polyseme.encoders.inference import PackedRows, Precision
 from polyseme.encoders.recurrent import Recurrent, TwoWay, TwoWayState
 from polyseme.parts.memory import Memory
 from polyseme.parts.recurrence import State
@@ -33,9 +33,9 @@ MOST_PADDING = 0.25
 """The share of a row that may be padding, where rows of several lengths run together."""
 
 
-def freeze(encoder: Encoder, precision: Precision) -> Stretched | None:
+def build(encoder: Encoder, precision: Precision) -> PackedRecurrent | None:
     """A recurrent or two-way encoder in the precision of its weights, or None."""
-    return Stretched(encoder) if isinstance(encoder, (Recurrent, TwoWay)) and precision == "own" else None
+    return PackedRecurrent(encoder) if isinstance(encoder, (Recurrent, TwoWay)) and precision == "own" else None
 
 
 @dataclass
@@ -48,18 +48,18 @@ class _Types:
     """[n, D]"""
 
 
-class Stretched:
-    """A recurrent or two-way encoder, ready for inference over flat rows (`frozen.Frozen`)."""
+class PackedRecurrent:
+    """A recurrent or two-way encoder, ready for inference over flat rows (`encoders.inference.InferenceEncoder`)."""
 
     def __init__(self, encoder: Recurrent | TwoWay) -> None:
         self.encoder = encoder
         self._types: _Types | None = None
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Nothing to prepare."""
 
     @torch.inference_mode()
-    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+    def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
         """Look at the characters of every word that a chunk has, once.
 
         What was known of other chunks is forgotten, so that a vector never depends on what went before to the bit.
@@ -68,11 +68,11 @@ class Stretched:
             self._types = self._spelled(np.unique(np.concatenate([np.unique(_as_values(row)) for row in rows])))
 
     @torch.inference_mode()
-    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+    def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         return self._run(rows, layers, None)[0]
 
     @torch.inference_mode()
-    def carry(self, rows: FlatRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory]:
+    def carry(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory]:
         """The same, each row going on from what the memory holds for it, as the original ELMo ran.
 
         Where there are fewer rows than the memory has, the others stay as they are; where there are more, those begin
@@ -84,7 +84,7 @@ class Stretched:
         found, after = self._run(rows, layers, held)
         return found, held if after is None else after
 
-    def _run(self, rows: FlatRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory | None]:
+    def _run(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory | None]:
         config = self.encoder.config
         numbers, table = self._numbered(rows.pieces)
         found = {

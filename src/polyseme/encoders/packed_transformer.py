@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
-from polyseme.encoders.inference import FlatRows, Precision
+from polyseme.encoders.inference import PackedRows, Precision
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.extras import optional
@@ -32,7 +32,7 @@ PACKED_FOR = 2048
 """Pieces in a product that packed weights are laid out for."""
 
 
-def freeze(encoder: Encoder, precision: Precision) -> FlatTransformer | None:
+def build(encoder: Encoder, precision: Precision) -> PackedTransformer | None:
     """A Transformer in which every piece sees its whole row, or all that stands before it; else None."""
     if not isinstance(encoder, Transformer):
         return None
@@ -44,30 +44,30 @@ def freeze(encoder: Encoder, precision: Precision) -> FlatTransformer | None:
         and config.positions in ("learned", "sinusoidal", "none")
         and not (config.cross or config.gated)
     )
-    return FlatTransformer(encoder, precision) if runs_flat else None
+    return PackedTransformer(encoder, precision) if runs_flat else None
 
 
-class FlatTransformer:
+class PackedTransformer:
     """The Transformer in which every piece sees its whole row, or all that stands before it, flat."""
 
     def __init__(self, encoder: Transformer, precision: Precision = "own") -> None:
         self.encoder = encoder
-        self.layers = [FlatLayer(layer, PRODUCTS[precision]) for layer in encoder.layers]  # type: ignore[arg-type]
-        self.settled = False
+        self.layers = [PackedLayer(layer, PRODUCTS[precision]) for layer in encoder.layers]  # type: ignore[arg-type]
+        self.prepared = False
         if precision != "own":  # rounded results must not depend on how much work there is
-            self.settle()
+            self.prepare()
 
-    def settle(self) -> None:
-        if not self.settled:
+    def prepare(self) -> None:
+        if not self.prepared:
             for layer in self.layers:
                 layer.pack()
-            self.settled = True
+            self.prepared = True
 
-    def meet(self, rows: Sequence[NDArray[np.int64]]) -> None:
+    def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
         """Nothing to learn from them."""
 
     @torch.inference_mode()
-    def __call__(self, rows: FlatRows, layers: Layers) -> dict[int, Tensor]:
+    def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         encoder, config = self.encoder, self.encoder.config
         wanted = wanted_layers(layers, config.n_layers)
         x: Tensor = encoder.embeddings(rows.pieces, rows.positions(), rows.segments)  # [N, D]
@@ -82,7 +82,7 @@ class FlatTransformer:
         return found
 
 
-class FlatLayer:
+class PackedLayer:
     """A Transformer layer over flat rows."""
 
     def __init__(self, layer: TransformerLayer, product: Callable[..., AnyProduct]) -> None:
@@ -114,7 +114,7 @@ Attend = Callable[[Tensor, int, float], Tensor]
 """Fused queries, keys and values [N, 3·H·d], the number of heads and the scale → [N, H·d]."""
 
 
-def attention_over(rows: FlatRows, like: Tensor, *, causal: bool = False) -> Attend:
+def attention_over(rows: PackedRows, like: Tensor, *, causal: bool = False) -> Attend:
     """Attention within each of these rows, in the way that suits where `like` lives."""
     if like.is_cuda and like.dtype in (torch.bfloat16, torch.float16) and not causal:
         varlen = optional("torch.nn.attention.varlen")  # from torch 2.10 on
@@ -123,7 +123,7 @@ def attention_over(rows: FlatRows, like: Tensor, *, causal: bool = False) -> Att
     return _by_length(rows, causal)
 
 
-def _by_length(rows: FlatRows, causal: bool) -> Attend:
+def _by_length(rows: PackedRows, causal: bool) -> Attend:
     """One call for the rows of each length."""
 
     def attend(fused: Tensor, n_heads: int, scale: float) -> Tensor:
@@ -138,7 +138,7 @@ def _by_length(rows: FlatRows, causal: bool) -> Attend:
     return attend
 
 
-def _in_one_call(rows: FlatRows, flash: Callable[..., Any]) -> Attend:
+def _in_one_call(rows: PackedRows, flash: Callable[..., Any]) -> Attend:
     """One call for rows of any lengths: flash attention, in half precision on a GPU."""
     device = rows.pieces.device
     longest = max(rows.lengths)

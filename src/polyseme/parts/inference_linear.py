@@ -1,4 +1,4 @@
-"""A frozen linear layer with what comes right after it: activation, residual sum.
+"""A linear layer for inference with what comes right after it: activation, residual sum.
 
 On a CPU, torch's oneDNN operators run it in one go over weights packed for the processor. They are private, so they
 are only used after a trial against `F.linear` in this process, and everything else runs plainly.

@@ -1,4 +1,4 @@
-"""Frozen products in bf16 and int8 on a CPU: faster where the processor has the instructions, the same anywhere.
+"""Linear layers in bf16 and int8 for inference on a CPU: faster where the processor can, the same anywhere.
 
 Sums and norms between the products stay in fp32. Where the instructions are missing, the rounded values are multiplied
 in fp32: no faster, but what comes out is what another machine computes (`bf16_is_fast`, `int8_is_fast` tell).

@@ -175,7 +175,7 @@ class LeftToRight(Way):
         else:
             guesses = self._guesses(encoded, ends, only)
             lengths = guesses.lengths[guesses.stretch].tolist()
-            self.guesser.frozen.meet([guesses.ids])
+            self.guesser.inference.warm_up([guesses.ids])
             if self.neural_cache is not None:
                 found = self._with_cache(guesses, pieces, ends, on_batch)
             else:

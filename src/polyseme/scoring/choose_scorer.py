@@ -17,7 +17,7 @@ from typing import cast
 
 from polyseme.bundle import Bundle
 from polyseme.encoders.encoder import Encoder
-from polyseme.encoders.inference import Frozen, Precision, freeze
+from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError
 from polyseme.generating.language_model import has_words
 from polyseme.generating.word_softmax import WordTable
@@ -44,7 +44,7 @@ def scorer_of(
     neural_cache: NeuralCache | None = None,
     batch_pieces: int | None = None,
     precision: Precision = "own",
-    frozen: Frozen | None = None,
+    inference: InferenceEncoder | None = None,
 ) -> Scorer:
     """What scores with a bundle; refused where it has nothing to score with, or where an option means nothing."""
     if bundle.tokenizer is None:
@@ -59,7 +59,7 @@ def scorer_of(
     _refuse_useless(name, hide=hide, order=asked, stride=stride, neural_cache=neural_cache)
     if precision != "own" and name in ("two stacks", "any-order"):
         raise OptionError(f"On a CPU, {precision} is for embed. To score with this model, load it in fp32.")
-    making = _Making(bundle, bundle.tokenizer, batch_pieces, precision, frozen)
+    making = _Making(bundle, bundle.tokenizer, batch_pieces, precision, inference)
     way: Way
     if name == "causal":
         manner = manner_of(bundle, bundle.tokenizer)
@@ -85,13 +85,13 @@ class _Making:
     tokenizer: Tokenizer
     batch_pieces: int | None
     precision: Precision
-    frozen: Frozen | None
+    inference: InferenceEncoder | None
 
     def guesser(self, output: str, encoder: Encoder) -> Guesser:
         found = cast(Output, self.bundle.outputs[output])
-        own = encoder is self.bundle.encoder and self.frozen is not None
+        own = encoder is self.bundle.encoder and self.inference is not None
         return Guesser(
-            cast(Frozen, self.frozen) if own else freeze(encoder, self.precision),
+            cast(InferenceEncoder, self.inference) if own else build_inference_encoder(encoder, self.precision),
             found.softmax if isinstance(found, TwoWayOutput) else found,
             device=self.bundle.device,
             batch_pieces=self.batch_pieces,

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from polyseme.config import EncoderConfig
 from polyseme.cost import forward_flops
-from polyseme.encoders.inference import FlatRows, Frozen
+from polyseme.encoders.inference import InferenceEncoder, PackedRows
 from polyseme.outputs.output import Output
 from polyseme.parts.device import even_share, one_core, side_by_side
 from polyseme.types import Pieces
@@ -146,9 +146,15 @@ class Guesser:
     """
 
     def __init__(
-        self, frozen: Frozen, output: Output, *, device: torch.device, batch_pieces: int | None, threads: bool = True
+        self,
+        inference: InferenceEncoder,
+        output: Output,
+        *,
+        device: torch.device,
+        batch_pieces: int | None,
+        threads: bool = True,
     ) -> None:
-        self.frozen = frozen
+        self.inference = inference
         self.output = in_full(output)
         self.dtype = next(self.output.parameters()).dtype
         self.device = device
@@ -170,7 +176,7 @@ class Guesser:
         order = np.argsort(lengths, kind="stable")
         total = int(lengths.sum())
         if total >= MUCH_WORK:
-            self.frozen.settle()
+            self.inference.prepare()
 
         def run(rows: Ints) -> tuple[Ints, Tensor, Tensor | None, int]:
             states, targets, n_read = self.states(guesses, rows, mask)
@@ -197,7 +203,9 @@ class Guesser:
         """The states from which some rows guess [M, D], the pieces that they guess [M], and how many were read."""
         flat, places, targets = _batch(guesses, rows, mask)
         lengths = guesses.lengths[guesses.stretch[rows]].tolist()
-        states = next(iter(self.frozen(FlatRows(torch.from_numpy(flat).to(self.device), None, lengths), [-1]).values()))
+        states = next(
+            iter(self.inference(PackedRows(torch.from_numpy(flat).to(self.device), None, lengths), [-1]).values())
+        )
         return states[torch.from_numpy(places).to(self.device)], targets, len(flat)
 
     @torch.inference_mode()

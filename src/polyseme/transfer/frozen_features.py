@@ -29,7 +29,7 @@ from polyseme.embedding.decoder_stack import Stack
 from polyseme.embedding.flow import BATCH_PIECES, Embedder
 from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import fingerprint
-from polyseme.encoders.inference import FlatRows, freeze
+from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.heads.head import Features
@@ -209,7 +209,7 @@ def word_store(
 
     def make() -> Iterator[list[NDArray[Any]]]:
         embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
-        embedder.frozen.settle()
+        embedder.inference.prepare()
         done = 0
         for some in _some(texts):
             yield [each.vectors for each in embedder(some)]
@@ -230,15 +230,15 @@ def whole_store(
     progress: Progress | None = None,
 ) -> Store:
     """The state of the piece that stands for its row, of each of some rows."""
-    frozen = freeze(bundle.encoder)
+    inference = build_inference_encoder(bundle.encoder)
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     budget = BATCH_PIECES[bundle.device.type]
 
     def make() -> Iterator[list[NDArray[Any]]]:
-        frozen.settle()
+        inference.prepare()
         found: list[NDArray[Any] | None] = [None] * len(texts)
         for numbers in _fitting(order, texts, budget):
-            states = frozen(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
+            states = inference(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
             starts = np.cumsum([0, *(len(texts[number]) for number in numbers)])[:-1]
             places = torch.tensor([texts[number].whole for number in numbers]) + torch.from_numpy(starts)
             taken = {layer: each[places.to(each.device)] for layer, each in states.items()}
@@ -345,9 +345,9 @@ def _fitting(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterat
         yield some
 
 
-def _flat(texts: Sequence[Text], device: torch.device) -> FlatRows:
+def _flat(texts: Sequence[Text], device: torch.device) -> PackedRows:
     ids = torch.from_numpy(np.concatenate([text.ids for text in texts]))
     segments = torch.from_numpy(np.concatenate([text.segments for text in texts]))
-    return FlatRows(
+    return PackedRows(
         ids.to(device), segments.to(device) if bool(segments.any()) else None, [len(text) for text in texts]
     )

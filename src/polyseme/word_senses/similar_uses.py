@@ -16,7 +16,7 @@ from polyseme.cost import Cost
 from polyseme.embedding.embed_files import cost_so_far
 from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
-from polyseme.encoders.inference import Precision, freeze
+from polyseme.encoders.inference import Precision, build_inference_encoder
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
@@ -109,9 +109,9 @@ def similar_uses(
     if top < 1:
         raise OptionError(f"The number of neighbors must be at least 1. Got {top} instead.")
     layers = [layer] if against is None else [layer, against]
-    frozen = freeze(bundle.encoder, precision)
+    inference = build_inference_encoder(bundle.encoder, precision)
     embedders = [
-        Embedder(bundle, layer=each, pool=pool, batch_pieces=batch_pieces, precision=precision, frozen=frozen)
+        Embedder(bundle, layer=each, pool=pool, batch_pieces=batch_pieces, precision=precision, inference=inference)
         for each in layers
     ]
     for embedder, spec in zip(embedders, layers, strict=True):
