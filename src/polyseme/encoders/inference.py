@@ -2,8 +2,8 @@
 
 Rows come packed, one after another, equal lengths together, so that nothing is computed for padding. How depends on the
 kind of encoder: Transformers run in `packed_transformer`, recurrent ones in `packed_recurrent`, and any other through
-its own forward pass. What comes out equals `Encoder.forward` on the same rows (tests hold it to that), without gradients
-and without dropout.
+its own forward pass. What comes out equals `Encoder.forward` on the same rows (tests hold it to that), without
+gradients and dropout.
 
 Shapes: N pieces of all rows, R rows of one length T, D width.
 """
