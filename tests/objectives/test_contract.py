@@ -85,8 +85,12 @@ def test_an_unknown_objective_is_refused() -> None:
 
 
 @every_case
-def test_one_batch_is_learnt_by_heart(case: str) -> None:
-    """Every part of the loss falls far below what knowing nothing costs."""
+def test_one_batch_is_learned_by_heart(case: str) -> None:
+    """Every part of the loss falls far below what it was at first.
+
+    How many steps that takes changes with the last bits of a sum, and so with the processor: there are four times as
+    many as were ever needed. Most cases are done after thirty.
+    """
     objective = told(CASES[case])
     torch.manual_seed(0)
     nets = objective.nets(bundle_for(objective, spread=None, n_layers=2))
@@ -94,15 +98,16 @@ def test_one_batch_is_learnt_by_heart(case: str) -> None:
     arrays = tensors(example)
     optimizer = torch.optim.AdamW(nets.parameters(), lr=4e-3)
     first: dict[str, float] = {}
-    for step in range(200):
+    for _ in range(600):
         parts = objective.loss(nets, arrays).parts
         means = {name: float(part.detach()) / example.counts[name] for name, part in parts.items()}
-        first = means if step == 0 else first
+        first = first or means
+        if all(mean < 0.15 * first[name] for name, mean in means.items()):
+            return
         optimizer.zero_grad()
         total(objective, parts, example.counts).backward()
         optimizer.step()
-    for name, mean in means.items():
-        assert mean < 0.15 * first[name], (name, first, means)
+    pytest.fail(f"not learned: {first} at first, {means} in the end")
 
 
 @pytest.mark.parametrize(

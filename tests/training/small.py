@@ -92,10 +92,12 @@ def twenty_steps(name: str, training: TrainingSettings, devices: Devices, output
 
 
 def main() -> None:
-    """One of several processes: 20 steps, and what came of them into a file."""
-    name, parallel, dtype, output = sys.argv[1:]
+    """One of several processes: 20 steps of each run named, and what came of them into a file each."""
+    folder, *runs = sys.argv[1:]
     with devices_for("cpu") as devices:
-        twenty_steps(name, settings(dtype=dtype, parallel=parallel), devices, Path(output))
+        for run in runs:
+            name, parallel, dtype = run.split("-")
+            twenty_steps(name, settings(dtype=dtype, parallel=parallel), devices, Path(folder) / f"{run}.pt")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,15 @@ def test_every_objective_is_killed() -> None:
     assert set(OTHERS) == RUNS.keys() - {"usual", "compiled", "carried"}
 
 
+def test_a_kill_of_each_kind(tmp_path: Path) -> None:
+    """In a step, in the writing of a checkpoint, in the building of shards, and of a run that carries a memory."""
+    found = killed(tmp_path, step=1, checkpoint=1, shards=1, carried=1)
+    assert found["wrong"] == []
+    assert found["killed"] == 4
+    assert found["steps"] == N_STEPS
+
+
+@pytest.mark.slow
 def test_a_few_kills(tmp_path: Path) -> None:
     found = killed(tmp_path, step=2, checkpoint=2, shards=2)
     assert found["wrong"] == []
@@ -47,6 +56,7 @@ def test_a_few_kills(tmp_path: Path) -> None:
     assert found["steps"] == N_STEPS
 
 
+@pytest.mark.slow
 def test_a_few_kills_of_a_run_that_carries_a_memory(tmp_path: Path) -> None:
     found = killed(tmp_path, **{"carried": 2, "carried checkpoint": 1})
     assert found["wrong"] == []
@@ -54,6 +64,7 @@ def test_a_few_kills_of_a_run_that_carries_a_memory(tmp_path: Path) -> None:
     assert found["steps"] == N_STEPS
 
 
+@pytest.mark.slow
 def test_a_kill_of_every_other_objective(tmp_path: Path) -> None:
     found = killed(tmp_path, **dict.fromkeys(OTHERS, 1))
     assert found["wrong"] == []

@@ -17,29 +17,30 @@ from training import small
 TESTS = Path(__file__).parents[1]
 
 
-def on_two_processes(name: str, parallel: str, dtype: str, output: Path) -> dict[str, Any]:
-    """What two processes joined by gloo come to."""
+RUNS = ("masked-ddp-fp64", "replaced-ddp-fp64", "masked-fsdp-fp64", "causal-ddp-fp32")
+
+
+@pytest.fixture(scope="module")
+def on_two_processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What two processes joined by gloo come to, by run; they are started once."""
+    folder = tmp_path_factory.mktemp("two")
     paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*command, "-m", "training.small", name, parallel, dtype, str(output)],
+        [*command, "-m", "training.small", str(folder), *RUNS],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = torch.load(output)
-    return found
+    return {run: torch.load(folder / f"{run}.pt") for run in RUNS}
 
 
-@pytest.mark.parametrize(
-    ("name", "parallel", "dtype"),
-    [("masked", "ddp", "fp64"), ("replaced", "ddp", "fp64"), ("masked", "fsdp", "fp64"), ("causal", "ddp", "fp32")],
-)
-def test_two_processes_equal_one(name: str, parallel: str, dtype: str, tmp_path: Path) -> None:
-    both = on_two_processes(name, parallel, dtype, tmp_path / "both.pt")
+@pytest.mark.parametrize("run", RUNS)
+def test_two_processes_equal_one(run: str, on_two_processes: dict[str, Any]) -> None:
+    name, _, dtype = run.split("-")
+    both = on_two_processes[run]
     training = small.settings(dtype=dtype)
     alone = small.trainer_for(name, training)
     losses = small.losses_of(alone, Plan(training, 20), 0, 20)
@@ -56,8 +57,8 @@ def test_two_processes_equal_one(name: str, parallel: str, dtype: str, tmp_path:
             torch.testing.assert_close(both["tensors"][key], mine, rtol=0, atol=1e-10 * largest, msg=key)
 
 
-def test_a_checkpoint_of_two_processes_is_gone_on_with_by_one(tmp_path: Path) -> None:
-    both = on_two_processes("masked", "fsdp", "fp64", tmp_path / "both.pt")
+def test_a_checkpoint_of_two_processes_is_gone_on_with_by_one(on_two_processes: dict[str, Any]) -> None:
+    both = on_two_processes["masked-fsdp-fp64"]
     training = small.settings(dtype="fp64")
     plan = Plan(training, 25)
     alone = small.trainer_for("masked", training)
