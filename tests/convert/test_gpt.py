@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,11 +183,13 @@ def test_a_word_does_not_change_with_what_follows(name: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "folder"), [("gpt", "openai-gpt"), ("gpt2", "gpt2")])
-def test_published_vocabularies_fit_the_published_sizes(size: str, folder: str, data: Path, tmp_path: Path) -> None:
+def test_published_vocabularies_fit_the_published_sizes(
+    size: str, folder: str, vocabulary: Callable[[str], Path], tmp_path: Path
+) -> None:
     """The whole vocabulary over a small stack: saved, loaded by both, and embedding a text."""
     published = SIZES[size]
     family = FAMILIES[published.family]
-    tokenizer = load_tokenizer(data / "vocab" / folder, frame=family.frame)
+    tokenizer = load_tokenizer(vocabulary(folder), frame=family.frame)
     assert tokenizer.n_pieces == published.vocabulary
     torch.manual_seed(0)
     config = published.config.replace(n_layers=2, width=16, n_heads=2, inner_width=64)

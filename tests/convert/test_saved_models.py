@@ -24,7 +24,7 @@ from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import language_model
 from polyseme.text.documents import make_document
 from references import make_reference
-from text.samples import NASTY
+from text.nasty import NASTY
 from tiny_models import tiny_config, tiny_model, write_tokenizer
 
 SHARDS = [None, 20_000]

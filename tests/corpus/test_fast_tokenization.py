@@ -20,7 +20,7 @@ from polyseme.text.framing import FRAMES
 from polyseme.text.sentences import split_sentences
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
-from text.samples import NASTY
+from text.nasty import NASTY
 
 TRAINED = {
     "wordpiece": ("wordpiece", "bert", 300),
@@ -189,8 +189,8 @@ def test_the_memory_starts_afresh_when_it_is_full(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", ["bert-base-cased", "gpt2", "openai-gpt", "albert"])
-def test_published_vocabularies(kind: str, data: Path):
-    tokenizer = load_tokenizer(data / "vocab" / kind)
+def test_published_vocabularies(kind: str, vocabulary: Callable[[str], Path]):
+    tokenizer = load_tokenizer(vocabulary(kind))
     speller = Speller(tokenizer)
     texts = [text for text in [*made_up(10, seed=9), *TEXTS] if "\0" not in text]
     spelled = speller.spell([text.encode() for text in texts])

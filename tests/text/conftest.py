@@ -14,15 +14,15 @@ from text.samples import KINDS
 
 
 @pytest.fixture(scope="session")
-def folder_of(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def folder_of(vocabulary: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a vocabulary; RoBERTa's files, published apart, are put into one."""
 
     def find(kind: str) -> Path:
         if kind != "roberta":
-            return data / "vocab" / kind
+            return vocabulary(kind)
         folder = tmp_path_factory.mktemp("roberta")
-        for name in ("gpt2/encoder.json", "gpt2/vocab.bpe", "roberta/dict.txt"):
-            shutil.copy(data / "vocab" / name, folder)
+        for part, name in (("gpt2", "encoder.json"), ("gpt2", "vocab.bpe"), ("roberta", "dict.txt")):
+            shutil.copy(vocabulary(part) / name, folder)
         return folder
 
     return find

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import lzma
 import sys
 import unicodedata
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,9 +52,10 @@ def test_parts_have_the_pieces_of_the_whole(tokenizer_of: TokenizerOf, kind: str
     assert in_parts(tokenizer, text) == whole(tokenizer, text)
 
 
-def test_parts_of_real_text_have_the_pieces_of_the_whole(tokenizer: PieceTokenizer, data: Path) -> None:
-    with lzma.open(data / "corpus" / "web-00.txt.xz", "rt", encoding="utf-8") as file:
-        text = file.read(200_000)
+def test_parts_of_real_text_have_the_pieces_of_the_whole(
+    tokenizer: PieceTokenizer, real_text: Callable[[str, int], str]
+) -> None:
+    text = real_text("web-00", 200_000)
     assert in_parts(tokenizer, text) == whole(tokenizer, text)
 
 

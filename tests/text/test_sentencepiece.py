@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import lzma
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,8 @@ from polyseme.text.tokenizer_files import load_tokenizer
 from text.samples import texts
 
 TokenizerOf = Callable[[str], PieceTokenizer]
+FolderOf = Callable[[str], Path]
+RealText = Callable[[str, int], str]
 Train = Callable[..., Path]
 
 
@@ -35,16 +36,15 @@ class Both:
 
 
 @pytest.fixture(scope="session")
-def albert(data: Path) -> Both:
+def albert(folder_of: FolderOf) -> Both:
     """Without the cleaning that ALBERT does beforehand."""
-    return Both(data / "vocab" / "albert" / "spiece.model")
+    return Both(folder_of("albert") / "spiece.model")
 
 
 @pytest.fixture(scope="session")
-def train(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
+def train(real_text: RealText, tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Trains a small model on real text with the library itself."""
-    with lzma.open(data / "corpus" / "news-00.txt.xz", "rt", encoding="utf-8") as file:
-        lines = file.read(150_000).split("\n")
+    lines = real_text("news-00", 150_000).split("\n")
 
     def small_model(name: str, **options: Any) -> Path:
         path = tmp_path_factory.mktemp("sentencepiece") / name
@@ -65,9 +65,8 @@ def tamed(text: str) -> str:
     return unicodedata.normalize("NFKC", text.translate(dict.fromkeys(dropped, " ")))
 
 
-def test_real_text(albert: Both, data: Path) -> None:
-    with lzma.open(data / "corpus" / "web-00.txt.xz", "rt", encoding="utf-8") as file:
-        assert albert.agree([tamed(line) for line in file.read(300_000).split("\n")])
+def test_real_text(albert: Both, real_text: RealText) -> None:
+    assert albert.agree([tamed(line) for line in real_text("web-00", 300_000).split("\n")])
 
 
 def test_every_character(albert: Both) -> None:
@@ -98,11 +97,11 @@ def test_dropped_characters_do_not_shift_what_follows(tokenizer_of: TokenizerOf)
     assert (pieces.words.tolist(), pieces.n_unknown) == ([[0, 0], [1, 1]], 0)
 
 
-def test_what_albert_does_beforehand(tokenizer_of: TokenizerOf, data: Path) -> None:
+def test_what_albert_does_beforehand(tokenizer_of: TokenizerOf, folder_of: FolderOf) -> None:
     tokenizer = tokenizer_of("albert")
     for text, same in (("Élan Über", "elan uber"), ("``a''", '"a"'), ("ŁÓDŹ", "łodz")):
         assert tokenizer.encode(make_document(text)).ids.tolist() == tokenizer.encode(make_document(same)).ids.tolist()
-    cased = load_tokenizer(data / "vocab" / "albert", lowercase=False)
+    cased = load_tokenizer(folder_of("albert"), lowercase=False)
     assert cased.encode(make_document("Élan")).ids.tolist() != cased.encode(make_document("élan")).ids.tolist()
 
 
@@ -138,8 +137,8 @@ def test_other_models(train: Train, options: dict[str, Any]) -> None:
     )
 
 
-def test_what_a_file_says(data: Path) -> None:
-    model = read_model(data / "vocab" / "albert" / "spiece.model")
+def test_what_a_file_says(folder_of: FolderOf) -> None:
+    model = read_model(folder_of("albert") / "spiece.model")
     assert len(model.pieces) == 30_000
     assert [piece.text for piece in model.pieces[:5]] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert [piece.kind for piece in model.pieces[:6]] == [
@@ -149,8 +148,8 @@ def test_what_a_file_says(data: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [1, 7, 1_000, 500_000, 760_288])
-def test_a_file_cut_short_is_refused(data: Path, tmp_path: Path, keep: int) -> None:
-    whole = (data / "vocab" / "albert" / "spiece.model").read_bytes()
+def test_a_file_cut_short_is_refused(folder_of: FolderOf, tmp_path: Path, keep: int) -> None:
+    whole = (folder_of("albert") / "spiece.model").read_bytes()
     (tmp_path / "spiece.model").write_bytes(whole[:keep])
     with pytest.raises(ModelError, match="damaged or was cut short"):
         load_tokenizer(tmp_path)

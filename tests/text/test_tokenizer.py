@@ -21,6 +21,7 @@ from polyseme.types import Document, Pieces
 from text.samples import KINDS, texts, words
 
 TokenizerOf = Callable[[str], PieceTokenizer]
+FolderOf = Callable[[str], Path]
 
 
 def check(made: Document, pieces: Pieces) -> None:
@@ -142,8 +143,8 @@ def test_a_word_that_vanishes_gets_the_unknown_piece(
     assert pieces.n_unknown == 1
 
 
-def test_byte_level_pieces_without_an_unknown_one_stand_in_with_a_blank(data: Path) -> None:
-    tokenizer = load_tokenizer(data / "vocab" / "gpt2")
+def test_byte_level_pieces_without_an_unknown_one_stand_in_with_a_blank(folder_of: FolderOf) -> None:
+    tokenizer = load_tokenizer(folder_of("gpt2"))
     tokenizer.backend.normalizer = normalizers.Replace("x", "")
     pieces = tokenizer.encode(make_document(["x", "a", "b"]))
     assert tokenizer.pieces(pieces.ids) == ["Ġ", "Ġa", "Ġb"]
@@ -212,11 +213,11 @@ def test_a_pickled_tokenizer_does_the_same(tokenizer: PieceTokenizer) -> None:
     assert again.fingerprint == tokenizer.fingerprint
 
 
-def test_fingerprints_tell_tokenizers_apart(tokenizer_of: TokenizerOf, data: Path) -> None:
+def test_fingerprints_tell_tokenizers_apart(tokenizer_of: TokenizerOf, folder_of: FolderOf) -> None:
     assert len({tokenizer_of(kind).fingerprint for kind in KINDS}) == len(KINDS)
-    same = load_tokenizer(data / "vocab" / "bert-base-cased")
+    same = load_tokenizer(folder_of("bert-base-cased"))
     assert same.fingerprint == tokenizer_of("bert-base-cased").fingerprint
-    other = load_tokenizer(data / "vocab" / "bert-base-cased", lowercase=True)
+    other = load_tokenizer(folder_of("bert-base-cased"), lowercase=True)
     assert other.fingerprint != same.fingerprint
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import lzma
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,9 +33,8 @@ TEXTS = (
 
 
 @pytest.fixture(scope="session")
-def lines(data: Path) -> list[str]:
-    with lzma.open(data / "corpus" / "web-00.txt.xz", "rt", encoding="utf-8") as file:
-        return [*TEXTS, *file.read(20_000).split("\n")]
+def lines(real_text: Callable[[str, int], str]) -> list[str]:
+    return [*TEXTS, *real_text("web-00", 20_000).split("\n")]
 
 
 def ids_with_specials(tokenizer: PieceTokenizer, text: str, pair: str | None = None) -> tuple[list[int], list[int]]:
@@ -213,12 +211,12 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_lower_casing_is_said_by_the_caller_the_settings_or_the_pieces(data: Path, tmp_path: Path) -> None:
+def test_lower_casing_is_said_by_the_caller_the_settings_or_the_pieces(folder_of: FolderOf, tmp_path: Path) -> None:
     def first_piece(folder: Path, **options: Any) -> str:
         tokenizer = load_tokenizer(folder, **options)
         return tokenizer.pieces(tokenizer.encode(make_document("Cat")).ids)[0]
 
-    cased, uncased = data / "vocab" / "bert-base-cased", data / "vocab" / "bert-base-uncased"
+    cased, uncased = folder_of("bert-base-cased"), folder_of("bert-base-uncased")
     assert (first_piece(cased), first_piece(uncased)) == ("Cat", "cat")
     assert (first_piece(cased, lowercase=True), first_piece(uncased, lowercase=False)) == ("cat", "[UNK]")
     shutil.copy(cased / "vocab.txt", tmp_path)
@@ -281,8 +279,8 @@ def test_specials_are_named_in_settings(tmp_path: Path) -> None:
     assert dict(load_tokenizer(tmp_path, frame="bert").specials) == {"start": 1, "end": 2, "unknown": 0}
 
 
-def test_the_frame_is_the_callers_to_choose(data: Path) -> None:
-    folder = data / "vocab" / "bert-base-cased"
+def test_the_frame_is_the_callers_to_choose(folder_of: FolderOf) -> None:
+    folder = folder_of("bert-base-cased")
     assert load_tokenizer(folder, frame="none").n_specials == 0
     assert load_tokenizer(folder, frame="roberta").frame(np.array([5]), np.array([6])).ids.tolist() == [
         101,
