@@ -107,8 +107,8 @@ def test_predictions_are_written(ran: tuple[Path, dict[str, Any]]) -> None:
     tagged = (folder / "tagged.conll").read_text().splitlines()
     assert " ".join(line.split("\t")[0] for line in tagged) == "The crane broke .  A flat tire is bad news . "
     lines = [json.loads(line) for line in (folder / "stars.jsonl").read_text().splitlines()]
-    assert len(lines) == len(names["found"].predictions) == 5
-    assert [each["label"] for each in lines] == [each.label for each in names["found"].predictions]
+    assert len(lines) == len(names["result"].predictions) == 5
+    assert [each["label"] for each in lines] == [each.label for each in names["result"].predictions]
     assert "span f1" in names["evaluate"]
 
 
