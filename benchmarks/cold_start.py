@@ -1,4 +1,4 @@
-"""From the start of the process to the first vector, beside a bare `import torch`, each in a fresh process.
+"""Time from the start of a process to the first vector, and to a bare `import torch`; each in a fresh process.
 
 python benchmarks/cold_start.py [--rounds 9]
 """
@@ -30,7 +30,7 @@ SCRIPTS = {
 
 
 def run(script: str) -> None:
-    """One fresh process, with compiled bytecode kept, as an installed package has it."""
+    """One fresh process that may write bytecode, as with an installed package."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=environment)
 

@@ -1,11 +1,11 @@
-"""How fast text becomes a corpus, beside `datasets.map` with the same tokenizer, and how much memory that takes.
+"""How fast a corpus is built, beside `datasets.map` with the same tokenizer, and how much memory it takes.
 
     python benchmarks/corpus.py [FILES...] [--rounds 3] [--workers 2]
 
-FILES are packed or plain texts (by default those of POLYSEME_DATA/corpus); the tokenizer is BERT's, uncased, from
-POLYSEME_DATA/vocab. Ours reads the files, splits documents, words and sentences, tokenizes, writes the shards and takes
-checksums; theirs tokenizes documents that are in memory already, and writes them. The pieces are compared one by one
-(to both of them a `[MASK]` in the text is text).
+FILES are plain or compressed texts (default: those of POLYSEME_DATA/corpus); the tokenizer is BERT's, uncased, from
+POLYSEME_DATA/vocab. polyseme reads the files, splits documents, words and sentences, tokenizes, writes the shards and
+computes checksums; `datasets.map` tokenizes documents that are already in memory, and writes them. The pieces are
+compared one by one (both treat a `[MASK]` in the text as text).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from measure import alternate, machine, table
 
 TIMES = 10
-"""How much more text the second build of the memory test reads."""
+"""How much more text the second build of the memory test reads than the first."""
 
 
 def build(files: list[Path], output: Path, tokenizer: Path, workers: int) -> Any:
@@ -53,7 +53,7 @@ def mapped(texts: list[str], tokenizer: Path, workers: int) -> Any:
 
 
 def check_equal(corpus: Any, theirs: Any) -> int:
-    """Refuse figures for pieces that are not the same; how many there are."""
+    """Raise if the pieces differ; return their number."""
     import numpy as np
 
     shard = corpus.shards("train")[0]
@@ -86,10 +86,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-memory", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     data = Path(os.environ["POLYSEME_DATA"])
-    files = asked.files or sorted((data / "corpus").glob("*.txt.xz"))
+    files = options.files or sorted((data / "corpus").glob("*.txt.xz"))
 
     from polyseme.corpus.document_reader import text_sources
     from polyseme.text.tokenizer_files import load_tokenizer
@@ -102,25 +102,25 @@ def main() -> None:
         tokenizer = folder / "tokenizer"
         tokenizer.mkdir()
         load_tokenizer(data / "vocab" / "bert-base-uncased").save(str(tokenizer))
-        run_map = mapped(texts, tokenizer, asked.workers)
-        n_pieces = check_equal(build(files, folder / "c", tokenizer, asked.workers), run_map())
+        run_map = mapped(texts, tokenizer, options.workers)
+        n_pieces = check_equal(build(files, folder / "c", tokenizer, options.workers), run_map())
         seconds = alternate(
             {
-                "polyseme": lambda: build(files, folder / "c", tokenizer, asked.workers),
+                "polyseme": lambda: build(files, folder / "c", tokenizer, options.workers),
                 "datasets.map": run_map,
             },
-            asked.rounds,
+            options.rounds,
             warm_ups=0,
         )
         ours, theirs = (megabytes / seconds[name] for name in ("polyseme", "datasets.map"))
         print(f"{machine('tokenizers', 'datasets', 'transformers')}")
         print(
-            f"{megabytes:.1f} MB of text, {n_pieces:,} pieces, identical; {asked.workers} processes, median of "
-            f"{asked.rounds} rounds, in turns\n"
+            f"{megabytes:.1f} MB of text, {n_pieces:,} pieces, identical; {options.workers} processes, medians of "
+            f"{options.rounds} alternating rounds\n"
         )
         rows = [["polyseme", f"{ours:.1f}", f"{ours / theirs:.2f} ×"], ["datasets.map", f"{theirs:.1f}", "1 ×"]]
         print(table(["", "MB/s", "ratio"], rows))
-        if not asked.no_memory:
+        if not options.no_memory:
             print(f"\nPeak memory, main process + largest worker, as the text grows {TIMES} times:\n")
             rows = []
             once = "\n\n".join(texts[: len(texts) // 4])
@@ -129,7 +129,7 @@ def main() -> None:
                 with path.open("w", encoding="utf-8") as file:
                     for turn in range(times):
                         file.write(once.replace(" the ", f" the{turn} ") + "\n\n")
-                rows.append([f"{path.stat().st_size / 1e6:.0f} MB", peak_memory(path, tokenizer, asked.workers)])
+                rows.append([f"{path.stat().st_size / 1e6:.0f} MB", peak_memory(path, tokenizer, options.workers)])
             print(table(["text", "memory"], rows))
 
 

@@ -1,9 +1,9 @@
 """Word vectors on the CPU: polyseme beside the `transformers` pipeline and sentence-transformers, same model, same run.
 
-2,000 sentences of UD-EWT with MiniLM (6 × 384); the peers in fp32, polyseme in fp32, bf16 and int8, with what the last
-two cost in cosine to fp32 (where the processor has instructions for them). Runs alternate; medians. The share of the
-matrix-product peak counts real pieces only, those of a text that comes again once, against the best packed fp32 product
-found in the same run.
+2,000 sentences of UD-EWT with MiniLM (6 × 384). The peers run in fp32, not compiled; polyseme in fp32 and, where the
+processor has instructions for them, in bf16 and int8, with the cosine to fp32. Runs alternate; medians. The share of
+the matrix-product peak counts real pieces only, those of a repeated text once, against the fastest packed fp32 product
+of the same run.
 
     POLYSEME_DATA=... python benchmarks/embed_cpu.py [--sentences 2000] [--rounds 5] [--model minilm] [--all-dtypes]
 """
@@ -25,7 +25,7 @@ from measure import alternate, machine, table
 import polyseme
 from polyseme.convert.hub import find_model
 from polyseme.cost import forward_flops
-from polyseme.parts import quantized_linear as small_products
+from polyseme.parts import quantized_linear
 from polyseme.parts.inference_linear import Product
 
 PIPELINE_BATCHES = (1, 8, 32)
@@ -35,8 +35,8 @@ def sentences(count: int) -> list[str]:
     """Sentences of mixed length, in the treebank's order."""
     path = Path(os.environ["POLYSEME_DATA"]) / "tasks" / "ud-ewt" / "en_ewt-ud-train.conllu.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
-        found = [line[len("# text = ") :].strip() for line in file if line.startswith("# text = ")]
-    return found[:count]
+        texts = [line[len("# text = ") :].strip() for line in file if line.startswith("# text = ")]
+    return texts[:count]
 
 
 def peak(rounds: int = 15) -> float:
@@ -63,7 +63,9 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="minilm")
-    parser.add_argument("--all-dtypes", action="store_true", help="bf16 and int8 also where the processor lacks them")
+    parser.add_argument(
+        "--all-dtypes", action="store_true", help="also run bf16 and int8 on processors without instructions for them"
+    )
     settings = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     logging.disable(logging.WARNING)
@@ -76,8 +78,8 @@ def main() -> None:
     model = polyseme.load(folder, device="cpu")
     encoded = [model.pieces(text).ids for text in texts]
     n_pieces = sum(map(len, encoded))
-    different = {tuple(ids): len(ids) for ids in encoded}  # a text that comes again is read once
-    flops = forward_flops(model.bundle.config, different.values())
+    distinct = {tuple(ids): len(ids) for ids in encoded}  # a repeated text is computed once
+    flops = forward_flops(model.bundle.config, distinct.values())
 
     extract = pipeline("feature-extraction", model=folder, device="cpu", dtype=torch.float32)
     sentence_model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
@@ -90,13 +92,13 @@ def main() -> None:
     )
     runs["sentence-transformers, sentence vectors"] = lambda: sentence_model.encode(texts, show_progress_bar=False)
     runs["polyseme, every word"] = lambda: model.embed(texts)
-    quick = {"bf16": small_products.bf16_is_fast(), "int8": small_products.int8_is_fast()}
-    small = {
+    fast = {"bf16": quantized_linear.bf16_is_fast(), "int8": quantized_linear.int8_is_fast()}
+    reduced = {
         dtype: polyseme.load(folder, device="cpu", dtype=dtype)
-        for dtype, fast in quick.items()
-        if fast or settings.all_dtypes
+        for dtype, is_fast in fast.items()
+        if is_fast or settings.all_dtypes
     }
-    for dtype, each in small.items():
+    for dtype, each in reduced.items():
         runs[f"polyseme, every word, {dtype}"] = lambda each=each: each.embed(texts)
     seconds = alternate(runs, settings.rounds)
 
@@ -106,7 +108,7 @@ def main() -> None:
     rows = [
         [name, f"{taken:.2f}", f"{n_pieces / taken:,.0f}", f"{taken / ours:.2f}"] for name, taken in seconds.items()
     ]
-    print(table(["route", "seconds", "pieces/s", "times ours"], rows))
+    print(table(["route", "seconds", "pieces/s", "× polyseme's time"], rows))
     highest = peak()
     print(
         f"\npolyseme: {flops / ours / 1e9:.0f} GFLOP/s, {flops / ours / highest:.0%} of the best packed product "
@@ -117,13 +119,13 @@ def main() -> None:
     print(f"against the pipeline at its best: {best_pipeline / ours:.2f} x (floor 2.4)")
     print(f"against sentence-transformers: {best_sentence / ours:.2f} x (floor 1.6)")
     exact = np.concatenate([document.vectors for document in model.embed(texts)])
-    for dtype, each in small.items():
+    for dtype, each in reduced.items():
         near = np.concatenate([document.vectors for document in each.embed(texts)])
         cosines = (near * exact).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(exact, axis=1)
         print(
             f"{dtype}: {ours / seconds[f'polyseme, every word, {dtype}']:.2f} x fp32, cosine to fp32 mean "
             f"{cosines.mean():.5f}, min {cosines.min():.4f}"
-            f"{'' if quick[dtype] else ' (this processor has no instructions for it)'}"
+            f"{'' if fast[dtype] else ' (this processor has no instructions for it)'}"
         )
 
 

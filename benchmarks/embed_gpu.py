@@ -1,7 +1,7 @@
-"""The encoder on a GPU in bf16, bert-base size, over sentences of mixed length, beside `transformers` in the same run.
+"""The encoder on a GPU in bf16, bert-base size, over rows of mixed length, beside `transformers` in the same run.
 
-Random weights and pieces (speed does not depend on them); lengths uniform from 32 to 128, and, where POLYSEME_DATA is
-set, those of UD-EWT. Padding does not count as pieces.
+Random weights and pieces (speed does not depend on them); lengths uniform from 32 to 128 and, if POLYSEME_DATA is set,
+those of UD-EWT. `transformers` runs in input order and sorted by length, not compiled. Padding is not counted.
 
     python benchmarks/embed_gpu.py [--size bert-base] [--rows 4000]
 """
@@ -23,7 +23,7 @@ from polyseme.encoders.inference import PackedRows, build_inference_encoder
 
 
 def lengths_of(kind: str, count: int) -> list[int]:
-    """Row lengths, in the order in which rows come."""
+    """Row lengths, in input order."""
     if kind == "uniform 32-128":
         return torch.randint(32, 129, (count,), generator=torch.Generator().manual_seed(1)).tolist()
     path = Path(os.environ["POLYSEME_DATA"]) / "tasks" / "ud-ewt" / "en_ewt-ud-train.conllu.xz"
@@ -32,8 +32,8 @@ def lengths_of(kind: str, count: int) -> list[int]:
     return [2 + round(1.3 * each) for each in words[:count]]
 
 
-def flat_batches(lengths: list[int], budget: int) -> list[PackedRows]:
-    """Rows sorted by length, as many as fit the budget, on the device."""
+def packed_batches(lengths: list[int], budget: int) -> list[PackedRows]:
+    """Rows sorted by length, as many per batch as fit the budget, on the device."""
     batches: list[list[int]] = [[]]
     for length in sorted(lengths):
         if sum(batches[-1]) + length > budget:
@@ -53,14 +53,14 @@ def padded_batches(lengths: list[int], n_rows: int) -> list[tuple[torch.Tensor, 
 
 
 def synced(run: Callable[[], object]) -> Callable[[], None]:
-    """The same, ending when the device has."""
+    """The same, waiting until the device has finished."""
 
-    def whole() -> None:
+    def run_and_wait() -> None:
         with torch.inference_mode():
             run()
         torch.cuda.synchronize()
 
-    return whole
+    return run_and_wait
 
 
 def main() -> None:
@@ -98,13 +98,13 @@ def main() -> None:
     rows = []
     for kind in kinds:
         lengths = lengths_of(kind, settings.rows)
-        ours = flat_batches(lengths, settings.batch_pieces)
-        as_they_come = padded_batches(lengths, 32)
+        ours = packed_batches(lengths, settings.batch_pieces)
+        in_input_order = padded_batches(lengths, 32)
         by_length = padded_batches(sorted(lengths), 256)
         seconds = alternate(
             {
-                "transformers, batches of 32 as they come": synced(
-                    lambda b=as_they_come: [theirs(*each) for each in b]
+                "transformers, input order, batches of 32": synced(
+                    lambda b=in_input_order: [theirs(*each) for each in b]
                 ),
                 "transformers, sorted by length, batches of 256": synced(
                     lambda b=by_length: [theirs(*each) for each in b]
@@ -118,7 +118,7 @@ def main() -> None:
         for name, taken in seconds.items():
             share = 2 * config.matrix_weights * n_pieces / taken / peak
             rows.append([kind, name, f"{n_pieces / taken / 1e6:.2f}M", f"{share:.0%}"])
-    print(table(["lengths", "route", "pieces/s", "of the product's rate"], rows))
+    print(table(["lengths", "route", "pieces/s", "of a matrix product's FLOP/s"], rows))
 
 
 if __name__ == "__main__":

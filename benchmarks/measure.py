@@ -1,4 +1,4 @@
-"""What the benchmarks share: alternating runs, medians, and the line that says where a figure comes from."""
+"""What the benchmarks share: alternating runs, medians, and the line that names machine and versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def alternate(runs: Mapping[str, Callable[[], object]], rounds: int, *, warm_ups: int = 1) -> dict[str, float]:
-    """Median seconds of each, run in turns so that a busy machine is busy for all alike."""
+    """Median seconds of each route. Routes alternate, so that other load on the machine affects all alike."""
     for run in runs.values():
         for _ in range(warm_ups):
             run()

@@ -1,4 +1,4 @@
-"""Parameters of the published sizes: ours, the reference's bare model, and the papers' rounded figures.
+"""Parameters of the published sizes, and the rounded figures of the papers.
 
 python benchmarks/parameters.py
 """

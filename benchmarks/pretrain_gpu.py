@@ -1,8 +1,8 @@
-"""Masked-LM training on a GPU in bf16: polyseme beside `transformers` in one run, and how long steps wait for rows.
+"""Masked-LM training on a GPU in bf16: polyseme beside `transformers` in one run, and how long steps wait for data.
 
-Rows are random pieces, made by the loader ahead of the steps as in any run: taken from a layout, corrupted, copied to
-the device. `transformers` gets its batches ready on the device, as it comes and compiled. Dropout is as published (0.1)
-unless --dropout says otherwise, the same for both.
+Rows are random pieces, prepared by the loader ahead of the steps as in any run: taken from a layout, corrupted, copied
+to the device. `transformers`, eager and compiled, gets batches that are already on the device, and at most 512 rows per
+step. Dropout is as published (0.1) or as --dropout sets it, the same for both.
 
     python benchmarks/pretrain_gpu.py [--seconds 8] [--dropout 0.1] [--only bert-base] [--without-peer]
 """
@@ -40,7 +40,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class RandomRows:
-    """Rows of chance, framed as BERT's."""
+    """Random rows, framed as BERT's."""
 
     length: int
     n_rows: int = 1 << 20
@@ -55,7 +55,7 @@ class RandomRows:
 
 
 class Vocabulary:
-    """What the objective asks of a tokenizer."""
+    """What the objective needs of a tokenizer."""
 
     n_pieces = N_PIECES
     unit = "piece"
@@ -63,7 +63,7 @@ class Vocabulary:
 
 
 def timed(step, seconds: float, warm_ups: int = 5) -> tuple[float, int]:
-    """Seconds of a step, and how many were taken."""
+    """Seconds per step, and the number of steps."""
     for _ in range(warm_ups):
         step()
     torch.cuda.synchronize()
@@ -77,7 +77,7 @@ def timed(step, seconds: float, warm_ups: int = 5) -> tuple[float, int]:
 
 
 def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds: float) -> tuple[float, float]:
-    """Seconds of a step, and the share of it that waits for rows."""
+    """Seconds per step, and the share of it spent waiting for data."""
     config = TransformerConfig(
         n_pieces=N_PIECES,
         max_positions=512,
@@ -112,7 +112,7 @@ def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds:
 
 
 def theirs(shape: dict[str, int], rows: int, length: int, dropout: float, seconds: float, compiled: bool) -> float:
-    """Seconds of a step of `transformers`' own model with torch's fused AdamW."""
+    """Seconds per step of `transformers`' own model with torch's fused AdamW."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
@@ -171,14 +171,14 @@ def main() -> None:
             [f"polyseme, {rows} x {length}", f"{speed:,.0f}", f"{flops / taken / highest:.0%}", f"{waiting:.1%}"]
         )
         if not settings.without_peer:
-            for compiled, its_rows in ((False, min(rows, 512)), (True, min(rows, 512))):
-                seconds = theirs(shape, its_rows, length, settings.dropout, settings.seconds, compiled)
-                label = f"transformers{', compiled' if compiled else ''}, {its_rows} x {length}"
-                share = flops * its_rows / rows / seconds / highest
-                lines.append([label, f"{its_rows * length / seconds:,.0f}", f"{share:.0%}", ""])
+            for compiled, n_rows in ((False, min(rows, 512)), (True, min(rows, 512))):
+                seconds = theirs(shape, n_rows, length, settings.dropout, settings.seconds, compiled)
+                label = f"transformers{', compiled' if compiled else ''}, {n_rows} x {length}"
+                share = flops * n_rows / rows / seconds / highest
+                lines.append([label, f"{n_rows * length / seconds:,.0f}", f"{share:.0%}", ""])
         print(f"\n{name}, dropout {settings.dropout} (floor {FLOORS[name]:,.0f} pieces/s)")
         print(
-            table(["masked LM, bf16", "pieces/s", "of the product's peak (stack only)", "waits for rows"], lines),
+            table(["masked LM, bf16", "pieces/s", "of the product's peak (stack only)", "waiting for data"], lines),
             flush=True,
         )
 

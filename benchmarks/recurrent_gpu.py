@@ -1,8 +1,8 @@
-"""ELMo's four LSTMs (4096 cells, 512 wide, two each way) forwards on a GPU: polyseme beside plain cuDNN, in one run.
+"""ELMo's four LSTMs (4096 cells, width 512, two per direction), forward pass on a GPU, beside plain cuDNN in one run.
 
-Three ways: `torch.nn.LSTM` with a projection, stacked (cuDNN, which knows no clips); polyseme's encoder without clips,
-which runs the same kernels; and with the clips that the published weights need, as the loop it is, and captured once as
-a CUDA graph. The token layer is left out of all: it is computed once a word type. Runs alternate; medians.
+Three routes: `torch.nn.LSTM` with a projection, stacked (cuDNN, which has no clipping); polyseme's encoder without
+clipping, which runs the same kernels; and with the clipping that the published weights need, eager and as a CUDA graph.
+All leave out the token layer, which is computed once per word type. Runs alternate; medians.
 
     python benchmarks/recurrent_gpu.py [--rows 512] [--length 128] [--dtype bf16] [--rounds 5] [--device cuda]
 """
@@ -21,11 +21,11 @@ from polyseme.convert.elmo import SIZES
 from polyseme.encoders.encoder_kinds import build_encoder
 
 FLOOR = 0.75
-"""Of plain cuDNN's speed, without clips."""
+"""The least expected share of plain cuDNN's speed, without clipping."""
 
 
 class PlainStack(nn.Module):
-    """Two layers each way, the second with a skip connection, as anyone would write it."""
+    """Two layers per direction, the second with a skip connection, in plain torch."""
 
     def __init__(self, width: int, n_cells: int) -> None:
         super().__init__()
@@ -35,20 +35,20 @@ class PlainStack(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        found = []
-        for layers, way in ((self.onward, x), (self.back, x.flip(1))):
-            first = layers[0](way)[0]
-            found.append(layers[1](first)[0] + first)
-        return torch.cat([found[0], found[1].flip(1)], dim=-1)
+        halves = []
+        for layers, tokens in ((self.onward, x), (self.back, x.flip(1))):
+            first = layers[0](tokens)[0]
+            halves.append(layers[1](first)[0] + first)
+        return torch.cat([halves[0], halves[1].flip(1)], dim=-1)
 
 
 def captured(run: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], Tensor]:
     """The same as a CUDA graph."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         run(x)
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = run(x)
@@ -61,7 +61,7 @@ def captured(run: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], Tensor]
 
 
 def main() -> None:
-    """Time all and print the table."""
+    """Time every route and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--length", type=int, default=128)
@@ -69,14 +69,14 @@ def main() -> None:
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--size", default="elmo-original", choices=SIZES)
-    asked = parser.parse_args()
-    dtype, published = DTYPES[asked.dtype], SIZES[asked.size]
+    options = parser.parse_args()
+    dtype, published = DTYPES[options.dtype], SIZES[options.size]
     torch.manual_seed(0)
-    x = torch.randn(asked.rows, asked.length, published.token_width, dtype=dtype, device=asked.device)
-    plain = PlainStack(published.width, published.inner_width).to(asked.device, dtype).eval()
+    x = torch.randn(options.rows, options.length, published.token_width, dtype=dtype, device=options.device)
+    plain = PlainStack(published.width, published.inner_width).to(options.device, dtype).eval()
 
     def ours(config: object) -> Callable[[Tensor], Tensor]:
-        encoder = build_encoder(config).to(asked.device, dtype).eval()
+        encoder = build_encoder(config).to(options.device, dtype).eval()
 
         def run(tokens: Tensor) -> Tensor:
             halves = encoder.onward.over(tokens, None, layers=[-1]), encoder.back.over(tokens, None, layers=[-1])
@@ -86,35 +86,35 @@ def main() -> None:
 
     clipped, free = ours(published), ours(published.replace(cell_clip=None, projection_clip=None))
     runs: dict[str, Callable[[], Tensor]] = {
-        "torch.nn.LSTM (cuDNN), no clips": lambda: plain(x),
-        "polyseme, no clips": lambda: free(x),
-        "polyseme, clips, a loop": lambda: clipped(x),
+        "torch.nn.LSTM (cuDNN), no clipping": lambda: plain(x),
+        "polyseme, no clipping": lambda: free(x),
+        "polyseme, clipping, eager": lambda: clipped(x),
     }
 
     def finished(run: Callable[[], Tensor]) -> Callable[[], None]:
-        def waits() -> None:
+        def run_and_wait() -> None:
             run()
             if x.is_cuda:
                 torch.cuda.synchronize()
 
-        return waits
+        return run_and_wait
 
     with torch.inference_mode():
         if x.is_cuda:
             replay = captured(clipped, x)
-            runs["polyseme, clips, as a CUDA graph"] = replay
+            runs["polyseme, clipping, CUDA graph"] = replay
             difference = (replay() - clipped(x)).abs().max()
-            print(f"graph and loop differ by {float(difference):g} at most")
-        seconds = alternate({name: finished(run) for name, run in runs.items()}, asked.rounds)
-    n_pieces = asked.rows * asked.length
+            print(f"CUDA graph and eager differ by {float(difference):g} at most")
+        seconds = alternate({name: finished(run) for name, run in runs.items()}, options.rounds)
+    n_pieces = options.rows * options.length
     peer = next(iter(seconds.values()))
     rows = [
         [name, f"{1000 * each:.1f}", f"{n_pieces / each / 1e6:.3f}M", f"{peer / each:.2f}"]
         for name, each in seconds.items()
     ]
-    print(f"{machine('torch')}; {asked.size}, {asked.rows} rows of {asked.length}, {asked.dtype}\n")
+    print(f"{machine('torch')}; {options.size}, {options.rows} rows of {options.length}, {options.dtype}\n")
     print(table(["route", "milliseconds", "pieces/s", "times plain cuDNN"], rows))
-    print(f"\nwithout clips: {peer / seconds['polyseme, no clips']:.2f} x plain cuDNN (floor {FLOOR})")
+    print(f"\nwithout clipping: {peer / seconds['polyseme, no clipping']:.2f} x plain cuDNN (floor {FLOOR})")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""BLiMP whole (67,000 pairs) with a causal and a masked model: how long it takes, and the figure of each paradigm.
+"""All of BLiMP (67,000 pairs) with a causal and a masked model: the time it takes, and the accuracy per paradigm.
 
-Models are named, or else drawn at random in the sizes of GPT-2 small and BERT base, with their vocabularies: that
-gives the speed, and figures about chance. On a GPU in bf16 unless --dtype says otherwise. With --exact the first rows
-are also scored in fp32, and what bf16 changes is printed.
+Models are given, or have random weights in the sizes of GPT-2 small and BERT base, with their vocabularies: that shows
+the speed, with accuracies near chance. On a GPU in bf16 unless --dtype says otherwise. With --exact, 2,000 pairs are
+also scored in fp32, and the difference is printed.
 
     POLYSEME_DATA=… python benchmarks/score.py [--causal PATH] [--masked PATH] [--paradigms] [--pairs 67000]
 """
@@ -33,11 +33,11 @@ from polyseme.scoring.scorer import Scorer
 from polyseme.text.tokenizer_files import load_tokenizer
 
 RANDOM = {"causal": ("gpt2", "gpt2", "gpt2"), "masked": ("bert", "bert-base", "bert-base-uncased")}
-"""Family, size and vocabulary of the models that stand in where none is named."""
+"""Family, size and vocabulary of the random models that are used if none is given."""
 
 
 def random_model(kind: str, data: Path, device: str, dtype: str) -> Model:
-    """A model of a published size with weights drawn at random."""
+    """A model of a published size with random weights."""
     family, size, vocabulary = RANDOM[kind]
     tokenizer = load_tokenizer(data / "vocab" / vocabulary, frame=FAMILIES[family].frame)
     config = size_named(size).config.replace(n_pieces=tokenizer.n_pieces)
@@ -47,7 +47,7 @@ def random_model(kind: str, data: Path, device: str, dtype: str) -> Model:
 
 
 def scored(model: Model, sets: list[PairSet], hide: str, batch_pieces: int | None) -> tuple[Scorer, PairScores, float]:
-    """All pairs, and the seconds that took, tokenizing included."""
+    """The scores of all pairs, and the seconds they took, including tokenization."""
     scorer = scorer_of(model.bundle, hide=hide, batch_pieces=batch_pieces, precision=model.precision)
     if scorer.device.type == "cuda":
         torch.cuda.synchronize()
@@ -59,44 +59,44 @@ def scored(model: Model, sets: list[PairSet], hide: str, batch_pieces: int | Non
 def main() -> None:
     """Score and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--causal", help="a model folder; else random weights")
-    parser.add_argument("--masked", help="a model folder; else random weights")
+    parser.add_argument("--causal", help="a model folder (default: random weights)")
+    parser.add_argument("--masked", help="a model folder (default: random weights)")
     parser.add_argument("--only", choices=["causal", "masked"])
     parser.add_argument("--hide", nargs="+", default=["word", "piece"], help="for the masked model")
-    parser.add_argument("--pairs", type=int, help="only every so many, for a short run")
+    parser.add_argument("--pairs", type=int, help="score about this many pairs, evenly spaced")
     parser.add_argument("--batch-pieces", type=int)
     parser.add_argument("--dtype", default="bf16" if torch.cuda.is_available() else "fp32")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--paradigms", action="store_true", help="print the figure of each paradigm")
-    parser.add_argument("--exact", action="store_true", help="also score 2,000 pairs in fp32, and compare")
-    asked = parser.parse_args()
+    parser.add_argument("--paradigms", action="store_true", help="print the accuracy of each paradigm")
+    parser.add_argument("--exact", action="store_true", help="also score 2,000 pairs in fp32 and compare")
+    options = parser.parse_args()
     data = Path(os.environ["POLYSEME_DATA"])
-    device = find_device(asked.device)
+    device = find_device(options.device)
 
     started = time.perf_counter()
     [every] = blimp.read_blimp(find_data(data, "blimp", blimp.FILES))
     print(f"{machine('torch', 'tokenizers')}; read in {time.perf_counter() - started:.1f} s\n")
-    step = 1 if asked.pairs is None else max(len(every.pairs) // asked.pairs, 1)
+    step = 1 if options.pairs is None else max(len(every.pairs) // options.pairs, 1)
     sets = [PairSet(every.name, every.levels, every.pairs[::step])]
 
-    rows, found = [], {}
+    rows, results = [], {}
     for kind in ("causal", "masked"):
-        if asked.only not in (None, kind):
+        if options.only not in (None, kind):
             continue
-        for hide in ["word"] if kind == "causal" else asked.hide:
-            named = getattr(asked, kind)
-            dtype = asked.dtype
+        for hide in ["word"] if kind == "causal" else options.hide:
+            named = getattr(options, kind)
+            dtype = options.dtype
             model = load(named, device=device, dtype=dtype) if named else random_model(kind, data, device, dtype)
-            scored(model, [PairSet(every.name, every.levels, sets[0].pairs[:500])], hide, asked.batch_pieces)
-            scorer, scores, seconds = scored(model, sets, hide, asked.batch_pieces)
+            scored(model, [PairSet(every.name, every.levels, sets[0].pairs[:500])], hide, options.batch_pieces)
+            scorer, scores, seconds = scored(model, sets, hide, options.batch_pieces)
             figures = pair_figures(sets, [scores])
-            found[f"{model.path}, {scorer.how}"] = figures
+            results[f"{model.path}, {scorer.how}"] = figures
             differs = ""
-            if asked.exact and dtype != "fp32":
+            if options.exact and dtype != "fp32":
                 full = load(named, device=device) if named else random_model(kind, data, device, "fp32")
                 few = [PairSet(every.name, every.levels, sets[0].pairs[:: max(len(sets[0].pairs) // 2000, 1)])]
                 half, whole = (
-                    np.array([good - bad for good, bad in scored(each, few, hide, asked.batch_pieces)[1]])
+                    np.array([good - bad for good, bad in scored(each, few, hide, options.batch_pieces)[1]])
                     for each in (model, full)
                 )
                 differs = f"{np.abs(half - whole).mean():.4f} nats, {100 * ((half > 0) != (whole > 0)).mean():.2f}%"
@@ -116,7 +116,7 @@ def main() -> None:
             )
     head = [
         "model",
-        "scored",
+        "scoring",
         "dtype",
         "pairs",
         "seconds",
@@ -124,18 +124,18 @@ def main() -> None:
         "pieces/s",
         "TFLOP/s",
         "BLiMP",
-        "margin off fp32, other verdict",
+        "difference to fp32, changed verdicts",
     ]
     print(table(head, rows))
-    levels = ("field", "paradigm") if asked.paradigms else ("field",)
-    lines = [line for line in next(iter(found.values())).lines if line.level in levels]
+    levels = ("field", "paradigm") if options.paradigms else ("field",)
+    lines = [line for line in next(iter(results.values())).lines if line.level in levels]
     figures = [
         [f"**{line.name}**" if line.level == "field" else line.name, f"{line.n:,}"]
-        + [f"{100 * (each.lines[number].figures['accuracy'] or 0):.1f}" for each in found.values()]
-        for number, line in enumerate(next(iter(found.values())).lines)
+        + [f"{100 * (each.lines[number].figures['accuracy'] or 0):.1f}" for each in results.values()]
+        for number, line in enumerate(next(iter(results.values())).lines)
         if line in lines
     ]
-    print("\n" + table(["paradigm", "pairs", *found], figures))
+    print("\n" + table(["paradigm", "pairs", *results], figures))
 
 
 if __name__ == "__main__":

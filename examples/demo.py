@@ -1,7 +1,7 @@
-"""One word, many vectors: *broke* in eight sentences is several words, and layer 0 does not know it.
+"""One word, many vectors: *broke* in eight sentences has several meanings, and layer 0 does not tell them apart.
 
-Prints a table of cosines a word and writes `senses.png` and `senses.svg`: on the left the word in its context, on the
-right the same word at layer 0, before any context, where every use is the same.
+Prints a table of cosines for each word and writes `senses.png` and `senses.svg`: on the left the word in its context,
+on the right the same word at layer 0, before any context.
 
     python examples/demo.py -o demo
 """
@@ -42,21 +42,21 @@ SENTENCES = {
     ],
 }
 
-HEADINGS = ("in context", "layer 0: the word and its place, no context")
+HEADINGS = ("in context", "layer 0: the word and its position, no context")
 
 
 def cosines(vectors: np.ndarray) -> np.ndarray:
-    """How alike each pair of vectors is."""
+    """Cosine of each pair of vectors."""
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit @ unit.T
 
 
 def uses_of(word: str, sentences: list[str], model: polyseme.Model, layer: str) -> WordUses:
-    """One word in its sentences: where it stands, and how alike its vectors are."""
+    """One word in its sentences: its positions, and the cosines of its vectors."""
 
     def vectors(layer: str) -> np.ndarray:
-        found = model.embed(sentences, layer=layer)
-        return np.stack([document.vectors[list(document.words).index(word)] for document in found])
+        documents = model.embed(sentences, layer=layer)
+        return np.stack([document.vectors[list(document.words).index(word)] for document in documents])
 
     places = [re.search(rf"\b{word}\b", sentence) for sentence in sentences]
     uses = [Use(place.string, place.start(), place.end()) for place in places if place is not None]
@@ -66,9 +66,9 @@ def uses_of(word: str, sentences: list[str], model: polyseme.Model, layer: str) 
 def main() -> None:
     """Embed, print the tables, draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, of the extra 'demo')")
-    parser.add_argument("--layer", default="-1", help="which layer to look at (default: the top)")
-    parser.add_argument("--words", nargs="+", choices=SENTENCES, default=list(SENTENCES), help="only these words")
+    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, from the extra 'demo')")
+    parser.add_argument("--layer", default="-1", help="the layer to show (default: the top)")
+    parser.add_argument("--words", nargs="+", choices=SENTENCES, default=list(SENTENCES), help="the words to show")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="the folder for the pictures")
     settings = parser.parse_args()
 
@@ -86,7 +86,7 @@ def main() -> None:
     card = model.show()
     if settings.model is None:
         console.print(
-            "The model is all-MiniLM-L6-v2: a real BERT of 6 layers, trained further as a sentence model on pairs of "
+            "The model is all-MiniLM-L6-v2: a BERT with 6 layers, trained further as a sentence model on pairs of "
             "similar sentences; it has no masked output.",
             style="dim",
         )

@@ -1,9 +1,9 @@
-"""Embed a Parquet file with Ray Data: a worker loads the model once and takes batch after batch.
+"""Embed a Parquet file with Ray Data: each worker loads the model once and embeds one batch after another.
 
     pip install 'polyseme[ray]'
     python examples/ray_embed.py reviews.parquet vectors/ --field text -m path/to/model
 
-Here on a cluster of two workers on this machine; with the address of another (`ray.init("auto")`), on all of it.
+This starts two workers on the local machine; `ray.init("auto")` uses an existing cluster.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ def main() -> None:
     parser.add_argument("--field", default="text")
     parser.add_argument("-m", "--model")
     parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
+    options = parser.parse_args()
 
-    ray.init(num_cpus=given.workers + 1, include_dashboard=False)
+    ray.init(num_cpus=options.workers + 1, include_dashboard=False)
     vectors = (
-        ray.data.read_parquet(given.source)
-        .repartition(4 * given.workers)
+        ray.data.read_parquet(options.source)
+        .repartition(4 * options.workers)
         .map_batches(
             EmbedBatches,
-            fn_constructor_kwargs={"model": given.model, "field": given.field, "device": "cpu"},
+            fn_constructor_kwargs={"model": options.model, "field": options.field, "device": "cpu"},
             batch_format="pyarrow",
             batch_size=1024,
-            concurrency=given.workers,
+            concurrency=options.workers,
         )
     )
-    vectors.write_parquet(given.output)
+    vectors.write_parquet(options.output)
     ray.shutdown()
 
 

@@ -1,12 +1,12 @@
-"""CoarseWSD-20: the senses of twenty words, told by the nearest neighbor, and found without being told.
+"""CoarseWSD-20: the senses of twenty words, by the nearest labeled neighbor, and by clustering without labels.
 
-Two questions. (1) With labeled uses: is the nearest training use of a test use one of the same sense? Layer by layer,
-beside layer 0 and the most frequent sense. (2) Without labels: how many senses does `polyseme senses` find, how well do
-its groups agree with the true senses (V-measure), and how often do the uses of one sense alone yield one?
+Two questions. (1) With labels: does the nearest training use of a test use have the same sense? Layer by layer, beside
+layer 0 and the most frequent sense. (2) Without labels: how many senses does `polyseme senses` find, how well do its
+groups agree with the true senses (V-measure), and how often do the uses of a single sense yield one sense?
 
-For (2) polyseme has two settings, how close near copies lie and how easily groups must come apart. Here both are chosen
-on the training uses of nineteen words and tried on the test uses of the twentieth, in turn for each word; the values
-that all twenty words choose are printed too, beside those that polyseme ships.
+For (2) polyseme has two constants: how close near copies are, and how easily groups must separate. Here both are chosen
+on the training uses of nineteen words and tested on the test uses of the twentieth, for each word in turn. The values
+that all twenty words choose are printed too, beside polyseme's defaults.
 
     POLYSEME_DATA=... python experiments/coarse_wsd.py [-m MODEL] [--layer -1] [--keep vectors.npz]
 """
@@ -31,13 +31,13 @@ from polyseme.word_senses.sense_groups import group
 CHUNK = 256
 SEED = 0
 SIZES = (40, 100, 300)
-"""Uses in a set on which the settings are chosen: what users may have."""
+"""Uses in a set on which the constants are chosen: what users may have."""
 SAMES = (0.0, 0.04, 0.06, 0.08, 0.1)
 LEASTS = tuple(np.round(np.arange(1.2, 2.6, 0.05), 2).tolist())
 FEW = 30
-"""Uses of one sense, or of a word, below which no set of them is made."""
+"""The smallest number of uses of a sense, or of a word, for a set."""
 SECOND = 0.15
-"""The share of a set's second sense from which the set should be found to have several."""
+"""The share of a set's second sense from which the set counts as mixed."""
 
 
 PARTS = ("vectors", "gold", "others")
@@ -51,12 +51,12 @@ class Half:
     """[uses, layers, D]"""
     gold: np.ndarray
     others: np.ndarray
-    """[uses, layers, D]: of each sentence some other word, for the distance between words."""
+    """[uses, layers, D]: another word of each sentence, for the distance between words."""
 
 
 @dataclass
 class Case:
-    """Some uses of a word, their true senses, and how easily they come apart for each way of putting copies aside."""
+    """A set of uses of a word, their true senses, and how easily they separate for each threshold on near copies."""
 
     word: str
     gold: np.ndarray
@@ -80,8 +80,8 @@ def embed_half(model: polyseme.Model, folder: Path, half: str) -> Half:
     gold = np.array([int(line) for line in lines_of(folder / f"{half}.gold.txt")])
     vectors, others = [], []
     for start in range(0, len(rows), CHUNK):
-        some = rows[start : start + CHUNK]
-        for document, (at, _) in zip(model.embed([text.split() for _, text in some], layer="all"), some, strict=True):
+        chunk = rows[start : start + CHUNK]
+        for document, (at, _) in zip(model.embed([text.split() for _, text in chunk], layer="all"), chunk, strict=True):
             place = int(at)
             vectors.append(document.vectors[place])
             elsewhere = [each for each, word in enumerate(document.words) if word != document.words[place]]
@@ -94,12 +94,12 @@ def embed_all(model: polyseme.Model, folder: Path) -> dict[tuple[str, str], Half
     return {(word, half): embed_half(model, folder / word, half) for word in words for half in ("train", "test")}
 
 
-def keep(path: Path, halves: dict[tuple[str, str], Half]) -> None:
+def save_vectors(path: Path, halves: dict[tuple[str, str], Half]) -> None:
     arrays = {f"{word}/{half}/{part}": getattr(uses, part) for (word, half), uses in halves.items() for part in PARTS}
     np.savez(path, **arrays)
 
 
-def kept(path: Path) -> dict[tuple[str, str], Half]:
+def load_vectors(path: Path) -> dict[tuple[str, str], Half]:
     with np.load(path) as arrays:
         names = sorted({tuple(name.split("/")[:2]) for name in arrays.files})
         return {(word, half): Half(*(arrays[f"{word}/{half}/{part}"] for part in PARTS)) for word, half in names}
@@ -128,7 +128,7 @@ def nearest_neighbor(halves: dict[tuple[str, str], Half]) -> str:
         ]
         for name, by_word in right.items()
     ]
-    return table(["", "right, mean over words, %", "pooled, %", "worst word"], rows)
+    return table(["", "accuracy, mean over words, %", "pooled, %", "worst word"], rows)
 
 
 def _number(cell: str) -> float:
@@ -139,12 +139,12 @@ def _number(cell: str) -> float:
 
 
 def scale_of(half: Half, layer: int) -> float:
-    """The distance at which uses of different words lie, as `polyseme senses` takes it."""
+    """The typical distance between uses of different words, as in `polyseme senses`."""
     return float(np.median(1 - unit(half.vectors[:, layer]) @ unit(half.others[:, layer]).T))
 
 
 def sets_of(gold: np.ndarray, sizes: Sequence[int], rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Rows of sets of uses: of each sense alone, and of all as they fall; a size that is not there is made do with."""
+    """Rows of sets of uses: of each sense alone, and of all senses; a size is at most that of the pool."""
     pools = [np.flatnonzero(gold == sense) for sense in np.unique(gold)] + [np.arange(len(gold))]
     for pool in pools:
         if len(pool) < FEW:
@@ -156,16 +156,16 @@ def sets_of(gold: np.ndarray, sizes: Sequence[int], rng: np.random.Generator) ->
 def cases_of(word: str, half: Half, layer: int, sames: Sequence[float], sizes: Sequence[int]) -> list[Case]:
     rng = np.random.default_rng(SEED)
     scale = scale_of(half, layer)
-    found = []
+    cases = []
     for rows in sets_of(half.gold, sizes, rng):
         vectors = unit(half.vectors[rows, layer])
         ease = {same: count_senses(vectors[distinct_rows(vectors, scale, same=same)], rng).ease for same in sames}
-        found.append(Case(word, half.gold[rows], ease))
-    return found
+        cases.append(Case(word, half.gold[rows], ease))
+    return cases
 
 
 def choose(cases: Sequence[Case]) -> tuple[float, float]:
-    """The settings by which one sense and several are told apart best: right as often as can be on both alike."""
+    """The constants with the highest mean accuracy on sets of one sense and on mixed sets."""
     one = [case for case in cases if case.n_true == 1]
     several = [case for case in cases if case.is_mixed]
 
@@ -236,13 +236,13 @@ def senses_tables(halves: dict[tuple[str, str], Half], layer: int) -> str:
 
 
 def _shipped(train: Sequence[Case]) -> str:
-    """What all words together would choose, beside what is shipped."""
+    """What all words together choose, beside the defaults."""
     same, least = choose(train)
     one, several = [case for case in train if case.n_true == 1], [case for case in train if case.is_mixed]
     return (
-        f"All twenty words together choose copies {same:g}, ease {least:g}; polyseme ships {SAME:g}, {LEAST:g}, which "
-        f"tell {_share(one)} of {len(one)} one-sense and {_share(several)} of {len(several)} mixed training sets "
-        f"({', '.join(map(str, SIZES))} uses) for what they are."
+        f"All twenty words together choose copies {same:g}, ease {least:g}. polyseme's defaults are {SAME:g} and "
+        f"{LEAST:g}; they are right on {_share(one)} of {len(one)} one-sense and {_share(several)} of {len(several)} "
+        f"mixed training sets ({', '.join(map(str, SIZES))} uses)."
     )
 
 
@@ -259,36 +259,36 @@ def _summary(
     chosen, true, frequent = np.array(numbers).T
     by_word, shipped = np.array(single).T
     return table(
-        ["measure, on test uses of words left out of the choice of settings", ""],
+        ["measure, on test uses of words left out of the choice of constants", ""],
         [
             ["chosen number equals the true one", f"{(chosen == true).sum()} of {len(true)} words"],
             [
-                "… equals that of senses with 5% of the uses or more",
+                "… equals the number of senses with 5% of the uses or more",
                 f"{(chosen == frequent).sum()} of {len(true)} words",
             ],
             ["… is at most one off the true one", f"{(abs(chosen - true) <= 1).sum()} of {len(true)} words"],
             ["mean of chosen / true numbers", f"{chosen.mean():.2f} / {true.mean():.2f}"],
             ["V-measure, mean over words, with the chosen number", f"{np.mean([v for v, _ in agreement]):.3f}"],
             ["V-measure, mean over words, with the true number given", f"{np.mean([v for _, v in agreement]):.3f}"],
-            ["sets of uses of one sense alone that yield one", f"{by_word.sum()} of {len(by_word)}"],
-            ["… with the settings that are shipped", f"{shipped.sum()} of {len(shipped)}"],
+            ["sets of uses of a single sense that yield one", f"{by_word.sum()} of {len(by_word)}"],
+            ["… with polyseme's defaults", f"{shipped.sum()} of {len(shipped)}"],
         ],
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, of the extra 'demo')")
+    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, from the extra 'demo')")
     parser.add_argument("--layer", type=int, default=-1, help="the layer for senses without labels (default: the top)")
-    parser.add_argument("--keep", type=Path, help="an .npz to keep the vectors in, or to take them from")
+    parser.add_argument("--keep", type=Path, help="an .npz file to store the vectors in, or to read them from")
     settings = parser.parse_args()
     started = time.perf_counter()
     if settings.keep is not None and settings.keep.exists():
-        halves = kept(settings.keep)
+        halves = load_vectors(settings.keep)
     else:
         halves = embed_all(polyseme.load(settings.model, device="cpu"), data_folder() / "coarsewsd20")
         if settings.keep is not None:
-            keep(settings.keep, halves)
+            save_vectors(settings.keep, halves)
     n_train, n_test = (
         sum(len(uses.gold) for (_, half), uses in halves.items() if half == each) for each in ("train", "test")
     )

@@ -2,10 +2,9 @@
 
     python experiments/flat_memory.py --words 5000000 --plot docs/assets/flat_memory.svg
 
-A small random model over MiniLM's tokenizer embeds lines of English from a file, in a process of its own; every tenth
-of a second the system is asked how much memory that process holds, and how much of the input it has read is taken from
-the chunks it has finished. Chunks are those of the program. Prints a table and the largest growth after the first
-tenth, draws a plot, and removes what it made.
+A small random model with MiniLM's tokenizer embeds lines of English from a file, in a process of its own. Every tenth
+of a second the resident memory of that process and its progress are recorded. Prints a table and the growth after the
+first tenth of the input, draws a plot, and removes its files.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def write_input(path: Path, n_words: int) -> None:
 
 
 def resident(pid: int) -> int | None:
-    """Bytes of memory that a process holds, or None if it has gone."""
+    """Resident memory of a process in bytes, or None if it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
@@ -77,22 +76,22 @@ def resident(pid: int) -> int | None:
 
 
 def measure(source: Path, output: Path, model: Path, n_words: int) -> list[tuple[float, float]]:
-    """Words read, in millions, and MiB held, at each moment."""
+    """Words read, in millions, and resident MiB, at each moment."""
     size = source.stat().st_size
-    said = output.with_name("progress")
+    progress_file = output.with_name("progress")
     points = []
-    with said.open("w") as told:
+    with progress_file.open("w") as log:
         command = [sys.executable, "-c", EMBED, str(source), str(output), str(model)]
-        with subprocess.Popen(command, stdout=told) as process:
+        with subprocess.Popen(command, stdout=log) as process:
             while process.poll() is None:
-                held = resident(process.pid)
-                lines = said.read_text().splitlines()
-                if held and lines and lines[-1].isdigit():
-                    points.append((int(lines[-1]) / size * n_words / 1e6, held / MEBIBYTE))
+                n_bytes = resident(process.pid)
+                lines = progress_file.read_text().splitlines()
+                if n_bytes and lines and lines[-1].isdigit():
+                    points.append((int(lines[-1]) / size * n_words / 1e6, n_bytes / MEBIBYTE))
                 time.sleep(0.1)
             if process.returncode:
                 raise SystemExit(process.returncode)
-    embedded = int(said.read_text().split()[-1])
+    embedded = int(progress_file.read_text().split()[-1])
     if embedded != n_words:
         raise SystemExit(f"{embedded} of {n_words} words were embedded.")
     return points
@@ -100,11 +99,11 @@ def measure(source: Path, output: Path, model: Path, n_words: int) -> list[tuple
 
 def table(points: list[tuple[float, float]]) -> str:
     last = points[-1][0]
-    lines = ["| words read | memory, MiB, at most so far |", "|---|---|"]
+    lines = ["| words read | peak memory so far, MiB |", "|---|---|"]
     for tenth in range(1, 11):
-        held = [held for words, held in points if words <= last * tenth / 10]
-        if held:
-            lines.append(f"| {last * tenth / 10:.2f} M | {max(held):.0f} |")
+        mebibytes = [memory for words, memory in points if words <= last * tenth / 10]
+        if mebibytes:
+            lines.append(f"| {last * tenth / 10:.2f} M | {max(mebibytes):.0f} |")
     return "\n".join(lines)
 
 
@@ -112,9 +111,9 @@ def plot(points: list[tuple[float, float]], path: Path, output_mib: float) -> No
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "polyseme"
     figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    words, held = zip(*points, strict=True)
-    axes.plot(words, held, color="#20639b", linewidth=1.2)
-    axes.set_ylim(0, max(held) * 1.3)
+    words, mebibytes = zip(*points, strict=True)
+    axes.plot(words, mebibytes, color="#20639b", linewidth=1.2)
+    axes.set_ylim(0, max(mebibytes) * 1.3)
     axes.set_xlim(0, max(words))
     axes.set_xlabel("words of input, millions")
     axes.set_ylabel("resident memory, MiB")
@@ -128,30 +127,31 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=5_000_000)
     parser.add_argument("--suffix", default=".parquet", help="the format of the output")
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--json", type=Path, help="keep the points")
-    given = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="write the points to this file")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source, output, model = folder / "in.txt", folder / f"out{given.suffix}", folder / "model"
-        write_input(source, given.words)
+        source, output, model = folder / "in.txt", folder / f"out{options.suffix}", folder / "model"
+        write_input(source, options.words)
         subprocess.run([sys.executable, "-c", MAKE_MODEL, str(model)], check=True)
         started = time.perf_counter()
-        points = measure(source, output, model, given.words)
+        points = measure(source, output, model, options.words)
         seconds = time.perf_counter() - started
         written = output.stat().st_size / MEBIBYTE
     last = points[-1][0]
-    early = max(held for words, held in points if words <= last / 10)
-    print(f"{given.words:,} words, {given.suffix}, {seconds:.0f} s, {written:,.0f} MiB written")
+    early = max(memory for words, memory in points if words <= last / 10)
+    print(f"{options.words:,} words, {options.suffix}, {seconds:.0f} s, {written:,.0f} MiB written")
     print(f"{platform.machine()}, Python {platform.python_version()}, seed {SEED}\n")
     print(table(points))
-    most = max(held for _, held in points)
+    peak = max(memory for _, memory in points)
     print(
-        f"\nmemory of the first tenth of the input {early:.0f} MiB, of all of it {most:.0f} MiB: {most / early:.2f} ×"
+        f"\npeak memory over the first tenth of the input {early:.0f} MiB, over all of it {peak:.0f} MiB: "
+        f"{peak / early:.2f} ×"
     )
-    if given.plot:
-        plot(points, given.plot, written)
-    if given.json:
-        given.json.write_text(json.dumps(points))
+    if options.plot:
+        plot(points, options.plot, written)
+    if options.json:
+        options.json.write_text(json.dumps(points))
 
 
 if __name__ == "__main__":

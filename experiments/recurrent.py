@@ -2,13 +2,14 @@
 
     python experiments/recurrent.py wikitext WIKITEXT-2-FOLDER -o runs/ [--budget 5min]
     python experiments/recurrent.py characters TEXTS... -o runs/ [--budget 3min]
-    python experiments/recurrent.py elmo TEXTS... -o runs/ [--budget 5min]
+    python experiments/recurrent.py elmo TEXTS... -o runs/ [--budget 5min] [--fresh 0.1]
 
-Each trains by the one command (`polyseme.pretrain`), writes what it found to `runs/NAME.json`, and prints it.
+Each trains with `polyseme.pretrain`, writes its results to `runs/NAME.json`, and prints them. `--fresh` is the share of
+rows in which the state of the biLM is reset; `curve` in the results has the held-out losses.
 
-WikiText-2 is one stream of words in which every line that is not blank ends with a marker, read with the state carried
-through the whole file, as the published figures are. Those also count the ends of blank lines, which are easy to guess;
-here they are left out of the text. The share and the sharpness of the cache are chosen on the validation file.
+WikiText-2 is one stream of words in which every line that is not blank ends with a marker. The state is carried through
+the whole file, as for the published figures. Those also count the ends of blank lines, which are easy to predict; here
+blank lines are left out. The share and the sharpness of the cache are chosen on the validation file.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ SHARPNESSES = (0.0, 0.1, 0.2, 0.4, 0.7)
 CACHE = 2000
 STRETCH = 2048
 ELMO_WORDS = 32_768
-"""Words of the biLM's softmax."""
+"""Size of the biLM's softmax."""
 
 
 def train(recipe: str, sources: list[str], run: Path, budget: str, **settings: Any) -> dict[str, Any]:
-    """One run; what it cost, its last evaluation and its corpus."""
-    bill = polyseme.pretrain(sources, output=run, recipe=recipe, budget=budget, force=True, **settings)
+    """One run: its ledger, its last evaluation and figures of its corpus."""
+    ledger = polyseme.pretrain(sources, output=run, recipe=recipe, budget=budget, force=True, **settings)
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     corpus = Corpus.open(run / "corpus")
     model = polyseme.load(run, device="cpu")
@@ -54,7 +55,7 @@ def train(recipe: str, sources: list[str], run: Path, budget: str, **settings: A
         "unigram_entropy": corpus.unigram_entropy("held"),
         "held_out": next(line["held_out"] for line in reversed(log) if "held_out" in line),
         "curve": [[line["step"], line["held_out"]["loss"]] for line in log if "held_out" in line],
-        "ledger": bill.to_json(),
+        "ledger": ledger.to_json(),
     }
 
 
@@ -72,22 +73,22 @@ def stream_of(path: Path, tokenizer: Any) -> torch.Tensor:
 
 @torch.inference_mode()
 def read(model: polyseme.Model, stream: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The state that guesses each word of a stream [N, D], carried through all of it, and what is said of it [N]."""
+    """The state that predicts each word of a stream [N, D], carried through all of it, and log-probabilities [N]."""
     bundle = model.bundle
     ids = stream.to(bundle.device)
     before = torch.cat([ids[-1:], ids[:-1]])  # it begins as it ends, with the marker
     memory = bundle.encoder.new_memory(1)
     states, log_probs = [], []
-    for some, targets in zip(before.split(STRETCH), ids.split(STRETCH), strict=True):
-        found = bundle.encoder(Batch(some[None]), layers=[-1], memory=memory)
-        memory = found.memory
-        states.append(found[-1][0])
+    for inputs, targets in zip(before.split(STRETCH), ids.split(STRETCH), strict=True):
+        result = bundle.encoder(Batch(inputs[None]), layers=[-1], memory=memory)
+        memory = result.memory
+        states.append(result[-1][0])
         log_probs.append(bundle.outputs["causal"].log_probs(states[-1]).gather(1, targets[:, None])[:, 0])
     return torch.cat(states), torch.cat(log_probs)
 
 
 def perplexity(log_probs: torch.Tensor) -> float:
-    """Of a word, markers included."""
+    """Per word, markers included."""
     return math.exp(-float(log_probs.double().mean()))
 
 
@@ -97,7 +98,7 @@ def wikitext(folder: list[str], runs: Path, budget: str) -> dict[str, Any]:
     def file(split: str) -> Path:
         return next(path for path in sorted(Path(folder[0]).iterdir()) if path.name.startswith(f"wiki.{split}"))
 
-    kept = train(
+    results = train(
         "lstm-lm",
         [str(file("train"))],
         runs / "wikitext",
@@ -114,12 +115,14 @@ def wikitext(folder: list[str], runs: Path, budget: str) -> dict[str, Any]:
     def cached(settings: NeuralCache, states: torch.Tensor, stream: torch.Tensor, alone: torch.Tensor) -> float:
         return perplexity(Caches(settings)(0, states, stream.to(states.device), alone))
 
-    tried = [NeuralCache(size=CACHE, share=share, sharpness=sharpness) for share in SHARES for sharpness in SHARPNESSES]
-    found = [cached(settings, valid_states, valid, valid_alone) for settings in tried]
-    best = tried[int(np.argmin(found))]
-    return kept | {
+    settings_tried = [
+        NeuralCache(size=CACHE, share=share, sharpness=sharpness) for share in SHARES for sharpness in SHARPNESSES
+    ]
+    perplexities = [cached(settings, valid_states, valid, valid_alone) for settings in settings_tried]
+    best = settings_tried[int(np.argmin(perplexities))]
+    return results | {
         "words": {"valid": len(valid), "test": len(test)},
-        "valid": {"without": perplexity(valid_alone), "with": min(found)},
+        "valid": {"without": perplexity(valid_alone), "with": min(perplexities)},
         "test": {"without": perplexity(test_alone), "with": cached(best, test_states, test, test_alone)},
         "cache": {"size": best.size, "share": best.share, "sharpness": best.sharpness},
     }
@@ -129,32 +132,32 @@ def wikitext(folder: list[str], runs: Path, budget: str) -> dict[str, Any]:
 
 
 def characters(texts: list[str], runs: Path, budget: str) -> dict[str, Any]:
-    """`char-lm`: bits a character of held-out text."""
-    kept = train("char-lm", texts, runs / "characters", budget)
-    return kept | {"bits_a_character": kept["held_out"]["loss"] / math.log(2)}
+    """`char-lm`: bits per character of held-out text."""
+    results = train("char-lm", texts, runs / "characters", budget)
+    return results | {"bits_per_character": results["held_out"]["loss"] / math.log(2)}
 
 
-def elmo(texts: list[str], runs: Path, budget: str) -> dict[str, Any]:
-    """`elmo-small` with a full softmax of the corpus's commonest words and AdamW, since minutes are no ten epochs.
+def elmo(texts: list[str], runs: Path, budget: str, fresh: float) -> dict[str, Any]:
+    """`elmo-small` with a full softmax over the most frequent words and AdamW, for a budget of minutes.
 
-    Nothing is clipped in it: the clips are for training with Adagrad, and without them cuDNN runs the layers.
+    Nothing is clipped: clipping is for training with Adagrad, and without it cuDNN runs the layers.
     """
-    kept = train(
+    results = train(
         "elmo-small",
         texts,
         runs / "elmo",
         budget,
         shape={"n_outputs": ELMO_WORDS, "cell_clip": None, "projection_clip": None},
-        objective={"softmax": "full"},
+        objective={"softmax": "full", "fresh": fresh},
         optimizer="adamw",
         learning_rate=1e-3,
         schedule="cosine",
         warmup=0.05,
     )
-    return kept | {"perplexity": {side: math.exp(kept["held_out"][side]) for side in ("forward", "backward")}}
+    return results | {"perplexity": {side: math.exp(results["held_out"][side]) for side in ("forward", "backward")}}
 
 
-KINDS: dict[str, Callable[[list[str], Path, str], dict[str, Any]]] = {
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "wikitext": wikitext,
     "characters": characters,
     "elmo": elmo,
@@ -163,17 +166,19 @@ BUDGETS = {"wikitext": "5min", "characters": "3min", "elmo": "5min"}
 
 
 def main() -> None:
-    """Train one, and say what came of it."""
+    """Train one, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("texts", nargs="+")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--budget")
-    asked = parser.parse_args()
-    asked.output.mkdir(parents=True, exist_ok=True)
-    found = KINDS[asked.kind](asked.texts, asked.output, asked.budget or BUDGETS[asked.kind])
-    (asked.output / f"{asked.kind}.json").write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps({name: value for name, value in found.items() if name != "curve"}, indent=2))
+    parser.add_argument("--fresh", type=float, default=0.1, help="elmo: share of rows in which the state is reset")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    settings = {"fresh": options.fresh} if options.kind == "elmo" else {}
+    results = KINDS[options.kind](options.texts, options.output, options.budget or BUDGETS[options.kind], **settings)
+    (options.output / f"{options.kind}.json").write_text(json.dumps(results, indent=2) + "\n")
+    print(json.dumps({name: value for name, value in results.items() if name != "curve"}, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the experiments share: where the data is, Markdown tables, and the line that says where figures come from."""
+"""What the experiments share: the data folder, Markdown tables, and the line that names machine and versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import polyseme
 
 
 def data_folder() -> Path:
-    """The folder of the tasks' data, which POLYSEME_DATA names."""
+    """The folder of the tasks' data, named by POLYSEME_DATA."""
     folder = os.environ.get("POLYSEME_DATA")
     if folder is None:
         raise SystemExit("POLYSEME_DATA must name the folder of the data.")
@@ -23,9 +23,9 @@ def data_folder() -> Path:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a text file, which may be packed as `.xz`."""
-    packed = path.with_name(f"{path.name}.xz")
-    text = path.read_text(encoding="utf-8") if path.exists() else lzma.decompress(packed.read_bytes()).decode()
+    """The lines of a text file, which may be compressed as `.xz`."""
+    compressed = path.with_name(f"{path.name}.xz")
+    text = path.read_text(encoding="utf-8") if path.exists() else lzma.decompress(compressed.read_bytes()).decode()
     return text.splitlines()
 
 
@@ -35,8 +35,8 @@ def machine(*packages: str) -> str:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     name = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.machine())
     versions = [f"{package} {importlib.metadata.version(package)}" for package in packages]
-    told = [name, f"{torch.get_num_threads()} threads", f"Python {platform.python_version()}"]
-    return ", ".join([*told, f"polyseme {polyseme.__version__}", *versions])
+    parts = [name, f"{torch.get_num_threads()} threads", f"Python {platform.python_version()}"]
+    return ", ".join([*parts, f"polyseme {polyseme.__version__}", *versions])
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

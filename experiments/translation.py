@@ -1,11 +1,11 @@
-"""A small Transformer learns to translate: Multi30k, English to German, within four minutes on one GPU.
+"""A small Transformer trained to translate: Multi30k, English to German, within four minutes on one GPU.
 
     python experiments/translation.py -o runs/ [--budget 4min] [--beam 4] [--draw attention.svg]
 
-Trains by `polyseme.pretrain` on the task's training pairs (POLYSEME_DATA names the data), evaluated on its own
-validation pairs; translates the test set of 2016 by `polyseme generate`; and prints BLEU by sacrebleu with its
-signature beside what the training cost. `--draw` shows what each piece of one translation attends to in its source,
-layer by layer, the mean over heads.
+Trains with `polyseme.pretrain` on the training pairs (POLYSEME_DATA names the data folder), evaluates on the validation
+pairs, translates the test set of 2016 with `polyseme generate`, and prints BLEU by sacrebleu with its signature and the
+cost of training. `--draw` plots what each piece of one translation attends to in its source, layer by layer, averaged
+over heads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEST = "test_2016_flickr"
 
 
 def train(folder: Path, budget: str, device: str, **settings: object) -> Path:
-    """The run; its model is in model/."""
+    """Train; return the folder of the run."""
     data = data_folder() / "multi30k"
     run = folder / "ende.run"
     polyseme.pretrain(
@@ -53,7 +53,7 @@ def train(folder: Path, budget: str, device: str, **settings: object) -> Path:
 
 
 def translate(run: Path, folder: Path, beam: int, device: str) -> Path:
-    """The test set's sources, line by line, through the command line."""
+    """Translate the sources of the test set, line by line, with the command line."""
     sources, output = folder / f"{TEST}.en", folder / f"{TEST}.hyp"
     lines = lines_of(data_folder() / "multi30k" / f"{TEST}.en")
     sources.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -66,16 +66,16 @@ def translate(run: Path, folder: Path, beam: int, device: str) -> Path:
 
 
 def report(run: Path, output: Path, beam: int) -> None:
-    """BLEU, held-out loss, and what it cost."""
+    """Print BLEU, the held-out loss, and the cost."""
     references = lines_of(data_folder() / "multi30k" / f"{TEST}.de")
     hypotheses = output.read_text(encoding="utf-8").splitlines()
     if len(hypotheses) != len(references):
-        raise SystemExit(f"{output} has {len(hypotheses)} lines, and the references are {len(references)}.")
+        raise SystemExit(f"{output} has {len(hypotheses)} lines, but there are {len(references)} references.")
     bleu = sacrebleu.metrics.BLEU()
     score = bleu.corpus_score(hypotheses, [references])
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    held = [line["held_out"]["loss"] for line in log if "held_out" in line]
-    bill = json.loads((run / "ledger.json").read_text())
+    losses = [line["held_out"]["loss"] for line in log if "held_out" in line]
+    ledger = json.loads((run / "ledger.json").read_text())
     entropy = Corpus.open(run / "corpus").unigram_entropy("held")
     print(
         table(
@@ -84,41 +84,41 @@ def report(run: Path, output: Path, beam: int) -> None:
                 (
                     f"{score.score:.1f}",
                     str(beam),
-                    f"{held[-1]:.3f} (lowest {min(held):.3f})",
+                    f"{losses[-1]:.3f} (lowest {min(losses):.3f})",
                     f"{entropy:.3f}",
-                    f"{bill['steps']:,}",
-                    f"{bill['seconds']:.0f}",
-                    f"{bill['flops']:.2e}",
-                    f"{bill['kwh']:.4f}",
+                    f"{ledger['steps']:,}",
+                    f"{ledger['seconds']:.0f}",
+                    f"{ledger['flops']:.2e}",
+                    f"{ledger['kwh']:.4f}",
                 )
             ],
         )
     )
-    print(f"\n{bleu.get_signature()}\n{machine('sacrebleu')}; trained on {bill['device']}")
+    print(f"\n{bleu.get_signature()}\n{machine('sacrebleu')}; trained on {ledger['device']}")
 
 
 def draw(model: polyseme.Model, source: str, target: str, picture: Path) -> None:
     """The attention of every layer of the decoder to the source."""
     bundle = model.bundle
     tokenizer = bundle.tokenizer
-    read = tokenizer.frame(tokenizer.encode(string_to_document(source)).ids).ids
-    written = tokenizer.encode(string_to_document(target)).ids
-    fed = np.concatenate([[tokenizer.specials[bundle.family.first]], written])
+    source_ids = tokenizer.frame(tokenizer.encode(string_to_document(source)).ids).ids
+    target_ids = tokenizer.encode(string_to_document(target)).ids
+    decoder_ids = np.concatenate([[tokenizer.specials[bundle.family.first]], target_ids])
     with torch.inference_mode():
-        states = bundle.encoder(Batch(torch.from_numpy(read)[None]))
-        found = bundle.decoder(Batch(torch.from_numpy(fed)[None], source=states), attentions=True)
+        states = bundle.encoder(Batch(torch.from_numpy(source_ids)[None]))
+        decoded = bundle.decoder(Batch(torch.from_numpy(decoder_ids)[None], source=states), attentions=True)
 
     def shown(ids: np.ndarray) -> list[str]:
         return [tokenizer.decode([number]).strip() or tokenizer.pieces([number])[0] for number in ids.tolist()]
 
-    layers = [each[0].mean(dim=0).numpy() for each in found.attentions["cross"]]
+    layers = [each[0].mean(dim=0).numpy() for each in decoded.attentions["cross"]]
     figure, axes = plt.subplots(1, len(layers), figsize=(4.2 * len(layers), 4.6), sharey=True, layout="constrained")
     for number, (axis, weights) in enumerate(zip(np.atleast_1d(axes), layers, strict=True), start=1):
         axis.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axis.set_title(f"layer {number}", fontsize=10)
-        axis.set_xticks(range(len(read)), shown(read), rotation=90, fontsize=7)
-        axis.set_yticks(range(len(fed)), [*shown(written), "(end)"], fontsize=7)
-    figure.suptitle("What the decoder attends to in the source when it writes each piece", fontsize=11)
+        axis.set_xticks(range(len(source_ids)), shown(source_ids), rotation=90, fontsize=7)
+        axis.set_yticks(range(len(decoder_ids)), [*shown(target_ids), "(end)"], fontsize=7)
+    figure.suptitle("What the decoder attends to in the source when it generates each piece", fontsize=11)
     figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else None)
 
 
@@ -129,8 +129,8 @@ def main() -> None:
     parser.add_argument("--budget", default="4min")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--keep", action="store_true", help="keep the checkpoints too")
-    parser.add_argument("--translate-only", action="store_true", help="with the run that is there")
+    parser.add_argument("--keep", action="store_true", help="keep the checkpoints")
+    parser.add_argument("--translate-only", action="store_true", help="use the existing run")
     parser.add_argument("--draw", type=Path, help="an .svg or .png of the attention of the first translation")
     settings = parser.parse_args()
     settings.output.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Words in context (WiC): do two uses of a word have one meaning? By a threshold on the cosine of their vectors.
+"""Words in context (WiC): do two uses of a word have the same meaning? By a threshold on the cosine of their vectors.
 
-For each layer the threshold is the one that is right most often on the training pairs; what counts is how often it is
-right on the development pairs.
+For each layer the threshold is the one with the highest accuracy on the training pairs; the result is its accuracy on
+the development pairs.
 
     POLYSEME_DATA=... python experiments/wic.py [-m MODEL]
 """
@@ -21,7 +21,7 @@ CHUNK = 256
 
 
 def read_pairs(folder: Path, half: str) -> tuple[list[tuple[list[str], int]], np.ndarray]:
-    """The uses, two after another a pair, each as words and a place among them; and whether pairs mean the same."""
+    """The uses, two consecutive ones per pair, each as words and a position; and whether pairs mean the same."""
     uses = []
     for line in lines_of(folder / f"{half}.data.txt"):
         _, _, places, *sentences = line.split("\t")
@@ -30,19 +30,19 @@ def read_pairs(folder: Path, half: str) -> tuple[list[tuple[list[str], int]], np
 
 
 def cosines(model: polyseme.Model, uses: list[tuple[list[str], int]]) -> np.ndarray:
-    """How alike the two uses of each pair are, at every layer: [pairs, layers]."""
+    """Cosine of the two uses of each pair, at every layer: [pairs, layers]."""
     vectors = []
     for start in range(0, len(uses), CHUNK):
-        some = uses[start : start + CHUNK]
-        found = model.embed([words for words, _ in some], layer="all")
-        vectors += [document.vectors[at] for document, (_, at) in zip(found, some, strict=True)]
+        chunk = uses[start : start + CHUNK]
+        documents = model.embed([words for words, _ in chunk], layer="all")
+        vectors += [document.vectors[at] for document, (_, at) in zip(documents, chunk, strict=True)]
     unit = np.stack(vectors)
     unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
     return (unit[::2] * unit[1::2]).sum(axis=-1)
 
 
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
-    """The threshold that is right most often; of equally good ones the lowest."""
+    """The threshold with the highest accuracy; of equally good ones the lowest."""
     order = np.sort(scores)
     between = np.concatenate([[-1.0], (order[1:] + order[:-1]) / 2])
     right = [((scores >= threshold) == same).mean() for threshold in between]
@@ -51,7 +51,7 @@ def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, of the extra 'demo')")
+    parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, from the extra 'demo')")
     settings = parser.parse_args()
     started = time.perf_counter()
     model = polyseme.load(settings.model, device="cpu")
@@ -68,8 +68,8 @@ def main() -> None:
         ]
         rows.append([str(layer), f"{threshold:.3f}", *accuracies])
     print(f"WiC, {len(train_same):,} training and {len(dev_same):,} development pairs, half of each mean the same.\n")
-    print(table(["layer", "threshold", "right on train, %", "right on dev, %"], rows))
-    print(f"\n{machine('torch', 'numpy')}; {time.perf_counter() - started:.0f} s. Nothing is drawn at random.")
+    print(table(["layer", "threshold", "accuracy on train, %", "accuracy on dev, %"], rows))
+    print(f"\n{machine('torch', 'numpy')}; {time.perf_counter() - started:.0f} s. Nothing is random.")
 
 
 if __name__ == "__main__":
