@@ -43,7 +43,7 @@ from polyseme.cli.progress import TrainingLine
 @click.option("--reset-positions", is_flag=True, help="Count positions anew with each document.")
 @click.option("--set", "shape", multiple=True, metavar="NAME=VALUE", help="Change the encoder's config: n_layers=4.")
 @click.option(
-    "--objective", multiple=True, metavar="NAME=VALUE", help="Change the objective: unit=word, learning_rate=0.3."
+    "--objective", multiple=True, metavar="NAME=VALUE", help="Change the objective: unit=word, mask_rate=0.3."
 )
 @options.device
 @click.option("--dtype", default="auto", show_default=True, metavar="DTYPE", help="auto, fp32, bf16, fp64.")
