@@ -429,9 +429,9 @@ def lowered(texts: list[str]) -> list[str]:
 def test_in_a_pipeline_and_a_search(folder: str, tmp_path: Path) -> None:
     classifier = ContextualClassifier(folder, cache=tmp_path / "vectors", **FROZEN)
     pipeline = make_pipeline(FunctionTransformer(lowered), classifier)
-    grid = {"contextualclassifier__layer": [0, "mix"], "contextualclassifier__rate": [1e-5, 0.02]}
+    grid = {"contextualclassifier__layer": [0, "mix"], "contextualclassifier__learning_rate": [1e-5, 0.02]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(*TRAIN)
-    assert search.best_params_["contextualclassifier__rate"] == 0.02
+    assert search.best_params_["contextualclassifier__learning_rate"] == 0.02
     assert search.score(*TEST) > 0.8
     assert (
         len(list((tmp_path / "vectors").iterdir())) == 2 * 2 * 3 + 2 + 1

@@ -30,7 +30,7 @@ def test_what_is_unusual_is_said_once(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(TEXT, encoding="utf-8")
     ended = run("corpus", f"mine=2:{tmp_path / 'in.txt'}", "-o", tmp_path / "c", "--documents", "line")
     assert ended.code == 0
-    assert ended.err.count("fewer than the 30,522 asked for") == 1
+    assert ended.err.count("fewer than the 30,522 requested") == 1
     assert ended.err.count("empty documents were left out") == 1
     assert [(source.name, source.weight) for source in Corpus.open(tmp_path / "c").sources] == [("mine", 2.0)]
 

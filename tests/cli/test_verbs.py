@@ -107,6 +107,7 @@ SOME_VALUE = {
     "sample": 1000,
     "limit": 2000,
     "again": True,
+    "reread_inputs": True,
     "rates": {"kg_per_kwh": 0.05},
     "max_new": 21,
     "min_new": 2,

@@ -320,7 +320,7 @@ def test_the_tokenizer_is_trained_on_a_sample_and_that_is_said(
 
 
 def test_a_vocabulary_larger_than_the_text_can_give_is_said(text: Path, tmp_path: Path):
-    with pytest.warns(PolysemeWarning, match=r"fewer than the 30,522 asked"):
+    with pytest.warns(PolysemeWarning, match=r"fewer than the 30,522 requested"):
         made = build_corpus(text, output=tmp_path / "c")
     assert made.tokenizer.n_pieces < 30_522
     assert any("fewer than" in note for note in made.notes)

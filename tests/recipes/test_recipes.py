@@ -35,8 +35,8 @@ def test_elmo_is_trained_as_published() -> None:
     recipe = RECIPES["elmo-original"]
     training = recipe.training
     assert (training.optimizer.kind, training.optimizer.lr) == ("adagrad", 0.2)
-    assert training.clip is not None
-    assert (20 * training.clip, 20**2 * training.optimizer.initial_sum) == (10, 1)
+    assert training.max_grad_norm is not None
+    assert (20 * training.max_grad_norm, 20**2 * training.optimizer.initial_sum) == (10, 1)
     assert {training.schedule.factor(step, 1000) for step in (0, 500, 999)} == {1.0}
     assert objective_from(recipe.objective, recipe.objective_settings) == BiLM(softmax="sampled", n_samples=8192)
     assert recipe.published_pieces == pytest.approx(10 * 768_648_884, rel=1e-4)

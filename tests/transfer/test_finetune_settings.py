@@ -89,7 +89,7 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         FinetuneSettings(frozen=frozen), bundle.config, kind="classify", n_train=500, pooler=True, starts=True
     )
     assert {name: getattr(found.settings, name) for name in expected} == expected
-    assert any(note.startswith("learning_rate") for note in found.notes)
+    assert any(note.startswith("learning rate") for note in found.notes)
     given = chosen(
         FinetuneSettings(frozen=frozen, learning_rate=0.5, epochs=2),
         bundle.config,
@@ -99,7 +99,7 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         starts=True,
     )
     assert given.settings.learning_rate == 0.5
-    assert not any(note.startswith("learning_rate") for note in given.notes)
+    assert not any(note.startswith("learning rate") for note in given.notes)
 
 
 @pytest.mark.parametrize(
