@@ -1,12 +1,16 @@
-"""Transformers as inference runs them: rows flat, one after another, equal lengths together.
+"""Transformers as inference runs them: rows packed, one after another, equal lengths together.
 
-Linear layers run over all pieces at once, and attention over the rows of one length together.
+Linear layers run over all pieces at once, and attention over groups of rows: on a CPU rows of one length, on a GPU rows
+of like lengths, padded within attention only. What a piece sees and what positions do is asked of the encoder
+(`Transformer.view`), so that every kind of mask and of positions runs packed as it runs padded. In half precision on a
+GPU, all rows run in one call where masks are windows and positions leave the scores alone.
 
-Shapes: N pieces of all rows, R rows of one length T, D width, H heads, d head width.
+Shapes: N pieces of all rows, R rows of a group, T its longest, D width, H heads, d head width.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,33 +26,33 @@ from polyseme.encoders.inference import PackedRows, Precision
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.extras import optional
+from polyseme.parts.attention import Attention
 from polyseme.parts.inference_linear import Product
+from polyseme.parts.masks import Places, mask_named
 from polyseme.parts.quantized_linear import HalfProduct, Int8Product
+from polyseme.types import Batch
 
 AnyProduct = Product | HalfProduct | Int8Product
 PRODUCTS: Mapping[Precision, Callable[..., AnyProduct]] = {"own": Product, "bf16": HalfProduct, "int8": Int8Product}
 
 PACKED_FOR = 2048
 """Pieces in a product that packed weights are laid out for."""
+LIKE_LENGTHS = {"cpu": 1, "cuda": 16}
+"""Rows whose lengths are the same multiple of this, rounded up, form a group."""
+
+Attend = Callable[[Tensor, Attention, str], Tensor]
+"""Fused queries, keys and values [N, 3·H·d], the layer's attention and the name of its mask → [N, H·d]."""
 
 
 def build(encoder: Encoder, precision: Precision) -> PackedTransformer | None:
-    """A Transformer in which every piece sees its whole row, or all that stands before it; else None."""
-    if not isinstance(encoder, Transformer):
+    """Any Transformer that reads no source; else None."""
+    if not isinstance(encoder, Transformer) or encoder.config.cross:
         return None
-    config = encoder.config
-    alike = config.layer_masks in (("all",) * config.n_layers, ("causal",) * config.n_layers)
-    runs_flat = (
-        alike
-        and not config.query_stream
-        and config.positions in ("learned", "sinusoidal", "none")
-        and not (config.cross or config.gated)
-    )
-    return PackedTransformer(encoder, precision) if runs_flat else None
+    return PackedTransformer(encoder, precision)
 
 
 class PackedTransformer:
-    """The Transformer in which every piece sees its whole row, or all that stands before it, flat."""
+    """A Transformer over packed rows (`InferenceEncoder`)."""
 
     def __init__(self, encoder: Transformer, precision: Precision = "own") -> None:
         self.encoder = encoder
@@ -71,82 +75,161 @@ class PackedTransformer:
         encoder, config = self.encoder, self.encoder.config
         wanted = wanted_layers(layers, config.n_layers)
         x: Tensor = encoder.embeddings(rows.pieces, rows.positions(), rows.segments)  # [N, D]
-        found = {0: x} if 0 in wanted else {}
-        attend = attention_over(rows, x, causal=config.direction == "causal")
+        states = {0: x} if 0 in wanted else {}
+        attend = attention_over(rows, encoder, x) if max(wanted, default=0) else None
         for index in range(max(wanted, default=0)):
-            x = self.layers[config.weight_sets[index]](x, attend)
+            assert attend is not None
+            x = self.layers[config.weight_sets[index]](x, attend, config.layer_masks[index])
             if index == config.n_layers - 1:
                 x = encoder.norm(x)
             if index + 1 in wanted:
-                found[index + 1] = x
-        return found
+                states[index + 1] = x
+        return states
 
 
 class PackedLayer:
-    """A Transformer layer over flat rows."""
+    """A Transformer layer over packed rows."""
 
     def __init__(self, layer: TransformerLayer, product: Callable[..., AnyProduct]) -> None:
+        feed_forward = layer.feed_forward
         self.norm_first = layer.norm_first
         self.attention_norm = layer.attention_norm
         self.feed_forward_norm = layer.feed_forward_norm
-        self.n_heads = layer.attention.n_heads
-        self.scale = layer.attention.scale
+        self.attention = layer.attention
         self.project = product(layer.attention.project)
         self.output = product(layer.attention.output)
-        self.up = product(layer.feed_forward.up, layer.feed_forward.activation)
-        self.down = product(layer.feed_forward.down)
+        self.gate = feed_forward.activation if feed_forward.gated else None
+        self.up = product(feed_forward.up, None if feed_forward.gated else feed_forward.activation)
+        self.down = product(feed_forward.down)
 
     def pack(self) -> None:
         """Lay the weights out for this machine."""
         for product in (self.project, self.output, self.up, self.down):
             product.pack(PACKED_FOR)
 
-    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+    def __call__(self, x: Tensor, attend: Attend, mask: str) -> Tensor:
         if self.norm_first:
-            x = self.output(attend(self.project(self.attention_norm(x)), self.n_heads, self.scale), x)
-            return self.down(self.up(self.feed_forward_norm(x)), x)
-        x = self.attention_norm(self.output(attend(self.project(x), self.n_heads, self.scale), x))
-        normed: Tensor = self.feed_forward_norm(self.down(self.up(x), x))
+            x = self.output(attend(self.project(self.attention_norm(x)), self.attention, mask), x)
+            return self.down(self._inner(self.feed_forward_norm(x)), x)
+        x = self.attention_norm(self.output(attend(self.project(x), self.attention, mask), x))
+        normed: Tensor = self.feed_forward_norm(self.down(self._inner(x), x))
         return normed
 
+    def _inner(self, x: Tensor) -> Tensor:
+        inner = self.up(x)
+        if self.gate is None:
+            return inner
+        gate, inner = inner.chunk(2, dim=-1)
+        return self.gate(gate).mul_(inner)
 
-Attend = Callable[[Tensor, int, float], Tensor]
-"""Fused queries, keys and values [N, 3·H·d], the number of heads and the scale → [N, H·d]."""
 
-
-def attention_over(rows: PackedRows, like: Tensor, *, causal: bool = False) -> Attend:
-    """Attention within each of these rows, in the way that suits where `like` lives."""
-    if like.is_cuda and like.dtype in (torch.bfloat16, torch.float16) and not causal:
+def attention_over(rows: PackedRows, encoder: Transformer, like: Tensor) -> Attend:
+    """Attention within each of these rows, by the path that suits where `like` is."""
+    if like.is_cuda and like.dtype in (torch.bfloat16, torch.float16):
         varlen = optional("torch.nn.attention.varlen")  # from torch 2.10 on
-        if varlen is not None:
-            return _in_one_call(rows, varlen.varlen_attn)
-    return _by_length(rows, causal)
+        if varlen is not None and runs_in_one_call(encoder, varlen.varlen_attn):
+            return _in_one_call(rows, encoder, varlen.varlen_attn)
+    return _by_group(rows, encoder, like)
 
 
-def _by_length(rows: PackedRows, causal: bool) -> Attend:
-    """One call for the rows of each length."""
+def _by_group(rows: PackedRows, encoder: Transformer, like: Tensor) -> Attend:
+    """One call for each group of rows."""
+    groups = []
+    start = 0
+    step = LIKE_LENGTHS.get(like.device.type, 1)
+    for _, group in itertools.groupby(rows.lengths, key=lambda length: -(-length // step)):
+        lengths = list(group)
+        groups.append(_Group(rows, start, lengths, encoder, like))
+        start += sum(lengths)
 
-    def attend(fused: Tensor, n_heads: int, scale: float) -> Tensor:
+    def attend(fused: Tensor, attention: Attention, mask: str) -> Tensor:
         attended = fused.new_empty(fused.shape[0], fused.shape[1] // 3)
-        for start, n_rows, length in rows.runs:
-            run = slice(start, start + n_rows * length)
-            parts = fused[run].view(n_rows, length, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
-            out = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=causal, scale=scale)
-            attended[run].view(n_rows, length, n_heads, -1).copy_(out.transpose(1, 2))
+        for group in groups:
+            group.attend(fused, attention, mask, attended)
         return attended
 
     return attend
 
 
-def _in_one_call(rows: PackedRows, flash: Callable[..., Any]) -> Attend:
+class _Group:
+    """Rows that stand side by side among the packed pieces and run attention together."""
+
+    def __init__(self, rows: PackedRows, start: int, lengths: list[int], encoder: Transformer, like: Tensor) -> None:
+        device = rows.pieces.device
+        longest = max(lengths)
+        self.shape = (len(lengths), longest)
+        self.run = slice(start, start + sum(lengths))
+        self.from_packed: Tensor | None = None
+        """[R, T]: which packed piece stands where; a padded place has the row's first. None: no row is padded."""
+        self.to_packed: Tensor | None = None
+        """[n]: where among [R · T] each packed piece of the group stands."""
+        real: Tensor | None = None
+        if min(lengths) < longest:
+            of_rows = torch.tensor(lengths)
+            starts = start + of_rows.cumsum(0) - of_rows
+            places = torch.arange(longest)
+            there = places < of_rows[:, None]
+            self.from_packed = torch.where(there, starts[:, None] + places, starts[:, None]).to(device)
+            self.to_packed = there.flatten().nonzero().flatten().to(device)
+            real = of_rows.to(device)
+        pieces = self._padded(rows.pieces)
+        segments = None if rows.segments is None else self._padded(rows.segments)
+        view = encoder.view(Batch(pieces, real, segments))
+        self.terms = view.terms
+        self.causal = {name: seen.causal and self.terms[name] is None for name, seen in view.seen.items()}
+        self.hidden: dict[str, Tensor | None] = {}
+        """Minus infinity where a key is not seen, [R or 1, 1, 1 or T, T]; None: everything is, or causally."""
+        for name, seen in view.seen.items():
+            allowed = None if self.causal[name] else seen.written_out(longest, longest, device)
+            zeros = None if allowed is None else torch.zeros(allowed.shape, dtype=like.dtype, device=device)
+            self.hidden[name] = None if zeros is None else zeros.masked_fill_(~allowed, float("-inf"))  # type: ignore[operator]
+
+    def _padded(self, packed: Tensor) -> Tensor:
+        """[N, …] → [R, T, …]"""
+        if self.from_packed is not None:
+            return packed[self.from_packed]
+        return packed[self.run].unflatten(0, self.shape)
+
+    def attend(self, fused: Tensor, attention: Attention, mask: str, attended: Tensor) -> None:
+        """Write what the group's pieces attend to into `attended` [N, H·d]."""
+        parts = self._padded(fused).unflatten(-1, (3, attention.n_heads, -1)).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
+        q, k, v = parts.unbind(0)
+        bias, terms = self.hidden[mask], self.terms[mask]
+        if terms is not None:
+            q, k, added = terms.apply(q, k, attention.scale, attention.relative)
+            bias = added if bias is None else bias if added is None else added + bias
+        out = F.scaled_dot_product_attention(q, k, v, bias, 0.0, self.causal[mask], scale=attention.scale)
+        out = out.transpose(1, 2).flatten(2)  # [R, T, H·d]
+        if self.to_packed is None:
+            attended[self.run].unflatten(0, self.shape).copy_(out)
+        else:
+            torch.index_select(out.flatten(0, 1), 0, self.to_packed, out=attended[self.run])
+
+
+def runs_in_one_call(encoder: Transformer, flash: Callable[..., Any]) -> bool:
+    """Whether masks are windows that `flash` knows, and positions, if any, only turn queries and keys."""
+    windows = {mask_named(name).window for name in encoder.config.layer_masks}
+    knows_windows = "window_size" in inspect.signature(flash).parameters
+    return (encoder.positions is None or encoder.positions.runs_flat) and (knows_windows or windows == {(-1, -1)})
+
+
+def _in_one_call(rows: PackedRows, encoder: Transformer, flash: Callable[..., Any]) -> Attend:
     """One call for rows of any lengths: flash attention, in half precision on a GPU."""
     device = rows.pieces.device
     longest = max(rows.lengths)
     ends = torch.tensor([0, *itertools.accumulate(rows.lengths)], dtype=torch.int32).to(device, non_blocking=True)
+    positions = rows.positions()[None]
+    all_terms = encoder.terms(Batch(rows.pieces[None], positions=positions), Places(positions, positions, None, False))
+    windows = {name: mask_named(name).window for name in all_terms}
 
-    def attend(fused: Tensor, n_heads: int, scale: float) -> Tensor:
-        q, k, v = fused.view(fused.shape[0], 3, n_heads, -1).unbind(1)  # [N, H, d]
-        attended: Tensor = flash(q, k, v, ends, ends, longest, longest, scale=scale)
+    def attend(fused: Tensor, attention: Attention, mask: str) -> Tensor:
+        q, k, v = fused.unflatten(1, (3, attention.n_heads, -1)).unbind(1)  # [N, H, d]
+        terms = all_terms[mask]
+        if terms is not None:
+            turned = terms.apply(q.transpose(0, 1)[None], k.transpose(0, 1)[None], attention.scale, None)[:2]
+            q, k = (each[0].transpose(0, 1) for each in turned)
+        more = {} if windows[mask] == (-1, -1) else {"window_size": windows[mask]}
+        attended: Tensor = flash(q, k, v, ends, ends, longest, longest, scale=attention.scale, **more)
         return attended.flatten(1)
 
     return attend

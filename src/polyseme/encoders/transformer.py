@@ -207,9 +207,9 @@ class Transformer(Encoder):
         if stream == "query" and batch.targets is not None:
             real = (batch.targets >= 0)[:, None, :, None]
             masks = {name: Seen(real if each.allowed is None else each.allowed & real) for name, each in masks.items()}
-        return View(places, masks, self._terms(batch, places, stream))
+        return View(places, masks, self.terms(batch, places, stream))
 
-    def _terms(self, batch: Batch, places: Places, stream: Stream) -> dict[str, Terms | None]:
+    def terms(self, batch: Batch, places: Places, stream: Stream = "self") -> dict[str, Terms | None]:
         """What positions do in layers of each mask."""
         names = dict.fromkeys(self.config.layer_masks)
         if self.positions is None or not names:
