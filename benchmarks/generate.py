@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 from measure import alternate, machine, table
+from model_sizes import SIZES
 
 from polyseme.api import DTYPES
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.convert.conversion_table import write
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.model_sizes import SIZES
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.next_piece import LanguageModel, StepByStep

@@ -6,9 +6,9 @@ python benchmarks/parameters.py
 from __future__ import annotations
 
 from measure import table
+from model_sizes import SIZES
 
 from polyseme.bundle import count_parameters
-from polyseme.convert.model_sizes import SIZES
 
 
 def main() -> None:

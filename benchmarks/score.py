@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import machine, table
+from model_sizes import size_named
 
 from polyseme.api import DTYPES, Model, load
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.model_sizes import size_named
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet

@@ -14,8 +14,8 @@ from convert.two_stacks import PRECISIONS, assert_both_sides_equal
 from polyseme.bundle import count_parameters, load_bundle, named_tensors, new_bundle, save_bundle
 from polyseme.convert.bart import FAMILY, read_config, write_config
 from polyseme.convert.conversion_table import read
-from polyseme.convert.model_sizes import SIZES
 from polyseme.errors import ModelError
+from published_sizes import SIZES
 from references import make_pair, make_reference
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer, write_tokenizer
 

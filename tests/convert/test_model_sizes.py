@@ -7,8 +7,8 @@ import torch
 
 from polyseme.bundle import count_parameters
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.model_sizes import SIZES, scaled, size_named
 from polyseme.errors import ModelError
+from published_sizes import SIZES, size_named
 from references import reference_class
 
 
@@ -55,11 +55,11 @@ def test_parameter_count_is_the_published_one(name: str, count: int) -> None:
 )
 def test_a_scaled_stack_is_narrower_and_as_deep(name: str, share: float, shape: tuple[int, int, int]) -> None:
     config = SIZES[name].config
-    narrow = scaled(config, share, embedding_width=config.width_of_embeddings)
+    narrow = config.narrowed(share, embedding_width=config.width_of_embeddings)
     assert (narrow.width, narrow.n_heads, narrow.inner_width) == shape
     assert narrow.n_layers == config.n_layers
     assert narrow.width_of_embeddings == config.width_of_embeddings
-    assert scaled(config, share).width_of_embeddings == shape[0]
+    assert config.narrowed(share).width_of_embeddings == shape[0]
 
 
 def test_unknown_size_names_the_nearest() -> None:

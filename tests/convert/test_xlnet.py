@@ -17,13 +17,13 @@ from transformers import XLNetTokenizer
 
 from convert.two_stacks import PRECISIONS, assert_same_gradients
 from polyseme.bundle import count_parameters
-from polyseme.convert.model_sizes import SIZES
 from polyseme.convert.xlnet import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
 from polyseme.parts.masks import Order
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
+from published_sizes import SIZES
 from references import assert_close, make_pair, ragged_batch, real
 from tiny_models import TEXT, tiny_model
 from tolerance import expect

@@ -14,13 +14,13 @@ from torch import Tensor
 from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
 from polyseme.bundle import load_bundle, named_tensors, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.model_sizes import SIZES
 from polyseme.errors import OptionError
 from polyseme.objectives.generator import sample
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.replaced import Replaced, put
 from polyseme.parts.initialization import unfilled
 from polyseme.types import Batch
+from published_sizes import SIZES
 from references import assert_close, make_pair
 from tiny_models import tiny_config, tiny_tokenizer
 

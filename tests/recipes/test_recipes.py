@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from polyseme.convert.families import FAMILIES
-from polyseme.convert.model_sizes import SIZES
 from polyseme.errors import OptionError
 from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.denoising import Denoising
@@ -16,6 +15,7 @@ from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.spans import Spans
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.verbs.recipes import list_recipes
+from published_sizes import SIZES
 
 RECURRENT = [name for name, recipe in RECIPES.items() if recipe.family in ("lstm", "elmo")]
 

@@ -11,7 +11,7 @@ from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Rule, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.masked_output import masked_output, masked_rules
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import NextOutput, PooledOutput
@@ -127,20 +127,20 @@ FAMILY = Family(
         ("AlbertModel", frozenset()),
     ],
     frame="bert",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        embedding_width=16,
-        width=32,
-        n_layers=4,
-        layer_map=(0, 1, 0, 1),
-        sets_in_group=2,
-        n_heads=4,
-        inner_width=64,
-        max_positions=40,
+    base=lambda: TransformerConfig(
+        n_pieces=30000,
+        width=768,
+        n_layers=12,
+        n_heads=12,
+        inner_width=3072,
+        max_positions=512,
+        embedding_width=128,
+        layer_map=(0,) * 12,
         activation="gelu_new",
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         embedding_dropout_rate=0.0,
     ),
+    small={**SMALL, "embedding_width": 16, "n_layers": 4, "layer_map": (0, 1, 0, 1), "sets_in_group": 2},
     reference="albert",
 )

@@ -8,7 +8,7 @@ from typing import Any
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.convert.tensor_transforms import Copies, Reshape
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -147,18 +147,17 @@ FAMILY = Family(
     architectures=[("BartForConditionalGeneration", frozenset({"causal"})), ("BartModel", frozenset())],
     frame="bart",
     first="end",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        n_layers=3,
-        n_heads=4,
-        inner_width=64,
-        decoder_layers=2,
-        decoder_heads=2,
-        decoder_inner_width=48,
-        max_positions=40,
+    base=lambda: TransformerConfig(
+        n_pieces=50265,
+        width=768,
+        n_layers=6,
+        n_heads=12,
+        inner_width=3072,
+        max_positions=1024,
+        decoder_layers=6,
         attention_dropout_rate=0.0,
         **SETTINGS.fixed,
     ),
+    small={**SMALL, "decoder_layers": 2, "decoder_heads": 2, "decoder_inner_width": 48},
     reference="bart",
 )

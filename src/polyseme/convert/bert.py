@@ -113,8 +113,8 @@ FAMILY = Family(
         ("BertModel", frozenset()),
     ],
     frame="bert",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99, width=32, n_layers=3, n_heads=4, inner_width=64, max_positions=40, norm_epsilon=1e-12
+    base=lambda: TransformerConfig(
+        n_pieces=30522, width=768, n_layers=12, n_heads=12, inner_width=3072, max_positions=512, norm_epsilon=1e-12
     ),
     reference="bert",
 )

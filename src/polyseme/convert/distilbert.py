@@ -83,8 +83,8 @@ FAMILY = Family(
     outputs={"masked": masked_output},
     architectures=[("DistilBertForMaskedLM", frozenset({"masked"})), ("DistilBertModel", frozenset())],
     frame="bert",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99, width=32, n_layers=3, n_heads=4, inner_width=64, max_positions=40, n_segments=0
+    base=lambda: TransformerConfig(
+        n_pieces=30522, width=768, n_layers=6, n_heads=12, inner_width=3072, max_positions=512, n_segments=0
     ),
     reference="distilbert",
 )

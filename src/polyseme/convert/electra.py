@@ -11,7 +11,7 @@ from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings
 from polyseme.convert.conversion_table import Foreign, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.masked_output import masked_output, masked_rules
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import ReplacedOutput
@@ -77,8 +77,9 @@ FAMILY = Family(
         ("ElectraModel", frozenset()),
     ],
     frame="bert",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99, embedding_width=16, width=32, n_layers=3, n_heads=4, inner_width=64, max_positions=40
+    base=lambda: TransformerConfig(
+        n_pieces=30522, width=768, n_layers=12, n_heads=12, inner_width=3072, max_positions=512
     ),
+    small={**SMALL, "embedding_width": 16},
     reference="electra",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from polyseme.config import EncoderConfig
 from polyseme.convert.conversion_table import Table
 from polyseme.convert.model_folder import HUGGING_FACE, Folder
+
+SMALL = {"n_pieces": 99, "width": 32, "n_layers": 3, "n_heads": 4, "inner_width": 64, "max_positions": 40}
+"""The shape of the Transformers that tests use."""
 
 
 def tied_as_said(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
@@ -40,8 +43,10 @@ class Family:
     """The reference's classes with the outputs each has, the richest first; the last is the bare model."""
     frame: str
     """How rows are framed (`text.framing`)."""
-    tiny: Callable[[], EncoderConfig]
-    """A small config with every option in use, for the conformance battery."""
+    base: Callable[[], EncoderConfig]
+    """The config of the published base size: what recipes differ from, and users pretrain."""
+    small: Mapping[str, Any] = field(default_factory=lambda: SMALL)
+    """What differs from it in `tiny`."""
     reference: str | None
     """The module of `transformers` that holds the reference, or None."""
     folder: Folder = HUGGING_FACE
@@ -50,6 +55,11 @@ class Family:
     """The role of the piece that a second stack reads before any other; None where there is none."""
     tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said
     """config.json and their tensors by name → whether the output shares the table of pieces."""
+
+    def tiny(self) -> EncoderConfig:
+        """A small config with every option in use, for the conformance battery."""
+        config: EncoderConfig = self.base().replace(**self.small)
+        return config
 
     def architecture(self, outputs: Sequence[str]) -> str:
         """The reference's class that takes the most of these outputs and asks for no other."""

@@ -9,7 +9,7 @@ from typing import Any
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.tensor_transforms import Transpose
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
@@ -133,16 +133,17 @@ FAMILY = Family(
     outputs={"causal": causal_output},
     architectures=[("OpenAIGPTLMHeadModel", frozenset({"causal"})), ("OpenAIGPTModel", frozenset())],
     frame="gpt",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        n_layers=3,
-        n_heads=4,
-        inner_width=128,
-        max_positions=40,
+    base=lambda: TransformerConfig(
+        n_pieces=40478,
+        width=768,
+        n_layers=12,
+        n_heads=12,
+        inner_width=3072,
+        max_positions=512,
         norm_epsilon=1e-5,
         activation="gelu_new",
         **SETTINGS.fixed,
     ),
+    small={**SMALL, "inner_width": 128},
     reference="openai",
 )

@@ -72,6 +72,7 @@ FAMILY = Family(
     outputs={"causal": causal_output},
     architectures=[("RecurrentLanguageModel", frozenset({"causal"})), ("RecurrentEncoder", frozenset())],
     frame="none",
-    tiny=lambda: RecurrentConfig(n_pieces=99, token_width=16, width=16, n_layers=3, inner_width=24),
+    base=lambda: RecurrentConfig(n_pieces=10_000, token_width=650, width=650, n_layers=2),
+    small={"n_pieces": 99, "token_width": 16, "width": 16, "n_layers": 3, "inner_width": 24},
     reference=None,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Derived, Foreign, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.convert.masked_output import masked_output, masked_rules
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -213,20 +213,20 @@ FAMILY = Family(
     outputs={"masked": _masked_output},
     architectures=[("ModernBertForMaskedLM", frozenset({"masked"})), ("ModernBertModel", frozenset())],
     frame="bert",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        n_layers=5,
-        n_heads=4,
-        inner_width=48,
-        max_positions=40,
+    base=lambda: TransformerConfig(
+        n_pieces=50_368,
+        width=768,
+        n_layers=22,
+        n_heads=12,
+        inner_width=1152,
+        max_positions=8192,
         norm_kind="layer-no-bias",
         norm_epsilon=1e-5,
         attention_bias=False,
         attention_output_bias=False,
         inner_bias=False,
         positions="rotary:160000:10000",
-        masks=("local:2:3",),
+        masks=("local:64:3",),
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         attention_output_dropout_rate=0.0,
@@ -234,5 +234,6 @@ FAMILY = Family(
         init_cutoff=2.0,
         **SETTINGS.fixed,
     ),
+    small={**SMALL, "n_layers": 5, "inner_width": 48, "masks": ("local:2:3",)},
     reference="modernbert",
 )

@@ -71,20 +71,6 @@ OUTPUTS: Mapping[str, Callable[[TransformerConfig, bool], nn.Module]] = {
 }
 
 
-def tiny() -> TransformerConfig:
-    return TransformerConfig(
-        n_pieces=99,
-        width=32,
-        n_layers=3,
-        n_heads=4,
-        inner_width=64,
-        max_positions=40,
-        position_offset=2,
-        n_segments=1,
-        norm_epsilon=1e-5,
-    )
-
-
 FAMILY = Family(
     name="roberta",
     kind="transformer",
@@ -95,6 +81,16 @@ FAMILY = Family(
     outputs=OUTPUTS,
     architectures=[("RobertaForMaskedLM", frozenset({"masked"})), ("RobertaModel", frozenset())],
     frame="roberta",
-    tiny=tiny,
+    base=lambda: TransformerConfig(
+        n_pieces=50265,
+        width=768,
+        n_layers=12,
+        n_heads=12,
+        inner_width=3072,
+        max_positions=512,
+        position_offset=2,
+        n_segments=1,
+        norm_epsilon=1e-5,
+    ),
     reference="roberta",
 )

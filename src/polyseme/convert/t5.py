@@ -11,7 +11,7 @@ from torch import Tensor
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import ACTIVATION_NAMES, Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
-from polyseme.convert.family import Family, tied_as_said
+from polyseme.convert.family import SMALL, Family, tied_as_said
 from polyseme.convert.gpt import causal_rules, checked
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
@@ -180,25 +180,33 @@ FAMILY = Family(
     architectures=[("T5ForConditionalGeneration", frozenset({"causal"})), ("T5Model", frozenset())],
     frame="t5",
     first="pad",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        head_width=6,
-        n_layers=3,
-        n_heads=4,
-        inner_width=48,
-        decoder_layers=2,
-        max_positions=40,
-        n_buckets=8,
-        max_distance=10,
+    base=lambda: TransformerConfig(
+        n_pieces=32128,
+        width=768,
+        n_layers=12,
+        n_heads=12,
+        inner_width=3072,
+        max_positions=512,
+        head_width=64,
+        decoder_layers=12,
         norm_epsilon=1e-6,
-        activation="gelu_new",
-        gated=True,
-        output_scale=32**-0.5,
+        activation="relu",
+        output_scale=768**-0.5,
         inner_dropout_rate=0.1,
         init_std=1.0,
         **SETTINGS.fixed,
     ),
+    small={
+        **SMALL,
+        "head_width": 6,
+        "inner_width": 48,
+        "decoder_layers": 2,
+        "n_buckets": 8,
+        "max_distance": 10,
+        "activation": "gelu_new",
+        "gated": True,
+        "output_scale": 32**-0.5,
+    },
     reference="t5",
     tied=tied,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from polyseme.convert.config_file import by_model_type
 from polyseme.convert.conversion_table import Rule, Table
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
@@ -75,22 +75,28 @@ FAMILY = Family(
     architectures=[("SequenceToSequenceModel", frozenset({"causal"})), ("SequenceToSequenceStacks", frozenset())],
     frame="transformer",
     first="start",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        n_layers=3,
-        n_heads=4,
-        inner_width=64,
-        decoder_layers=2,
-        decoder_heads=2,
-        decoder_inner_width=48,
+    base=lambda: TransformerConfig(
+        n_pieces=37_000,
+        width=512,
+        n_layers=6,
+        n_heads=8,
+        inner_width=2048,
+        decoder_layers=6,
         norm_epsilon=1e-5,
         embedding_norm=False,
         activation="relu",
         positions="sinusoidal",
         sinusoids="interleaved",
         n_segments=0,
-        embedding_scale=32**0.5,
+        embedding_scale=512**0.5,
     ),
+    small={
+        **SMALL,
+        "max_positions": None,
+        "decoder_layers": 2,
+        "decoder_heads": 2,
+        "decoder_inner_width": 48,
+        "embedding_scale": 32**0.5,
+    },
     reference=None,
 )

@@ -11,7 +11,7 @@ from typing import Any
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
@@ -209,32 +209,39 @@ FAMILY = Family(
     outputs={"causal": causal_output},
     architectures=[("TransfoXLLMHeadModel", frozenset({"causal"})), ("TransfoXLModel", frozenset())],
     frame="none",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        embedding_width=24,
-        head_width=6,
-        n_layers=3,
-        n_heads=4,
-        inner_width=64,
-        max_positions=40,
-        cutoffs=(20, 60),
-        narrowing=2,
+    base=lambda: TransformerConfig(
+        n_pieces=267_735,
+        width=410,
+        head_width=41,
+        n_layers=16,
+        n_heads=10,
+        inner_width=2100,
+        max_positions=512,
+        cutoffs=(20_000, 40_000, 200_000),
         norm_epsilon=1e-5,
         masks=("causal",),
         memory="segment",
-        memory_length=6,
-        clamp_distance=7,
-        embedding_scale=32**0.5,
+        memory_length=150,
+        embedding_scale=410**0.5,
         attention_dropout_rate=0.0,
         inner_dropout_rate=0.1,
         **SETTINGS.fixed,
     ),
+    small={
+        **SMALL,
+        "embedding_width": 24,
+        "head_width": 6,
+        "cutoffs": (20, 60),
+        "narrowing": 2,
+        "memory_length": 6,
+        "clamp_distance": 7,
+        "embedding_scale": 32**0.5,
+    },
     reference=None,
 )
 
 SIZES: Mapping[str, TransformerConfig] = {
-    name: FAMILY.tiny().replace(
+    name: FAMILY.base().replace(
         n_pieces=267735,
         width=width,
         embedding_width=None,

@@ -13,5 +13,6 @@ FAMILY: Family = dataclasses.replace(
     name="xlm-roberta",
     detect=by_model_type("xlm-roberta"),
     architectures=[("XLMRobertaForMaskedLM", frozenset({"masked"})), ("XLMRobertaModel", frozenset())],
+    base=lambda: roberta.FAMILY.base().replace(n_pieces=250_002),
     reference="xlm_roberta",
 )

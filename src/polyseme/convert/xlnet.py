@@ -8,7 +8,7 @@ from typing import Any
 from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
 from polyseme.convert.config_mapping import Settings, whole
 from polyseme.convert.conversion_table import Alias, Foreign, Rule, Table, module
-from polyseme.convert.family import Family
+from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.convert.tensor_transforms import Chain, Reshape, Stack, Transpose
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -150,18 +150,16 @@ FAMILY = Family(
     outputs={"permuted": permuted_output},
     architectures=[("XLNetLMHeadModel", frozenset({"permuted"})), ("XLNetModel", frozenset())],
     frame="xlnet",
-    tiny=lambda: TransformerConfig(
-        n_pieces=99,
-        width=32,
-        n_layers=3,
-        n_heads=4,
-        inner_width=64,
-        max_positions=40,
-        memory_length=6,
-        reuse=5,
-        clamp_distance=7,
+    base=lambda: TransformerConfig(
+        n_pieces=32000,
+        width=768,
+        n_layers=12,
+        n_heads=12,
+        inner_width=3072,
+        max_positions=512,
         inner_dropout_rate=0.1,
         **SETTINGS.fixed,
     ),
+    small={**SMALL, "memory_length": 6, "reuse": 5, "clamp_distance": 7},
     reference="xlnet",
 )

@@ -188,7 +188,7 @@ class _Group:
         """[N, …] → [R, T, …]"""
         if self.from_packed is not None:
             return packed[self.from_packed]
-        return packed[self.run].unflatten(0, self.shape)
+        return torch.unflatten(packed[self.run], 0, self.shape)
 
     def attend(self, fused: Tensor, attention: Attention, mask: str, attended: Tensor) -> None:
         """Write what the group's pieces attend to into `attended` [N, H·d]."""

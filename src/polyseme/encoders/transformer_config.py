@@ -180,6 +180,28 @@ class TransformerConfig(EncoderConfig):
         )
         return second
 
+    def narrowed(self, share: float, *, embedding_width: int | None = None) -> TransformerConfig:
+        """The same stack made narrower, as ELECTRA makes its generator: width, heads and inner width by `share`.
+
+        As many layers; at least one head; a width that the heads divide, in eights where it is wide enough for that.
+        `embedding_width` is the token layer's; None: the new stack's.
+
+        >>> small = TransformerConfig(n_pieces=99, width=256, n_layers=12, n_heads=4, inner_width=1024, max_positions=9)
+        >>> narrow = small.narrowed(1 / 4, embedding_width=128)
+        >>> narrow.width, narrow.n_heads, narrow.inner_width, narrow.embedding_width
+        (64, 1, 256, 128)
+        """
+        n_heads = max(round(self.n_heads * share), 1)
+        step = 8 * n_heads if self.width * share >= 8 * n_heads else n_heads
+        width = max(round(self.width * share / step), 1) * step
+        narrow: TransformerConfig = self.replace(
+            width=width,
+            n_heads=n_heads,
+            inner_width=max(round(self.inner_width * share), 1),
+            embedding_width=None if embedding_width == width else embedding_width,
+        )
+        return narrow
+
     @property
     def weight_sets(self) -> tuple[int, ...]:
         """Which set of weights each layer uses."""

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyseme.bundle import Bundle, new_bundle
-from polyseme.convert.model_sizes import scaled
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
@@ -39,7 +38,7 @@ def generator_for(bundle: Bundle, sharing: Sharing, share: float) -> Bundle:
         made.outputs.to(bundle.device, next(bundle.parameters()).dtype)
         return made
     config = transformer_of(bundle).config
-    narrow = scaled(config, share, embedding_width=None if sharing == "none" else config.width_of_embeddings)
+    narrow = config.narrowed(share, embedding_width=None if sharing == "none" else config.width_of_embeddings)
     made = new_bundle(bundle.family, narrow, output, bundle.tokenizer, tied=bundle.tied)
     made.foreign = dict(bundle.foreign)
     made.to(bundle.device, next(bundle.parameters()).dtype)

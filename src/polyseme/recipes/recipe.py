@@ -60,7 +60,7 @@ class Recipe:
 
         Where words are spelled, what the vocabulary bounds is the softmax: it has no more words than there are.
         """
-        own = FAMILIES[self.family].tiny()
+        own = FAMILIES[self.family].base()
         changes = {**self.shape, **self.shaped(shape or {})}
         if getattr(own, "spelled", False):
             changes["n_outputs"] = min(changes.get("n_outputs") or n_pieces, n_pieces)
@@ -73,7 +73,7 @@ class Recipe:
 
     def shaped(self, shape: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the encoder as its config takes them; one that it does not have is refused."""
-        own = FAMILIES[self.family].tiny()
+        own = FAMILIES[self.family].base()
         kinds = {each.name: str(each.type) for each in dataclasses.fields(own)}
         for given in shape:
             if given not in kinds:

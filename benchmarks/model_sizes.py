@@ -1,4 +1,4 @@
-"""The published sizes by name: a line each."""
+"""The published sizes by name: one line each; what tests and benchmarks compare with."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Size:
     """Parameters as the paper rounds them."""
     positions: int = 512
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else is not as in the family's small config."""
+    """What else is not as in the family's base config."""
 
     @property
     def config(self) -> TransformerConfig:
         """The whole config: the family's own settings with this shape."""
-        small: TransformerConfig = FAMILIES[self.family].tiny()  # type: ignore[assignment]
-        config: TransformerConfig = small.replace(
+        base: TransformerConfig = FAMILIES[self.family].base()  # type: ignore[assignment]
+        config: TransformerConfig = base.replace(
             n_layers=self.layers,
             width=self.width,
             n_heads=self.heads,
@@ -40,9 +40,9 @@ class Size:
             n_pieces=self.vocabulary,
             embedding_width=self.embedding,
             max_positions=self.positions,
-            layer_map=None if small.layer_map is None else (0,) * self.layers,
+            layer_map=None if base.layer_map is None else (0,) * self.layers,
             sets_in_group=1,
-            **({} if small.decoder_layers is None else self._second_stack),
+            **({} if base.decoder_layers is None else self._second_stack),
             **self.more,
         )
         return config
@@ -58,10 +58,6 @@ class Size:
         return ("pooled",) if "pooled" in FAMILIES[self.family].outputs else ()
 
 
-XLNET = {"memory_length": None, "reuse": None, "clamp_distance": None}
-"""As its files say; how much is remembered in training is the recipe's."""
-
-
 def _t5(layers: int, width: int, heads: int, inner: int, paper: str, head: int = 64, *, gated: bool = False) -> Size:
     """Version 1.1 is gated, does not scale its output, and gives it a table of its own."""
     more = {
@@ -69,8 +65,6 @@ def _t5(layers: int, width: int, heads: int, inner: int, paper: str, head: int =
         "gated": gated,
         "activation": "gelu_new" if gated else "relu",
         "output_scale": 1.0 if gated else width**-0.5,
-        "n_buckets": 32,
-        "max_distance": 128,
     }
     return Size("t5", layers, width, heads, inner, 32128, None, paper, more=more)
 
@@ -94,13 +88,15 @@ SIZES: Mapping[str, Size] = {
     "albert-xlarge": Size("albert", 24, 2048, 16, 8192, 30000, 128, "60M"),
     "albert-xxlarge": Size("albert", 12, 4096, 64, 16384, 30000, 128, "235M"),
     "distilbert": Size("distilbert", 6, 768, 12, 3072, 30522, None, "66M"),
+    "modernbert-base": Size("modernbert", 22, 768, 12, 1152, 50368, None, "149M", 8192),
+    "modernbert-large": Size("modernbert", 28, 1024, 16, 2624, 50368, None, "395M", 8192),
     "gpt": Size("openai-gpt", 12, 768, 12, 3072, 40478, None, "117M"),
     "gpt2": Size("gpt2", 12, 768, 12, 3072, 50257, None, "117M", 1024),
     "gpt2-medium": Size("gpt2", 24, 1024, 16, 4096, 50257, None, "345M", 1024),
     "gpt2-large": Size("gpt2", 36, 1280, 20, 5120, 50257, None, "762M", 1024),
     "gpt2-xl": Size("gpt2", 48, 1600, 25, 6400, 50257, None, "1542M", 1024),
-    "xlnet-base": Size("xlnet", 12, 768, 12, 3072, 32000, None, "110M", more=XLNET),
-    "xlnet-large": Size("xlnet", 24, 1024, 16, 4096, 32000, None, "340M", more=XLNET),
+    "xlnet-base": Size("xlnet", 12, 768, 12, 3072, 32000, None, "110M"),
+    "xlnet-large": Size("xlnet", 24, 1024, 16, 4096, 32000, None, "340M"),
     "bart-base": Size("bart", 6, 768, 12, 3072, 50265, None, "140M", 1024),
     "bart-large": Size("bart", 12, 1024, 16, 4096, 50265, None, "400M", 1024),
     "t5-small": _t5(6, 512, 8, 2048, "60M"),
@@ -114,29 +110,6 @@ SIZES: Mapping[str, Size] = {
     "t5-v1.1-xl": _t5(24, 2048, 32, 5120, "3B", gated=True),
     "t5-v1.1-xxl": _t5(24, 4096, 64, 10240, "11B", gated=True),
 }
-
-
-def scaled(config: TransformerConfig, share: float, *, embedding_width: int | None = None) -> TransformerConfig:
-    """The same stack made narrower, as ELECTRA makes its generator: width, heads and inner width by `share`.
-
-    As many layers; at least one head; a width that the heads divide, in eights where it is wide enough for that.
-    `embedding_width` is the token layer's; None: the new stack's.
-
-    >>> small = SIZES["electra-small"].config
-    >>> narrow = scaled(small, 1 / 4, embedding_width=small.width_of_embeddings)
-    >>> narrow.width, narrow.n_heads, narrow.inner_width, narrow.embedding_width
-    (64, 1, 256, 128)
-    """
-    n_heads = max(round(config.n_heads * share), 1)
-    step = 8 * n_heads if config.width * share >= 8 * n_heads else n_heads
-    width = max(round(config.width * share / step), 1) * step
-    narrow: TransformerConfig = config.replace(
-        width=width,
-        n_heads=n_heads,
-        inner_width=max(round(config.inner_width * share), 1),
-        embedding_width=None if embedding_width == width else embedding_width,
-    )
-    return narrow
 
 
 def size_named(name: str) -> Size:
