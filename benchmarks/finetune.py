@@ -35,7 +35,6 @@ from polyseme.metrics.task_metrics import measure
 from polyseme.tasks.items import Item, TaskData
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
-from polyseme.transfer.finetune_task import labels_in
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.train_seed import learn, take_turns
 from polyseme.transfer.train_step import autocast
@@ -74,7 +73,8 @@ def run_polyseme(job: Job, seed: int) -> tuple[float, float]:
         FinetuneSettings(epochs=1, batch_size=job.batch_size, learning_rate=LEARNING_RATE), bundle.config,
         kind="classify", n_train=len(job.train), pooler=True, starts=True,
     ).settings  # fmt: skip
-    labels = tuple(label for label in job.data.labels if label in labels_in(job.train, kind="classify", multi=False))
+    seen = {item.gold for item in job.train}
+    labels = tuple(label for label in job.data.labels if label in seen)
     task_model = build_task_model(
         bundle,
         kind="classify",

@@ -19,7 +19,8 @@ from transformers import (
 
 from polyseme.heads.bodies import BiLSTM
 from polyseme.heads.head import Features, Head
-from polyseme.heads.head_table import HeadConfig, build_head
+from polyseme.heads.head_config import HeadConfig
+from polyseme.tasks.kinds import build_head
 
 SIZES = {
     "vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8,

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from polyseme.heads.head import Features
-from polyseme.heads.head_table import HeadConfig, build_head
+from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import Span, Spans, join_windows
+from polyseme.tasks.kinds import build_head
 
 
 @pytest.mark.parametrize("longest", [1, 3, 30])

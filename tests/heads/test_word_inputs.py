@@ -7,8 +7,9 @@ import json
 import torch
 
 from polyseme.heads.head import Features
-from polyseme.heads.head_table import HeadConfig, build_head
+from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import UNKNOWN, WordInputs, WordInputsConfig, learn_word_inputs
+from polyseme.tasks.kinds import build_head
 
 ROWS = [["The", "cat", "saw", "the", "dog"], ["A", "dog", "saw", "Berlin", "in", "1999"], ["ß"]]
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from polyseme.errors import InputError
-from polyseme.metrics.confusion import confusion, majority
+from polyseme.metrics.task_metrics import confusion
 from polyseme.tasks.data_checks import check_data
 from polyseme.tasks.items import Answer, Item, Kind, TaskData
+from polyseme.tasks.kinds import baseline_scores
 
 
 def task(kind: Kind, *train: Item, metrics: tuple[str, ...] = ("accuracy",), **others: Any) -> TaskData:
@@ -75,22 +76,24 @@ def test_confusions_of_labels_and_tags() -> None:
 
 def test_the_simplest_guess_of_each_kind() -> None:
     labels = [Item(text="t", gold=gold) for gold in ("b", "b", "a")]
-    assert majority(task("classify", *labels))["accuracy"] == pytest.approx(2 / 3)
+    assert baseline_scores(task("classify", *labels))["accuracy"] == pytest.approx(2 / 3)
     scores = [Item(text="t", second="u", gold=gold) for gold in (1.0, 2.0)]
-    assert majority(task("pair", *scores, regression=True, metrics=("pearson",))) == {"pearson": 0.0}
+    assert baseline_scores(task("pair", *scores, regression=True, metrics=("pearson",))) == {"pearson": 0.0}
     words = [Item.of_words(["a", "b"], gold=("X", "Y")), Item.of_words(["a", "b"], gold=("X", "X"))]
     given = task("tag", *words, metrics=("word_accuracy",))
-    assert majority(given)["word_accuracy"] == 0.75
+    assert baseline_scores(given)["word_accuracy"] == 0.75
     new = TaskData(
         name="t",
         kind="tag",
         splits={"train": words, "dev": [Item.of_words(["new", "b"], gold=("X", "Y"))]},
         metrics=("word_accuracy",),
     )
-    assert majority(new)["word_accuracy"] == 0.5
+    assert baseline_scores(new)["word_accuracy"] == 0.5
     chosen = [Item(text="q", choices=("a", "b"), gold=gold) for gold in (1, 1, 0)]
-    assert majority(task("choose", *chosen))["accuracy"] == pytest.approx(2 / 3)
+    assert baseline_scores(task("choose", *chosen))["accuracy"] == pytest.approx(2 / 3)
     asked = [Item(text="p", second="q", gold=gold) for gold in ((), (Answer(0, "p"),))]
-    assert majority(task("span", *asked, metrics=("exact_match",))) == {"exact_match": 0.5}
+    assert baseline_scores(task("span", *asked, metrics=("exact_match",))) == {"exact_match": 0.5}
     several = [Item(text="t", gold=gold) for gold in (("a", "b"), ("a", "b"), ())]
-    assert majority(task("classify", *several, multi=True, metrics=("micro_f1",)))["micro_f1"] == pytest.approx(8 / 10)
+    assert baseline_scores(task("classify", *several, multi=True, metrics=("micro_f1",)))["micro_f1"] == pytest.approx(
+        8 / 10
+    )

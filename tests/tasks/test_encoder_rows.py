@@ -7,9 +7,9 @@ import pytest
 
 from polyseme.tasks.encoder_rows import RowMaker, shares
 from polyseme.tasks.items import Answer, Item
+from polyseme.tasks.kinds import KINDS
 from polyseme.text.words import split_words
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.gold import gold_of
 from polyseme.transfer.unit_batches import order
 from tiny_models import tiny_model
 
@@ -28,7 +28,7 @@ def pieces_of(rows: RowMaker, ids: np.ndarray) -> list[str]:
 
 def test_a_pair_in_one_frame() -> None:
     rows = maker("bert")
-    [[row]] = rows.rows("pair", [Item(text="the crane", second="a fish")])
+    [[row]] = KINDS["pair"].rows(rows, [Item(text="the crane", second="a fish")])
     assert pieces_of(rows, row.text.ids) == ["[CLS]", "the", "crane", "[SEP]", "a", *_fish(rows), "[SEP]"]
     assert row.text.segments[0] == 0
     assert row.text.segments[-1] == 1
@@ -41,7 +41,7 @@ def test_a_pair_in_one_frame() -> None:
 
 
 def _fish(rows: RowMaker) -> list[str]:
-    [[row]] = rows.rows("classify", [Item(text="fish")])
+    [[row]] = KINDS["classify"].rows(rows, [Item(text="fish")])
     return pieces_of(rows, row.text.ids)[1:-1]
 
 
@@ -51,8 +51,8 @@ def _fish(rows: RowMaker) -> list[str]:
 )
 def test_causal_rows_end_with_the_end_and_stand_for_it(family: str, end: str | None, between: str | None) -> None:
     rows = maker(family)
-    [[single]] = rows.rows("classify", [Item(text="the crane broke")])
-    [[two]] = rows.rows("pair", [Item(text="the crane", second="broke")])
+    [[single]] = KINDS["classify"].rows(rows, [Item(text="the crane broke")])
+    [[two]] = KINDS["pair"].rows(rows, [Item(text="the crane", second="broke")])
     assert single.text.whole == len(single.text) - 1
     assert (pieces_of(rows, single.text.ids)[-1] == end) == (end is not None)
     if between is not None:
@@ -62,23 +62,23 @@ def test_causal_rows_end_with_the_end_and_stand_for_it(family: str, end: str | N
 
 def test_the_start_stands_last_in_xlnet() -> None:
     rows = maker("xlnet")
-    [[row]] = rows.rows("classify", [Item(text="the crane broke")])
+    [[row]] = KINDS["classify"].rows(rows, [Item(text="the crane broke")])
     assert row.text.whole == len(row.text) - 1
     assert pieces_of(rows, row.text.ids)[row.text.whole] == "<cls>"
 
 
 def test_encoders_without_a_pair_frame_read_apart() -> None:
     rows = maker("elmo")
-    [[row]] = rows.rows("pair", [Item(text="the crane", second="a fish swims")])
+    [[row]] = KINDS["pair"].rows(rows, [Item(text="the crane", second="a fish swims")])
     assert row.second is not None
     assert (len(row.text.words), len(row.second.words)) == (2, 3)
 
 
 def test_long_texts_are_cut_and_counted() -> None:
     rows = maker("bert", 20)
-    made = rows.rows("classify", [Item(text=LONG), Item(text="the crane")])
+    made = KINDS["classify"].rows(rows, [Item(text=LONG), Item(text="the crane")])
     assert [len(row.text) for [row] in made] == [20, 4]
-    rows.rows("pair", [Item(text=LONG, second="the crane")])
+    KINDS["pair"].rows(rows, [Item(text=LONG, second="the crane")])
     assert rows.tally.texts == 2
     assert "2 texts were cut to 20 pieces" in rows.tally.notes(20)[0]
 
@@ -93,7 +93,7 @@ def test_the_longer_of_two_is_cut_first() -> None:
 def test_every_word_of_a_long_sentence_is_tagged_once(family: str) -> None:
     rows = maker(family, 20)
     words = LONG.split()
-    [its] = rows.rows("tag", [Item.of_words(words)])
+    [its] = KINDS["tag"].rows(rows, [Item.of_words(words)])
     assert sum(row.n_words for row in its) == len(words)
     assert [row.first_word for row in its] == list(np.cumsum([0, *(row.n_words for row in its)])[:-1])
     if family != "elmo":
@@ -106,14 +106,14 @@ def test_windows_of_a_passage_overlap_and_hold_the_answer() -> None:
     rows.stride = 6
     at = LONG.index("newscaster", 150)
     item = Item(text=LONG, second="who broke in ?", gold=(Answer(at, "newscaster"),))
-    [its] = rows.rows("span", [item])
+    [its] = KINDS["span"].rows(rows, [item])
     words = split_words(LONG)
     held = {row.first_word + number for row in its for number in range(row.n_words)}
     assert held == set(range(len(words)))
     config = build_task_model(
         tiny_model("bert").bundle, kind="span", head="linear", readout="first", max_pieces=30
     ).head.config
-    golds = [gold_of(config, item, row) for row in its]
+    golds = [KINDS["span"].gold(config, item, row) for row in its]
     found = [row.first_word + int(gold[0]) for row, gold in zip(its, golds, strict=True) if gold[0] >= 0]
     assert found
     assert {str(words[number]) for number in found} == {"newscaster"}
@@ -123,7 +123,7 @@ def test_windows_of_a_passage_overlap_and_hold_the_answer() -> None:
 def test_empty_texts_have_rows() -> None:
     for family in ("bert", "gpt2", "openai-gpt", "elmo"):
         rows = maker(family)
-        [[row]] = rows.rows("classify", [Item(text="")])
+        [[row]] = KINDS["classify"].rows(rows, [Item(text="")])
         assert len(row.text) >= 1
         assert rows.tally.empty == 1
 

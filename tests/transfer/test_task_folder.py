@@ -15,11 +15,11 @@ import torch
 import polyseme
 from polyseme.errors import ModelError, OutputError, PolysemeWarning
 from polyseme.tasks.items import Answer, Item
+from polyseme.tasks.kind import Judgment
 from polyseme.transfer.finetune_report import FinetuneReport, page_of, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
 from polyseme.transfer.frozen_features import different_documents, word_store
-from polyseme.transfer.gold import Judged
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
 from tiny_models import tiny_model
@@ -194,7 +194,7 @@ def test_hostile_text_in_a_page_runs_nothing(kind: str) -> None:
 def test_the_worst_errors_of_many_are_counted_and_say_how_sure_the_model_was() -> None:
     items = [Item(text=f"text {number}", gold="good") for number in range(30)]
     shares = [0.51 + number / 100 for number in range(30)]
-    judged = [Judged("bad", [share, 1 - share]) for share in shares[:25]] + [Judged("good", [0.1, 0.9])] * 5
+    judged = [Judgment("bad", [share, 1 - share]) for share in shares[:25]] + [Judgment("good", [0.1, 0.9])] * 5
     found = worst_errors("classify", items, judged, ("bad", "good"), regression=False)
     assert found.n == 25
     assert [each["text"] for each in found.worst] == [f"text {number}" for number in range(24, 4, -1)]
@@ -207,15 +207,15 @@ def test_the_worst_errors_of_many_are_counted_and_say_how_sure_the_model_was() -
 @pytest.mark.parametrize(
     ("kind", "gold", "judged", "probability"),
     [
-        ("choose", 0, Judged(1, [0.3, 0.7]), 0.7),
-        ("span", (Answer(0, "a"),), Judged("b", [0.6, 0.3], ((2, 3, "b", 0.6), (0, 1, "a", 0.3))), 0.6),
-        ("span", (Answer(0, "a"),), Judged("", [0.6], ((2, 3, "b", 0.6),)), None),
-        ("tag", ("x", "y"), Judged(("x", "x"), [[0.9, 0.1], [0.9, 0.1]]), None),
-        ("classify", ("x",), Judged(("y",), [0.1, 0.9]), None),
-        ("pair", 1.5, Judged(3.0), None),
+        ("choose", 0, Judgment(1, [0.3, 0.7]), 0.7),
+        ("span", (Answer(0, "a"),), Judgment("b", [0.6, 0.3], ((2, 3, "b", 0.6), (0, 1, "a", 0.3))), 0.6),
+        ("span", (Answer(0, "a"),), Judgment("", [0.6], ((2, 3, "b", 0.6),)), None),
+        ("tag", ("x", "y"), Judgment(("x", "x"), [[0.9, 0.1], [0.9, 0.1]]), None),
+        ("classify", ("x",), Judgment(("y",), [0.1, 0.9]), None),
+        ("pair", 1.5, Judgment(3.0), None),
     ],
 )
-def test_how_sure_the_model_was_of_an_answer(kind: str, gold: Any, judged: Judged, probability: float | None) -> None:
+def test_how_sure_the_model_was_of_an_answer(kind: str, gold: Any, judged: Judgment, probability: float | None) -> None:
     item = Item(text="a b", words=("a", "b"), second="?", choices=("a", "b"), gold=gold)
     [error] = worst_errors(kind, [item], [judged], ("x", "y"), regression=kind == "pair").worst
     assert error["probability"] == probability

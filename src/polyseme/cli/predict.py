@@ -43,6 +43,6 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
     with Bar("loading the model", then="predicting") as bar:
         found = polyseme.predict(sources, **settings, progress=bar)
     for each in found.predictions:
-        click.echo(json.dumps(each.record(found.kind), ensure_ascii=False, default=str))
+        click.echo(json.dumps(each.record(), ensure_ascii=False, default=str))
     where = f"{settings['output']}: " if settings["output"] is not None else ""
     click.echo(f"{where}{found.cost.line()}", err=True)

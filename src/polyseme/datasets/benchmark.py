@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polyseme.datasets.tab_separated import Columns, Said, has_column, table_items
+from polyseme.datasets.tab_separated import Columns, has_column, table_items
 from polyseme.errors import InputError
 from polyseme.files.source import COMPRESSIONS
-from polyseme.tasks.items import Item, Kind, TaskData
-from polyseme.tasks.splits import Patterns, dev_note, is_sample, labels_in, split_files, with_dev
+from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
+from polyseme.tasks.splits import Patterns, dev_note, is_sample, split_files, with_dev
 from polyseme.text.tag_schemes import sorted_tags
 
 UNLABELLED = "_unlabelled"
@@ -37,7 +37,7 @@ class Benchmark:
     """A task that is known by name."""
 
     name: str
-    kind: Kind
+    kind: str
     about: str
     """A line for lists."""
     metrics: tuple[str, ...]
@@ -48,8 +48,6 @@ class Benchmark:
     labels: tuple[str, ...] = ()
     """Where they are known; else those that occur."""
     regression: bool = False
-    glue: bool = False
-    """Whether it is one of GLUE's nine."""
     makes_dev: bool = True
     """Whether a dev split is made of training items where there is none."""
 
@@ -90,28 +88,28 @@ def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[
     """A reader of tables, one a split. A test table without labels is kept under a name that says so."""
 
     def read(files: Files) -> Read:
-        said = Said()
+        log = ReadingLog()
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
             labeled = not split.startswith("test") or has_column(file, columns.label, columns)
             name = split if labeled else split + UNLABELLED
-            splits[name] = table_items(file, columns, to_gold, said, labeled=labeled)
-        return Read(splits, notes=list(said.notes()))
+            splits[name] = table_items(file, columns, to_gold, log, labeled=labeled)
+        return Read(splits, notes=list(log.notes()))
 
     return read
 
 
-def file_reader(read_file: Callable[[Path, Said], Sequence[Item]]) -> Callable[[Files], Read]:
+def file_reader(read_file: Callable[[Path, ReadingLog], Sequence[Item]]) -> Callable[[Files], Read]:
     """A reader of files that are read alike, one a split."""
 
     def read(files: Files) -> Read:
-        said = Said()
+        log = ReadingLog()
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
-            items = read_file(file, said)
+            items = read_file(file, log)
             labeled = any(item.gold is not None for item in items)
             splits[split if labeled else split + UNLABELLED] = items
-        return Read(splits, notes=list(said.notes()))
+        return Read(splits, notes=list(log.notes()))
 
     return read
 

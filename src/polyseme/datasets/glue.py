@@ -36,7 +36,6 @@ GLUE: tuple[Benchmark, ...] = (
             ),
             one_label(_YES_NO),
         ),
-        glue=True,
     ),
     Benchmark(
         name="sst2",
@@ -47,7 +46,6 @@ GLUE: tuple[Benchmark, ...] = (
         files=_FILES,
         labels=_YES_NO,
         reader=table_reader(Columns(text=("sentence",)), one_label(_YES_NO)),
-        glue=True,
     ),
     Benchmark(
         name="mrpc",
@@ -65,7 +63,6 @@ GLUE: tuple[Benchmark, ...] = (
             Columns(text=("sentence1", "#1 String"), second=("sentence2", "#2 String"), label=("label", "Quality")),
             one_label(_YES_NO),
         ),
-        glue=True,
     ),
     Benchmark(
         name="stsb",
@@ -90,7 +87,6 @@ GLUE: tuple[Benchmark, ...] = (
             ),
             a_number,
         ),
-        glue=True,
     ),
     Benchmark(
         name="qqp",
@@ -104,7 +100,6 @@ GLUE: tuple[Benchmark, ...] = (
             Columns(text=("question1",), second=("question2",), label=("label", "is_duplicate"), ragged=True),
             one_label(_YES_NO),
         ),
-        glue=True,
     ),
     Benchmark(
         name="mnli",
@@ -131,7 +126,6 @@ GLUE: tuple[Benchmark, ...] = (
         },
         labels=NLI_LABELS,
         reader=read_inference,
-        glue=True,
     ),
     Benchmark(
         name="qnli",
@@ -142,7 +136,6 @@ GLUE: tuple[Benchmark, ...] = (
         files=_FILES,
         labels=_ENTAILED,
         reader=table_reader(Columns(text=("question",), second=("sentence",)), one_label(_ENTAILED)),
-        glue=True,
     ),
     Benchmark(
         name="rte",
@@ -155,7 +148,6 @@ GLUE: tuple[Benchmark, ...] = (
         reader=table_reader(
             Columns(text=("premise", "sentence1"), second=("hypothesis", "sentence2")), one_label(_ENTAILED)
         ),
-        glue=True,
     ),
     Benchmark(
         name="wnli",
@@ -166,6 +158,5 @@ GLUE: tuple[Benchmark, ...] = (
         files=_FILES,
         labels=_YES_NO,
         reader=table_reader(Columns(text=("sentence1",), second=("sentence2",)), one_label(_YES_NO)),
-        glue=True,
     ),
 )

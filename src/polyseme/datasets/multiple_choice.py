@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyseme.datasets.benchmark import Benchmark, file_reader
-from polyseme.datasets.tab_separated import Said, text_lines
+from polyseme.datasets.tab_separated import text_lines
 from polyseme.errors import InputError
 from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Place, Row, shown
+from polyseme.files.rows import Place, Row
 from polyseme.files.source import suffixes
-from polyseme.tasks.items import Item
+from polyseme.tasks.choose import answer_index
+from polyseme.tasks.items import Item, ReadingLog
 
 _ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
 
-def choice_items(file: Path, said: Said) -> list[Item]:
+def choice_items(file: Path, log: ReadingLog) -> list[Item]:
     """The questions of a file: JSON lines, as published or as a list of choices and an index, or SWAG's CSV."""
     if suffixes(str(file))[0] == ".csv":
         return _swag_items(file)
@@ -69,33 +69,6 @@ def _choices(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{row.place}: choice {number} is empty, or no text.")
     return texts, names if len(names) == len(texts) else ()
-
-
-def answer_index(key: Any, choices: Sequence[str], place: object, *, names: Sequence[str] = (), first: int = 0) -> int:
-    """Which choice an answer names: by what the choices are called, a letter, a number from `first` on, or its text.
-
-    >>> answer_index("B", ["red", "blue"], "here"), answer_index(0, ["red", "blue"], "here")
-    (1, 0)
-    """
-    spelled = str(key).strip()
-    if names:
-        if spelled in names:
-            return list(names).index(spelled)
-        raise InputError(f"{place}: the answer {shown(spelled)!r} is none of its choices: {', '.join(names)}.")
-    if isinstance(key, int) or spelled.isdecimal():
-        index = int(spelled) - first
-    elif spelled in string.ascii_uppercase and len(spelled) == 1:
-        index = string.ascii_uppercase.index(spelled)
-    elif list(choices).count(spelled) == 1:
-        index = list(choices).index(spelled)
-    else:
-        raise InputError(
-            f"{place}: the answer {shown(spelled)!r} is neither a letter, nor a number from {first} on, nor the text "
-            "of one of the choices."
-        )
-    if not 0 <= index < len(choices):
-        raise InputError(f"{place}: the answer is {shown(spelled)!r}, and there are {len(choices)} choices.")
-    return index
 
 
 def _swag_items(file: Path) -> list[Item]:

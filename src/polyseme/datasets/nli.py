@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from polyseme.datasets.benchmark import UNLABELLED, Benchmark, Files, Read, table_reader
-from polyseme.datasets.tab_separated import LEFT_OUT, Columns, Said, a_number, one_label, table_items
+from polyseme.datasets.tab_separated import LEFT_OUT, Columns, a_number, one_label, table_items
 from polyseme.errors import InputError
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, shown
 from polyseme.files.source import suffixes
-from polyseme.tasks.items import Item
+from polyseme.tasks.items import Item, ReadingLog
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")
 NO_GOLD = "-"
@@ -31,11 +31,11 @@ _TABLES = table_reader(_COLUMNS, _TO_GOLD)
 def read_inference(files: Files) -> Read:
     """SNLI and MultiNLI, as tables or as JSON lines."""
     read = _TABLES({split: file for split, file in files.items() if suffixes(str(file))[0] != ".jsonl"})
-    said = Said()
+    log = ReadingLog()
     for split, file in files.items():
         if suffixes(str(file))[0] == ".jsonl":
-            read.splits[split] = _json_items(file, said)
-    read.notes += said.notes()
+            read.splits[split] = _json_items(file, log)
+    read.notes += log.notes()
     return replace(read, splits={split: read.splits[split] for split in _in_order(files, read.splits)})
 
 
@@ -43,7 +43,7 @@ def _in_order(files: Files, splits: Mapping[str, Sequence[Item]]) -> list[str]:
     return [name for split in files for name in splits if name in (split, split + UNLABELLED)]
 
 
-def _json_items(file: Path, said: Said) -> list[Item]:
+def _json_items(file: Path, log: ReadingLog) -> list[Item]:
     items = []
     with read_rows(file, field="sentence1", fields="all") as rows:
         for row in rows:
@@ -54,7 +54,7 @@ def _json_items(file: Path, said: Said) -> list[Item]:
                 )
             gold = _TO_GOLD(label, row.place)
             if gold is LEFT_OUT:
-                said.of("a row left out that has no gold label (-)", row.place)
+                log.add("a row left out that has no gold label (-)", row.place)
                 continue
             genre = row.fields.get("genre")
             items.append(
@@ -101,9 +101,9 @@ def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Ca
     def read(files: Files) -> Read:
         if "all" not in files:
             return apart(files)
-        said = Said()
+        log = ReadingLog()
         splits: dict[str, Sequence[Item]] = {}
-        items = table_items(files["all"], columns, to_gold, said)
+        items = table_items(files["all"], columns, to_gold, log)
         for item in items:
             if item.fields.get("SemEval_set") not in _SICK_SPLITS:
                 given = item.fields.get("SemEval_set")
@@ -112,7 +112,7 @@ def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Ca
                 )
         for theirs, ours in _SICK_SPLITS.items():
             splits[ours] = [item for item in items if item.fields["SemEval_set"] == theirs]
-        return Read({split: found for split, found in splits.items() if found}, notes=list(said.notes()))
+        return Read({split: found for split, found in splits.items() if found}, notes=list(log.notes()))
 
     return read
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from polyseme.datasets.benchmark import Benchmark, Files, Read
 from polyseme.datasets.sequence_labeling import TAGGING, conllu_items
-from polyseme.datasets.tab_separated import Said
 from polyseme.errors import InputError
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place
-from polyseme.tasks.items import Item
+from polyseme.tasks.items import Item, ReadingLog
 from polyseme.tasks.splits import split_files
+from polyseme.tasks.tag import SPAN_METRICS
 from polyseme.text.tag_schemes import Span, tags_of
 
 _TREEBANK = next(benchmark for benchmark in TAGGING if benchmark.name == "ud-ewt")
@@ -25,12 +25,12 @@ _TREEBANK = next(benchmark for benchmark in TAGGING if benchmark.name == "ud-ewt
 
 def read_roles(files: Files) -> Read:
     """The predicates of each split."""
-    said = Said()
+    log = ReadingLog()
     splits = {}
     for split, file in files.items():
         words = {item.id: item.words for item in conllu_items(_words_of(file, split))}
-        splits[split] = [item for each in _sentences(file, words) for item in _predicates(*each, said)]
-    return Read(dict(splits), scheme="BIO", notes=list(said.notes()))
+        splits[split] = [item for each in _sentences(file, words) for item in _predicates(*each, log)]
+    return Read(dict(splits), scheme="BIO", notes=list(log.notes()))
 
 
 def _words_of(file: Path, split: str) -> Path:
@@ -62,7 +62,7 @@ def _sentences(file: Path, words: Mapping[str, tuple[str, ...]]) -> Iterator[Sen
 
 
 def _predicates(
-    place: Place, id_: str, predicates: Sequence[Mapping[str, Any]], words: tuple[str, ...], said: Said
+    place: Place, id_: str, predicates: Sequence[Mapping[str, Any]], words: tuple[str, ...], log: ReadingLog
 ) -> Iterator[Item]:
     text = " ".join(words)
     for predicate in predicates:
@@ -71,7 +71,7 @@ def _predicates(
             if not 0 <= first <= last < len(words):
                 raise InputError(f"{place}: the argument {label} reaches from word {first} to {last}, of {len(words)}.")
             if spans and first < spans[-1].end:
-                said.of("an argument left out that overlaps one before it", place)
+                log.add("an argument left out that overlaps one before it", place)
                 continue
             spans.append(Span(first, last + 1, label))
         at = int(predicate["pred"])
@@ -91,7 +91,7 @@ ROLES: tuple[Benchmark, ...] = (
         name="srl",
         kind="tag",
         about="who did what to whom: the arguments of a marked predicate (PropBank on the English Web Treebank)",
-        metrics=("span_f1", "span_precision", "span_recall", "word_accuracy"),
+        metrics=SPAN_METRICS,
         folders=("srl", "propbank"),
         files={split: (f"*propbank-{split}.jsonl", f"{split}.jsonl") for split in ("train", "dev", "test")},
         reader=read_roles,

@@ -15,7 +15,7 @@ from polyseme.errors import InputError
 from polyseme.files.lines import Line, lines_of
 from polyseme.files.rows import Place, shown
 from polyseme.files.source import open_source
-from polyseme.tasks.items import Item
+from polyseme.tasks.items import Item, ReadingLog
 
 Names = tuple[str, ...]
 LEFT_OUT = object()
@@ -38,21 +38,8 @@ class Columns:
     """Whether the published files have rows with too few columns, which are left out where they lack what is needed."""
 
 
-@dataclass
-class Said:
-    """What was left out, repaired or chosen while reading: how often, and where first. To be said once."""
-
-    places: dict[str, list[str]] = field(default_factory=dict)
-
-    def of(self, what: str, place: object) -> None:
-        self.places.setdefault(what, []).append(str(place))
-
-    def notes(self) -> tuple[str, ...]:
-        return tuple(f"{len(places):,} × {what} (first: {places[0]})." for what, places in self.places.items())
-
-
 def table_items(
-    file: Path, columns: Columns, to_gold: Callable[[str, Place], Any], said: Said, *, labeled: bool = True
+    file: Path, columns: Columns, to_gold: Callable[[str, Place], Any], log: ReadingLog, *, labeled: bool = True
 ) -> list[Item]:
     """The items of a table.
 
@@ -60,7 +47,7 @@ def table_items(
         file: plain or compressed.
         columns: what is where.
         to_gold: from a label as it stands and its place to the gold answer, or `LEFT_OUT`.
-        said: takes down the rows that are left out.
+        log: takes down the rows that are left out.
         labeled: whether the rows must have labels; else all are kept, and none has a gold answer.
     """
     items: list[Item] = []
@@ -69,14 +56,14 @@ def table_items(
         second = _one_of(row, columns.second) if columns.second else ""
         label = _one_of(row, columns.label) if labeled else ""
         if text is None or second is None or label is None:
-            said.of("a row left out that lacks columns, as published", place)
+            log.add("a row left out that lacks columns, as published", place)
             continue
         if labeled and not (text.strip() and (second.strip() or not columns.second)):
-            said.of("a row left out in which a text is empty", place)
+            log.add("a row left out in which a text is empty", place)
             continue
         gold = to_gold(label, place) if labeled else None
         if gold is LEFT_OUT:
-            said.of("a row left out that has no gold label (-)", place)
+            log.add("a row left out that has no gold label (-)", place)
             continue
         items.append(
             Item(

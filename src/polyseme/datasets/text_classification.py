@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from polyseme.datasets.benchmark import Benchmark, Files, Read, file_reader, table_reader
-from polyseme.datasets.tab_separated import Columns, Said, one_label, table_items, text_lines
+from polyseme.datasets.tab_separated import Columns, one_label, table_items, text_lines
 from polyseme.errors import InputError
 from polyseme.files.rows import Place, shown
 from polyseme.files.source import READ_ERRORS, open_source, suffixes
-from polyseme.tasks.items import Item
+from polyseme.tasks.items import Item, ReadingLog
 
 # --- SST -------------------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ def _trec(column: str) -> Callable[[Files], Read]:
     def read(files: Files) -> Read:
         if all(suffixes(str(file))[0] == ".tsv" for file in files.values()):
             return tables(files)
-        return file_reader(lambda file, said: list(_label_lines(file, column)))(files)
+        return file_reader(lambda file, log: list(_label_lines(file, column)))(files)
 
     return read
 
@@ -172,9 +172,9 @@ _IMDB_LABELS = ("neg", "pos")
 _IMDB_COLUMNS = Columns(text=("review",), fields=("rating",))
 
 
-def _imdb(file: Path, said: Said) -> Sequence[Item]:
+def _imdb(file: Path, log: ReadingLog) -> Sequence[Item]:
     if not file.is_dir():
-        return table_items(file, _IMDB_COLUMNS, one_label(_IMDB_LABELS), said)
+        return table_items(file, _IMDB_COLUMNS, one_label(_IMDB_LABELS), log)
     return [item for label in _IMDB_LABELS for item in _reviews(file / label, label)]
 
 

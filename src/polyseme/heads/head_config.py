@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from polyseme.config import Config
-from polyseme.errors import ModelError, nearest
+from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.parts.crf import SCHEMES
-from polyseme.tasks.items import Kind
 
 Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
-WRITTEN: tuple[Kind, ...] = ("classify", "pair")
-"""The tasks whose answers can be written as a text of their own."""
+KIND_OPTIONS = ("regression", "multi", "crf", "scheme", "no_answer", "apart", "n_marks")
+"""Fields that only some kinds of task have a use for (`tasks.kind.Kind.head_options`)."""
+
+NAMES: Mapping[str, Mapping[str, Any]] = {
+    "linear": {"body": "linear", "dropout_rate": 0.1},
+    "mlp": {"body": "mlp", "dropout_rate": 0.1},
+    "bilstm": {"body": "bilstm", "dropout_rate": 0.5},
+    "bilstm-attention": {"body": "bilstm-attention", "dropout_rate": 0.5},
+    "crf": {"body": "linear", "crf": True, "dropout_rate": 0.1},
+    "bilstm-crf": {"body": "bilstm", "crf": True, "dropout_rate": 0.5},
+    "text": {"body": "text", "dropout_rate": 0.0},
+}
+"""What each name stands for: fields of `HeadConfig`. BERT's dropout where its head is meant, ELMo's over BiLSTMs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig(Config):
     """A head, but for its weights. Labels are part of it, so that a head always knows what its numbers mean."""
 
-    kind: Kind
+    kind: str
     """The task: classify a text, a pair of texts, tag words, find a span, choose one of several."""
     labels: tuple[str, ...] = ()
     """The names of classes or tags, in the order of the gold numbers; none for regression, spans and choices."""
@@ -81,7 +91,7 @@ class HeadConfig(Config):
         object.__setattr__(self, "labels", tuple(self.labels))
         object.__setattr__(self, "numbers", tuple(self.numbers))
         object.__setattr__(self, "pieces", tuple(map(tuple, self.pieces)))
-        for name, known in (("kind", get_args(Kind)), ("body", get_args(Body)), ("readout", get_args(WordReadout))):
+        for name, known in (("body", get_args(Body)), ("readout", get_args(WordReadout))):
             _one_of(name, getattr(self, name), known)
         if self.scheme is not None:
             _one_of("scheme", self.scheme, SCHEMES)
@@ -98,54 +108,29 @@ class HeadConfig(Config):
         for name in ("init_std", "no_answer_threshold"):
             if not _is_number(getattr(self, name)):
                 raise ModelError(f"The '{name}' of a head must be a number. Got {getattr(self, name)!r} instead.")
-        self._check_labels()
-        self._check_task()
-
-    def _check_labels(self) -> None:
-        labeled = self.kind in ("classify", "pair", "tag") and not self.regression
-        if labeled and not self.labels:
-            raise ModelError(f"A head for task {self.kind!r} needs the names of its labels. Got none.")
-        if not labeled and self.labels:
-            what = "regression" if self.regression else f"task {self.kind!r}"
-            raise ModelError(f"A head for {what} has no labels. Got {len(self.labels)}: {', '.join(self.labels[:5])} …")
         if len(set(self.labels)) < len(self.labels):
             twice = next(label for label in self.labels if self.labels.count(label) > 1)
             raise ModelError(f"The labels of a head must differ. {twice!r} is there twice.")
-
-    def _check_task(self) -> None:
         if self.regression and self.multi:
             raise ModelError("A head predicts numbers ('regression') or several labels ('multi'), not both.")
-        only = {
-            "regression": ("classify", "pair"), "multi": ("classify", "pair"), "crf": ("tag",), "scheme": ("tag",),
-            "no_answer": ("span",), "apart": ("pair", "span", "choose"), "n_marks": ("tag",),
-        }  # fmt: skip
-        for name, kinds in only.items():
-            if getattr(self, name) and self.kind not in kinds:
-                raise ModelError(f"A head for task {self.kind!r} has no {name!r}: that is for {', '.join(kinds)}.")
         if self.reread_inputs and self.body not in ("bilstm", "bilstm-attention"):
-            raise ModelError(f"Words are read again ('again') beside a BiLSTM. The body of this head is {self.body!r}.")
-        self._check_texts()
-
-    def _check_texts(self) -> None:
-        if self.body != "text":
-            if self.numbers or self.pieces:
-                raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")
-            return
-        if self.kind not in WRITTEN or self.multi:
-            what = "several labels of one text" if self.multi else f"task {self.kind!r}"
             raise ModelError(
-                f"A head that writes ('text') is for one label or number of {', '.join(WRITTEN)}: not {what}."
+                f"Words are read again ('reread_inputs') beside a BiLSTM. The body of this head is {self.body!r}."
             )
-        texts = self.numbers if self.regression else self.labels
-        if len(self.pieces) != len(texts) or not all(self.pieces) or not texts:
-            raise ModelError(
-                f"A head that writes needs the pieces of each of its {len(texts)} texts. Got {len(self.pieces)}."
-            )
+        if self.body != "text" and (self.numbers or self.pieces):
+            raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")
 
     @property
     def n_labels(self) -> int:
         """Numbers that the head gives for one thing to be judged; a regression gives one."""
         return max(1, len(self.labels))
+
+
+def named_settings(name: str) -> dict[str, Any]:
+    """The fields of `HeadConfig` that a name stands for; an unknown name is an error that says the nearest."""
+    if name not in NAMES:
+        raise OptionError(f"There is no head {name!r}. {nearest(name, NAMES)}")
+    return dict(NAMES[name])
 
 
 def _one_of(name: str, value: Any, known: Iterable[str]) -> None:

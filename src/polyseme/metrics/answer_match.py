@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError
-from polyseme.tasks.items import Answer
 
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -37,8 +36,8 @@ def normalized(answer: str) -> str:
 
 
 def score_answer(gold: Sequence[Any], predicted: str, *, version: str = "v1.1") -> AnswerScore:
-    """The score of one answer, empty for none, against the gold ones (`Answer` or strings)."""
-    golds = [each.text if isinstance(each, Answer) else str(each) for each in gold]
+    """The score of one answer, empty for none, against the gold ones: strings, or records with a `text`."""
+    golds = [str(getattr(each, "text", each)) for each in gold]
     if version == "v2.0":
         golds = [each for each in golds if normalized(each)] or [""]
     if not golds:
@@ -49,13 +48,13 @@ def score_answer(gold: Sequence[Any], predicted: str, *, version: str = "v1.1") 
 
 
 def _f1(gold: str, predicted: str, version: str) -> float:
-    golden, guessed = gold.split(), predicted.split()
-    if version == "v2.0" and not (golden and guessed):
-        return float(golden == guessed)
-    shared = (Counter(golden) & Counter(guessed)).total()
+    ours, theirs = gold.split(), predicted.split()
+    if version == "v2.0" and not (ours and theirs):
+        return float(ours == theirs)
+    shared = (Counter(ours) & Counter(theirs)).total()
     if not shared:
         return 0.0
-    precision, recall = shared / len(guessed), shared / len(golden)
+    precision, recall = shared / len(theirs), shared / len(ours)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -67,7 +66,7 @@ def version_of(gold: Sequence[Sequence[Any]]) -> str:
 def answer_scores(
     gold: Sequence[Sequence[Any]], predicted: Sequence[str], *, version: str | None = None
 ) -> list[AnswerScore]:
-    """The score of each answer; the version of the script is found by whether some question has no answer."""
+    """The score of each answer; v2.0 is scored where some question has no answer, unless a version is named."""
     version = version or version_of(gold)
     return [score_answer(golds, each, version=version) for golds, each in zip(gold, predicted, strict=True)]
 
@@ -85,7 +84,7 @@ def best_threshold(scores: Sequence[float], has_answer: Sequence[bool], no_answe
     Args:
         scores: of each question, that of the best answer that is not empty.
         has_answer: whether there is one.
-        no_answer: how likely it was thought that there is none; above the threshold the answer becomes empty.
+        no_answer: how likely the model held it that there is none; above the threshold the answer becomes empty.
     """
     if not scores:
         raise InputError("There are no questions to find a threshold on.")

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.datasets.lambada import LastWord
-from polyseme.datasets.minimal_pairs import PairSet
 from polyseme.metrics.evaluation_report import Figures, Line
+
+if TYPE_CHECKING:
+    from polyseme.datasets.lambada import LastWord
+    from polyseme.datasets.minimal_pairs import PairSet
 
 COLUMNS: Mapping[str, str] = {
     "accuracy": "share of items in which the good side has the higher score; a tie is wrong",
@@ -45,7 +47,7 @@ def pair_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float,
 
 
 def last_word_figures(items: Sequence[LastWord], answers: tuple[Floats, NDArray[np.bool_]]) -> Figures:
-    """The metric of last words, from the log-probability of each and whether it was guessed."""
+    """The metric of last words, from the log-probability of each and whether it was predicted."""
     return Figures(columns=LAST_WORD_COLUMNS, lines=last_word_lines(*answers), items=last_word_items(items, *answers))
 
 

@@ -242,3 +242,47 @@ METRICS: Mapping[str, Metric] = {
     ),
 }
 """From the name of a metric to what it is."""
+
+
+# --- confusions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each label was given for each."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    """A row a gold label, a column a predicted one."""
+
+    def worst(self, n: int = 10) -> list[tuple[str, str, int]]:
+        """The commonest confusions: gold, predicted, how often."""
+        found = [
+            (gold, predicted, count)
+            for gold, row in zip(self.labels, self.counts, strict=True)
+            for predicted, count in zip(self.labels, row, strict=True)
+            if gold != predicted and count
+        ]
+        return sorted(found, key=lambda each: (-each[2], each[0], each[1]))[:n]
+
+
+def confusion(gold: Sequence[Any], predicted: Sequence[Any], labels: Sequence[str] = ()) -> Confusion:
+    """Confusion counts of labels, or of tags word by word. Labels that occur and are not listed come last.
+
+    >>> confusion(["a", "a", "b"], ["a", "b", "b"]).counts
+    ((1, 1), (0, 1))
+    """
+    pairs = Counter(_pairs(gold, predicted))
+    others = sorted({label for pair in pairs for label in pair} - set(labels))
+    names = (*labels, *others)
+    return Confusion(names, tuple(tuple(pairs[one, other] for other in names) for one in names))
+
+
+def _pairs(gold: Sequence[Any], predicted: Sequence[Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for one, other in zip(gold, predicted, strict=True):
+        if isinstance(one, list | tuple):
+            found += zip(one, other, strict=True)
+        else:
+            found.append((one, other))
+    return found

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Model
-from polyseme.datasets.sequence_labeling import in_scheme
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.extras import require
 from polyseme.metrics.task_metrics import measure
@@ -17,6 +16,7 @@ from polyseme.parts.crf import SCHEMES
 from polyseme.sklearn.inputs import GivenError, documents, refuse_to_pickle
 from polyseme.sklearn.task_estimator import FittedTask, fit_task
 from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.tag import in_scheme
 from polyseme.text.tag_schemes import detect_scheme
 from polyseme.transfer.finetune_report import FinetuneReport
 
@@ -111,7 +111,7 @@ class ContextualTagger(_base.BaseEstimator):
         notes: tuple[str, ...] = ()
         if scheme in SCHEMES:
             try:
-                read = in_scheme({"train": items}, scheme=scheme, repair=self.repair, line_a_word=False)
+                read = in_scheme({"train": items}, scheme=scheme, repair=self.repair, by_line=False)
             except InputError as error:
                 raise GivenError(str(error)) from None
             items, notes = list(read.splits["train"]), tuple(read.notes)

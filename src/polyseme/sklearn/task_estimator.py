@@ -18,17 +18,17 @@ from polyseme.api import AnyPath, Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.head_table import build_head
 from polyseme.parts.device import find_device
 from polyseme.sklearn.inputs import GivenError, model_of, shared_model
 from polyseme.tasks.data_checks import check_data
-from polyseme.tasks.encoder_rows import Cut
+from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.kind import Judgment
+from polyseme.tasks.kinds import build_head
 from polyseme.tasks.splits import dev_note, with_dev
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
-from polyseme.transfer.gold import Judged
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
 from polyseme.transfer.task_model import TaskConfig, TaskModel
@@ -63,17 +63,17 @@ class FittedTask:
             self._model = restore(self._kept, self._source, self._device)
         return self._model
 
-    def judge(self, items: Sequence[Item]) -> list[Judged]:
+    def judge(self, items: Sequence[Item]) -> list[Judgment]:
         """What the model says of each; texts that had to be cut, or are empty, are counted, and that is said."""
         model = self.model
         before = _tally(model)
-        found: list[Judged] = []
+        found: list[Judgment] = []
         for start in range(0, len(items), CHUNK_TEXTS):
             some = prepare(model, items[start : start + CHUNK_TEXTS], learning=False, cache=self._cache)
             found += judge(model, some)
         cut = {name: count - before[name] for name, count in _tally(model).items()}
         cut["empty"] = sum(not item.text.strip() for item in items)
-        for note in Cut(**cut).notes(model.config.max_pieces):
+        for note in RowTally(**cut).notes(model.config.max_pieces):
             warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
         return found
 
@@ -135,7 +135,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _tally(model: TaskModel) -> dict[str, int]:
-    return asdict(Cut() if model.row_maker is None else model.row_maker.tally)
+    return asdict(RowTally() if model.row_maker is None else model.row_maker.tally)
 
 
 # --- pickled ----------------------------------------------------------------------------------------------------------

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.rows import shown
-from polyseme.tasks.items import Answer, Item, TaskData
-from polyseme.tasks.splits import labels_in
-from polyseme.text.tag_schemes import fault_in
+from polyseme.tasks.items import Item, TaskData, labels_in
+from polyseme.tasks.kinds import KINDS
 
 Unseen = Literal["refuse", "keep"]
 _NAMED = 5
@@ -19,12 +18,12 @@ _NAMED = 5
 def check_data(
     data: TaskData, *, unseen: Unseen = "refuse", needs: Sequence[str] = ("train", "dev")
 ) -> tuple[str, ...]:
-    """Refuse data that cannot be trained on, and return what is to be said of the rest.
+    """Refuse data that cannot be trained on, and return notes on the rest.
 
     Args:
         data: the task.
-        unseen: what is done about a label in another split that train lacks: it is refused, or kept, which is said;
-            no model can predict it, so that it counts as wrong.
+        unseen: what is done about a label in another split that train lacks: it is refused, or kept, with a note; no
+            model can predict it, so that it counts as wrong.
         needs: the splits that must be there.
     """
     if unseen not in ("refuse", "keep"):
@@ -34,12 +33,12 @@ def check_data(
     for split, items in data.splits.items():
         for item in items:
             _check_item(data, item, labeled=split in ("train", "dev", "test"))
-    labeled = not data.regression and data.kind in ("classify", "pair", "tag")
-    if labeled:  # before dev is asked for, which cannot be made of items with a label each
+    has_labels = KINDS[data.kind].has_labels and not data.regression
+    if has_labels:  # before dev is asked for, which cannot be made of items with a label each
         _check_classes(data)
     for split in needs:
         check_there(data, split)
-    if labeled:
+    if has_labels:
         return _check_unseen(data, unseen)
     if data.regression and len({item.gold for item in data.splits.get("train", ())}) == 1 and "train" in needs:
         item = data.splits["train"][0]
@@ -56,52 +55,14 @@ def check_there(data: TaskData, split: str) -> None:
 
 def _check_item(data: TaskData, item: Item, *, labeled: bool) -> None:
     """What must hold of one item by itself."""
-    texts = {"text": item.text}
-    if data.kind in ("pair", "span"):
-        texts["question" if data.kind == "span" else "second text"] = item.second or ""
-    for name, text in texts.items():
+    kind = KINDS[data.kind]
+    for name, text in kind.texts(item).items():
         if not text.strip():
             raise InputError(f"{item.place}: the {name} is empty. Leave such rows out, or give them a text.")
-    if item.gold is None:
-        if labeled:
-            raise InputError(f"{item.place}: there is no label. What is trained or measured on must have one.")
-        return
-    _CHECKS.get(data.kind, _any)(data, item)
-
-
-def _any(data: TaskData, item: Item) -> None:
-    """Nothing more to check."""
-
-
-def _check_tags(data: TaskData, item: Item) -> None:
-    if len(item.gold) != len(item.words):
-        raise InputError(f"{item.place}: there are {len(item.words)} words and {len(item.gold)} tags.")
-    for number, word in enumerate(item.words, start=1):
-        if not word.strip():
-            raise InputError(f"{item.place}: word {number} is empty.")
-    fault = None if data.scheme is None else fault_in(item.gold, data.scheme)
-    if fault is not None:
-        raise InputError(f"{item.place}: {fault.what}, at word {fault.word + 1}, {item.words[fault.word]!r}.")
-
-
-def _check_answers(data: TaskData, item: Item) -> None:
-    for answer in item.gold:
-        if not isinstance(answer, Answer) or not answer.text or not item.text.startswith(answer.text, answer.start):
-            raise InputError(f"{item.place}: the answer {answer} does not stand in its passage.")
-
-
-def _check_choice(data: TaskData, item: Item) -> None:
-    if len(item.choices) < 2:
-        raise InputError(f"{item.place}: there must be two choices or more. Got {len(item.choices)}.")
-    if not isinstance(item.gold, int) or not 0 <= item.gold < len(item.choices):
-        raise InputError(f"{item.place}: the answer is {item.gold!r}, and there are {len(item.choices)} choices.")
-
-
-_CHECKS: Mapping[str, Callable[[TaskData, Item], None]] = {
-    "tag": _check_tags,
-    "span": _check_answers,
-    "choose": _check_choice,
-}
+    if item.gold is not None:
+        kind.check_item(data, item)
+    elif labeled:
+        raise InputError(f"{item.place}: there is no label. What is trained or measured on must have one.")
 
 
 def _check_classes(data: TaskData) -> None:
@@ -110,18 +71,21 @@ def _check_classes(data: TaskData) -> None:
     if not train:
         return
     counts = Counter(label for item in train for label in labels_in(item))
-    n_units = sum(len(item.gold) for item in train) if data.kind == "tag" else len(train)
+    by_word = KINDS[data.kind].labels_words
+    n_units = sum(len(item.gold) for item in train) if by_word else len(train)
     if not counts:
         raise InputError(f"No training item of {data.name} has a label.")
-    if len(counts) == 1 and not data.multi:
+    if data.multi:
+        return
+    if len(counts) == 1:
         [label] = counts
         raise InputError(
             f"All {len(train):,} training items of {data.name} have the one label {shown(label)!r} (the first: "
             f"{train[0].place}). There must be two or more to tell apart; is it the right column?"
         )
-    if not data.multi and (len(counts) > n_units or (len(counts) == n_units > 2 and data.kind != "tag")):
+    if len(counts) > n_units or (len(counts) == n_units > 2 and not by_word):
         raise InputError(
-            f"{data.name} has {len(counts):,} labels on {n_units:,} training items ({_some(counts)}): nothing can be "
+            f"{data.name} has {len(counts):,} labels on {n_units:,} training items ({_listed(counts)}): nothing can be "
             "learned where each item has a label of its own. Is it the right column? Where labels are numbers, ask for "
             "regression."
         )
@@ -130,27 +94,27 @@ def _check_classes(data: TaskData) -> None:
 def _check_unseen(data: TaskData, unseen: Unseen) -> tuple[str, ...]:
     """Labels of other splits that train lacks."""
     known = {label for item in data.splits.get("train", ()) for label in labels_in(item)}
-    said = []
+    notes = []
     for split, items in data.splits.items():
-        strange: dict[str, Item] = {}
+        unknown: dict[str, Item] = {}
         for item in items:
             for label in labels_in(item):
                 if label not in known:
-                    strange.setdefault(label, item)
-        if not strange or not known:
+                    unknown.setdefault(label, item)
+        if not unknown or not known:
             continue
-        first = next(iter(strange.values()))
-        what = f"{split} has {len(strange)} {'label' if len(strange) == 1 else 'labels'} that train lacks"
+        first = next(iter(unknown.values()))
+        what = f"{split} has {len(unknown)} {'label' if len(unknown) == 1 else 'labels'} that train lacks"
         if unseen == "refuse":
             raise InputError(
-                f"{first.place}: {what}: {_some(strange)}. No model can learn them. Correct them, give them to train, "
-                "or keep them, as always wrong, with the option unseen='keep'."
+                f"{first.place}: {what}: {_listed(unknown)}. No model can learn them. Correct them, give them to "
+                "train, or keep them, as always wrong, with the option unseen='keep'."
             )
-        said.append(f"{what} ({_some(strange)}): {'it counts' if len(strange) == 1 else 'they count'} as wrong.")
-    return tuple(said)
+        notes.append(f"{what} ({_listed(unknown)}): {'it counts' if len(unknown) == 1 else 'they count'} as wrong.")
+    return tuple(notes)
 
 
-def _some(labels: Iterable[str]) -> str:
+def _listed(labels: Iterable[str]) -> str:
     names = sorted(map(str, labels))
     more = ", …" if len(names) > _NAMED else ""
     return ", ".join(repr(shown(name)) for name in names[:_NAMED]) + more

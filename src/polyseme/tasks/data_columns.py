@@ -1,140 +1,169 @@
-"""The columns of users' files that a task is made of, by name or, counted from 1, by number."""
+"""The columns of users' files that a task is read from, by name or, counted from 1, by number."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
 from polyseme.files.lines import lines_of
-from polyseme.files.row_reader import ENDINGS
-from polyseme.files.rows import no_field, shown
-from polyseme.files.source import open_source, suffixes
+from polyseme.files.row_reader import read_rows
+from polyseme.files.reading_options import Quotes
+from polyseme.files.rows import Place, Row, no_field, shown
+from polyseme.files.source import open_source
+from polyseme.text.tag_schemes import named_scheme
 
 Column = str | int
-
-USUAL: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "classify": {"text": ("text", "sentence"), "label": ("label", "labels")},
-    "pair": {
-        "text": ("sentence1", "premise", "text1", "text_a"),
-        "second": ("sentence2", "hypothesis", "text2", "text_b"),
-        "label": ("label", "score"),
-    },
-    "tag": {"text": ("words", "tokens"), "label": ("tags", "ner_tags", "labels")},
-    "span": {"text": ("context", "passage"), "second": ("question",), "label": ("answers", "answer")},
-    "choose": {
-        "text": ("question", "context", "text"),
-        "choices": ("choices",),
-        "label": ("answer", "answerKey", "label"),
-    },
-}
-"""Of each kind of task, what its columns are called where nobody says it."""
+UsualNames = Mapping[str, tuple[str, ...]]
+"""Of each role of a column (text, second, label, choices) the names that it usually has, the likeliest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnColumns:
+class TaskColumns:
     """Which columns hold what."""
 
     text: Column | None = None
     second: Column | None = None
     label: Column | None = None
     choices: Sequence[Column] | Column | None = None
-    """choose: a column for each choice, or one with a list of them."""
+    """choose: one column for each choice, or one with a list of them."""
     start: Column | None = None
-    """span: that of the character at which the answer starts."""
+    """span: the column with the character at which the answer starts."""
     marks: Column | None = None
-    """tag: that of a number a word, as 1 at a predicate."""
+    """The column with one number per word, as 1 at a predicate."""
     id: Column | None = None
 
-    def of_choices(self) -> list[Column]:
+    def choice_columns(self) -> list[Column]:
         if self.choices is None:
             return []
         return [self.choices] if isinstance(self.choices, str | int) else list(self.choices)
 
 
-def format_of(file: str, kind: str, format: str | None) -> str:
-    """How a file is read: by the option, or by its ending. Tags come in lists or in CoNLL, a word a line."""
-    ending = suffixes(file)[0]
-    found = format or ENDINGS.get(ending, "json" if ending == ".json" else "text")
-    if kind == "tag" and format is None and found in ("tsv", "text"):
-        return "conll"
-    if kind == "tag" and found not in ("conll", "conllu", "jsonl", "parquet"):
-        raise OptionError(
-            f"{file} is read as {found}, and tags come as CoNLL or CoNLL-U, a word a line, or as JSON lines or Parquet "
-            "with a list of words and a list of tags. Say with --format (format=…) what it is."
-        )
-    if kind != "tag" and found in ("conll", "conllu", "text"):
-        raise OptionError(
-            f"{file} is read as {found}, and the data of {kind} comes as CSV, TSV, JSON lines or Parquet, with "
-            "columns. Say with --format (format=…) what it is."
-        )
-    return found
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """How the rows of users' files are read, besides their columns."""
+
+    regression: bool | None = None
+    separator: str | None = None
+    """What stands between several labels in one column."""
+    first: int = 0
+    """choose: the number of the first choice."""
+    scheme: str | None = None
+    """What tags that mark spans are turned into."""
+    repair: bool = False
+    quotes: Quotes = "double"
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheme is not None:
+            object.__setattr__(self, "scheme", named_scheme(self.scheme))
+        if self.scheme == "BILOU":
+            raise OptionError("Nothing is turned into BILOU. Ask for BIOES, which says the same with other letters.")
 
 
-def resolved(columns: OwnColumns, file: str, kind: str, format: str, delimiter: str | None) -> OwnColumns:
-    """The columns by name: those that were numbered, and the usual ones where none was said."""
+def resolve_columns(
+    columns: TaskColumns, file: str, kind: str, usual: UsualNames, *, format: str, delimiter: str | None
+) -> TaskColumns:
+    """The columns by name: those that were numbered, and the usual ones where none was named."""
     names = header_of(file, format, delimiter)
 
-    def named(role: str, column: Column | None) -> str | None:
+    def name_of(role: str, column: Column | None) -> str | None:
+        if column is None and role not in usual:
+            return None
+        name = column_in(names, column, usual.get(role, ()))
+        if name is not None:
+            return name
         if column is None:
-            return _usual(role, names, file, kind) if role in USUAL[kind] else None
-        found = column_in(names, column, kind, role)
-        if found is None and isinstance(column, str) and not column.isdecimal():
-            raise no_field(column, names, file)
-        if found is None:
             raise OptionError(
-                f"{file} has {len(names)} columns ({_listed(names)}), counted from 1. Got {column} for {role!r} "
-                "instead."
+                f"Which column of {file} is the {role} of {kind}? Say so with the option {role!r}. There are: "
+                f"{_listed(names)}."
             )
-        return found
+        if isinstance(column, str) and not column.isdecimal():
+            raise no_field(column, names, file)
+        raise OptionError(
+            f"{file} has {len(names)} columns ({_listed(names)}), counted from 1. Got {column} for {role!r} instead."
+        )
 
     roles = ("text", "second", "label", "start", "marks", "id")
-    found: dict[str, Any] = {role: named(role, getattr(columns, role)) for role in roles}
-    if kind == "choose":
-        given = columns.of_choices()
-        found["choices"] = [named("choices", each) for each in given] or [named("choices", None)]
-    _refuse_doubled(found, file)
-    return replace(columns, **found)
-
-
-def column_in(names: Sequence[str], column: Column | None, kind: str, role: str) -> str | None:
-    """The name of the column for a role among those of a file, as it was named, numbered or is usual; None: not there.
-
-    >>> column_in(["number", "review"], 2, "classify", "text")
-    'review'
-    """
-    if column is None:
-        return next((name for name in USUAL[kind].get(role, ()) if name in names), None)
-    if isinstance(column, str) and (column in names or not column.isdecimal()):
-        return column if _is_there(column, names) else None
-    return names[int(column) - 1] if 1 <= int(column) <= len(names) else None
-
-
-def _usual(role: str, names: Sequence[str], file: str, kind: str) -> str:
-    found = column_in(names, None, kind, role)
-    if found is not None:
-        return found
-    raise OptionError(
-        f"Which column of {file} is the {role} of {kind}? Say so with the option {role!r}. There are: {_listed(names)}."
-    )
-
-
-def _is_there(column: str, names: Sequence[str]) -> bool:
-    return column in names or column.partition(".")[0] in names
-
-
-def _refuse_doubled(found: Mapping[str, Any], file: str) -> None:
+    resolved: dict[str, Any] = {role: name_of(role, getattr(columns, role)) for role in roles}
+    if "choices" in usual:
+        listed: list[Column | None] = [*columns.choice_columns()]
+        resolved["choices"] = [name_of("choices", each) for each in listed or [None]]
     taken: dict[str, str] = {}
     for role in ("text", "second", "label"):
-        column = found.get(role)
-        if column is not None and column in taken:
+        column = resolved[role]
+        if column in taken:
             raise OptionError(f"The column {column!r} of {file} is both {taken[column]!r} and {role!r}.")
         if column is not None:
             taken[column] = role
+    return replace(columns, **resolved)
+
+
+def column_in(names: Sequence[str], column: Column | None, usual: Sequence[str]) -> str | None:
+    """The name of a column among those of a file, as it was named, numbered or is usual; None: not there.
+
+    >>> column_in(["number", "review"], 2, ())
+    'review'
+    """
+    if column is None:
+        return next((name for name in usual if name in names), None)
+    if isinstance(column, str) and (column in names or not column.isdecimal()):
+        return column if column in names or column.partition(".")[0] in names else None
+    return names[int(column) - 1] if 1 <= int(column) <= len(names) else None
+
+
+def column_rows(file: str, format: str, columns: TaskColumns, options: DataOptions) -> Iterator[Row]:
+    """The rows of a file, with what stands in the columns."""
+    beside = [columns.second, columns.label, columns.start, columns.marks, *columns.choice_columns()]
+    reading: dict[str, Any] = {}
+    if format in ("csv", "tsv"):
+        reading = {"quotes": options.quotes, "delimiter": options.delimiter}
+    with read_rows(
+        file,
+        format=format,
+        field=None if columns.text is None else str(columns.text),
+        id_field=None if columns.id is None else str(columns.id),
+        fields=[str(name) for name in beside if name is not None],
+        **reading,
+    ) as rows:
+        yield from rows
+
+
+def text_of(value: Any, name: str, place: Place) -> str:
+    """A text in another column than the first: the second text, or a choice."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    if not isinstance(value, str):
+        raise InputError(f"{place}: {name!r} must be a text. Got {value!r} instead.")
+    return value
+
+
+def marks_of(row: Row, values: Any) -> tuple[int, ...]:
+    """The marks of a row's words: numbers as they are; of other things, whether there is one."""
+    if isinstance(row.content, str):
+        raise InputError(f"{row.place}: the text must be a list of words, of which each has a mark. Got a text.")
+    if not isinstance(values, list):
+        raise InputError(
+            f"{row.place}: the marks must be a list with one for each word. Got {shown(str(values))!r} instead."
+        )
+    check_length(row, "marks", values)
+    return tuple(map(_mark, values))
+
+
+def _mark(value: Any) -> int:
+    if value is None or isinstance(value, bool):
+        return int(bool(value))
+    return int(value) if str(value).isdecimal() else int(str(value) not in ("_", "-", "O", ""))
+
+
+def check_length(row: Row, what: str, values: Sequence[Any]) -> None:
+    """Refuse a row that has not as many values as words."""
+    if len(values) != len(row.content):
+        raise InputError(f"{row.place}: there are {len(row.content)} words and {len(values)} {what}.")
 
 
 def header_of(file: str, format: str, delimiter: str | None) -> list[str]:

@@ -7,10 +7,9 @@ context with one of its choices. An item may take several (choices, windows). En
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,6 @@ from polyseme.config import EncoderConfig
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.tasks.items import Item
 from polyseme.text.documents import make_document
-from polyseme.text.windows import cut
 from polyseme.types import Document, Framed, Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
@@ -69,8 +67,8 @@ class TaskRow:
 
 
 @dataclass
-class Cut:
-    """What was not read as it stands."""
+class RowTally:
+    """How many texts and words were read, and how many not as they stand."""
 
     texts: int = 0
     """Texts that were cut to fit a row."""
@@ -82,19 +80,19 @@ class Cut:
     """All words that were read."""
 
     def notes(self, max_pieces: int | None) -> list[str]:
-        said = []
+        notes = []
         if self.texts:
-            said.append(f"{self.texts:,} texts were cut to {max_pieces:,} pieces (max_pieces)")
+            notes.append(f"{self.texts:,} texts were cut to {max_pieces:,} pieces (max_pieces)")
         if self.empty:
-            said.append(f"{self.empty:,} texts are empty")
+            notes.append(f"{self.empty:,} texts are empty")
         if self.vanished:
-            said.append(f"{self.vanished:,} words came out as nothing and were read as the unknown piece")
-        return said
+            notes.append(f"{self.vanished:,} words came out as nothing and were read as the unknown piece")
+        return notes
 
 
 @dataclass
 class RowMaker:
-    """Makes rows of items for one encoder."""
+    """Makes rows for one encoder; which rows an item has, its kind of task decides (`tasks.kind.Kind.rows`)."""
 
     tokenizer: Tokenizer
     config: EncoderConfig
@@ -104,7 +102,7 @@ class RowMaker:
     """Whether the head reads words; otherwise their places are left out."""
     prompt: tuple[str, ...] = ()
     """What is put before each text of an item, where the answer is written: both then make up one text."""
-    tally: Cut = field(default_factory=Cut)
+    tally: RowTally = field(default_factory=RowTally)
 
     @cached_property
     def frames_pairs(self) -> bool:
@@ -130,53 +128,24 @@ class RowMaker:
 
     # --- items --------------------------------------------------------------------------------------------------------
 
-    def rows(self, kind: str, items: Sequence[Item]) -> list[list[TaskRow]]:
-        """The rows of each item."""
-        if self.prompt:
-            return [[TaskRow(number, text)] for number, text in enumerate(self._prompted(items))]
-        makers = {
-            "classify": self._classify,
-            "pair": self._pair,
-            "tag": self._tag,
-            "span": self._span,
-            "choose": self._choose,
-        }
-        made = list(makers[kind](items))
-        return [[TaskRow(number, *parts) for parts in each] for number, each in enumerate(made)]
-
-    def _classify(self, items: Sequence[Item]) -> Iterable[list[Any]]:
-        for pieces in self._encoded([document_of(item) for item in items]):
-            yield [(self._single(pieces),)]
-
-    def _pair(self, items: Sequence[Item]) -> Iterable[list[Any]]:
-        firsts = self._encoded([document_of(item) for item in items])
-        seconds = self._encoded([second_of(item) for item in items])
-        for first, second in zip(firsts, seconds, strict=True):
-            yield [self._two(first, second)]
-
-    def _choose(self, items: Sequence[Item]) -> Iterable[list[Any]]:
-        contexts = self._encoded([document_of(item) for item in items])
-        choices = self._encoded([_read(choice, item) for item in items for choice in item.choices])
-        taken = 0
-        for item, context in zip(items, contexts, strict=True):
-            some = choices[taken : taken + len(item.choices)]
-            taken += len(some)
-            yield [(*self._two(context, choice), 0, number) for number, choice in enumerate(some)]
+    def prompted_rows(self, items: Sequence[Item]) -> list[list[TaskRow]]:
+        """One row per item: its texts, each behind its prompt, for a model that writes its answers."""
+        return [[TaskRow(number, text)] for number, text in enumerate(self._prompted(items))]
 
     def _prompted(self, items: Sequence[Item]) -> Iterable[Text]:
         """The item's texts, each behind its prompt, as one; where that is too long, texts are cut and prompts kept."""
         texts = [(item.text, item.second or "")[: len(self.prompt)] for item in items]
-        self.tally.empty += sum(not text.strip() for some in texts for text in some)
-        wholes = [_joined(self.prompt, some) for some in texts]
-        encoded = self._encoded([_read(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
+        self.tally.empty += sum(not text.strip() for pair in texts for text in pair)
+        wholes = [_joined(self.prompt, pair) for pair in texts]
+        encoded = self.encode([item_document(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
         self.tally.words -= len(items) * len(make_document("".join(self.prompt)).words)
         room = self._room_of_one()
         for (_, places), pieces in zip(wholes, encoded, strict=True):
-            kept = np.ones(len(pieces), np.bool_)
+            fits = np.ones(len(pieces), np.bool_)
             if len(pieces) > room:
                 self.tally.texts += 1
-                kept = self._fitting(pieces, places, room)
-            yield self._text(self.tokenizer.frame(pieces.ids[kept]), np.zeros((0, 2), np.int64), close=True)
+                fits = self._fitting(pieces, places, room)
+            yield self.text(self.tokenizer.frame(pieces.ids[fits]), np.zeros((0, 2), np.int64), close=True)
 
     def _fitting(self, pieces: Pieces, places: Sequence[tuple[int, int]], room: int) -> NDArray[np.bool_]:
         """Which pieces fit a row: those of the prompts, and as many as there is room for of the texts."""
@@ -185,78 +154,40 @@ class RowMaker:
         if left < len(of_texts):
             raise OptionError(f"Rows of {self.max_pieces} pieces (max_pieces) have no room for any text.")
         counts = shares(len(of_texts[0]), len(of_texts[1]), left) if len(of_texts) > 1 else (left,)
-        kept = np.ones(len(pieces), np.bool_)
-        for its, count in zip(of_texts, counts, strict=True):
-            kept[its[count:]] = False
-        return kept
+        fits = np.ones(len(pieces), np.bool_)
+        for places_of_text, count in zip(of_texts, counts, strict=True):
+            fits[places_of_text[count:]] = False
+        return fits
 
     def written(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The pieces of a text that is to be written: its own, and all of them, framed, with the end."""
         own = self.tokenizer.encode(make_document(text)).ids
-        whole = self._text(self.tokenizer.frame(own), np.zeros((0, 2), np.int64), close=True).ids
+        whole = self.text(self.tokenizer.frame(own), np.zeros((0, 2), np.int64), close=True).ids
         return tuple(own.tolist()), tuple(whole.tolist())
-
-    def _tag(self, items: Sequence[Item]) -> Iterable[list[Any]]:
-        """Sentences longer than a row are read in windows, each of which tags the words it keeps."""
-        for item, pieces in zip(items, self._encoded([document_of(item) for item in items]), strict=True):
-            room = self.max_pieces - self.tokenizer.n_specials
-            made = []
-            for window in cut(len(pieces), room, self.config.direction):
-                kept = (pieces.words[:, 0] >= window.keep_start) & (pieces.words[:, 0] < window.keep_end)
-                words = np.flatnonzero(kept)
-                if not len(words):
-                    continue
-                framed = self.tokenizer.frame(pieces.ids[window.start : window.end])
-                places = np.minimum(pieces.words[words], window.end - 1) - window.start + framed.offset
-                made.append((self._text(framed, places), None, int(words[0])))
-            if sum(len(each[0].words) for each in made) != len(pieces.words):
-                raise InputError(f"{item.place or 'A sentence'}: its words cannot be read in windows.")
-            yield made
-
-    def _span(self, items: Sequence[Item]) -> Iterable[list[Any]]:
-        """The question with one window of the passage after another; they overlap by `stride` pieces."""
-        passages = self._encoded_once([item.text for item in items])
-        questions = self._encoded([second_of(item) for item in items])
-        for item, question in zip(items, questions, strict=True):
-            passage = passages[item.text]
-            if not self.frames_pairs:
-                yield [(self._single(passage), self._single(question), 0)]
-                continue
-            room = self._room_of_pair()
-            asked = self._cut(question, max(room // 2, 1))
-            left = room - len(asked)
-            made = []
-            for start, end in _windows(passage, left, min(self.stride, left // 2)):
-                whole = np.flatnonzero((passage.words[:, 0] >= start) & (passage.words[:, 1] < end))
-                framed = self._framed_pair(asked.ids, passage.ids[start:end])
-                offset = framed.pair_offset
-                if offset is None:
-                    raise ModelError("The tokenizer's frame of a pair does not say where the second text stands.")
-                first = int(whole[0]) if len(whole) else 0
-                made.append((self._text(framed, passage.words[whole] - start + offset), None, first))
-            yield made
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _single(self, pieces: Pieces) -> Text:
-        pieces = self._cut(pieces, self._room_of_one())
+    def single(self, pieces: Pieces) -> Text:
+        """A row with one text, truncated to fit."""
+        pieces = self.cut(pieces, self._room_of_one())
         framed = self.tokenizer.frame(pieces.ids)
-        return self._text(framed, pieces.words + framed.offset, close=True)
+        return self.text(framed, pieces.words + framed.offset, close=True)
 
-    def _two(self, first: Pieces, second: Pieces) -> tuple[Text, Text | None]:
+    def two(self, first: Pieces, second: Pieces) -> tuple[Text, Text | None]:
+        """A row with two texts, truncated to fit; a row for each where the tokenizer has no frame for a pair."""
         if not self.frames_pairs:
-            return self._single(first), self._single(second)
-        room = self._room_of_pair()
+            return self.single(first), self.single(second)
+        room = self.room_of_pair()
         if len(first) + len(second) > room:
             self.tally.texts += 1
         n_first, n_second = shares(len(first), len(second), room)
-        first, second = self._cut(first, n_first, said=True), self._cut(second, n_second, said=True)
-        framed = self._framed_pair(first.ids, second.ids)
+        first, second = self.cut(first, n_first, counted=True), self.cut(second, n_second, counted=True)
+        framed = self.frame_pair(first.ids, second.ids)
         after = framed.pair_offset or 0
         words = np.concatenate([first.words + framed.offset, second.words + after])
-        return self._text(framed, words, close=True), None
+        return self.text(framed, words, close=True), None
 
-    def _framed_pair(self, first: Ints, second: Ints) -> Framed:
+    def frame_pair(self, first: Ints, second: Ints) -> Framed:
         """Two texts in a row; where the frame puts nothing between them, a delimiter does."""
         if not len(self._between):
             return self.tokenizer.frame(first, second)
@@ -264,7 +195,8 @@ class RowMaker:
         framed = self.tokenizer.frame(ids)
         return Framed(framed.ids, framed.segments, framed.offset, framed.offset + len(first) + len(self._between))
 
-    def _text(self, framed: Framed, words: Ints, *, close: bool = False) -> Text:
+    def text(self, framed: Framed, words: Ints, *, close: bool = False) -> Text:
+        """A framed row, with the places of its words; `close`: with an end special where the frame has none."""
         ids, segments = framed.ids, framed.segments
         if close and not self.ends and self._closes:
             ids = np.concatenate([ids, self._end])
@@ -273,12 +205,13 @@ class RowMaker:
         whole = len(ids) - 1 if start is None or self.config.direction == "causal" else start
         return Text(ids, segments, whole, words if self.with_words else words[:0])
 
-    def _cut(self, pieces: Pieces, room: int, *, said: bool = False) -> Pieces:
+    def cut(self, pieces: Pieces, room: int, *, counted: bool = False) -> Pieces:
+        """The pieces that fit, with the words that are whole; counted as truncated, unless that was done already."""
         if room < 1:
             raise OptionError(f"Rows of {self.max_pieces} pieces (max_pieces) have no room for any text.")
         if len(pieces) <= room:
             return pieces
-        if not said:
+        if not counted:
             self.tally.texts += 1
         words = pieces.words[pieces.words[:, 1] < room]
         return Pieces(pieces.ids[:room], pieces.spans[:room], words)
@@ -286,8 +219,9 @@ class RowMaker:
     def _room_of_one(self) -> int:
         return self.max_pieces - self.tokenizer.n_specials - (0 if self.ends or not self._closes else 1)
 
-    def _room_of_pair(self) -> int:
-        framed = self._framed_pair(self._filler, self._filler)
+    def room_of_pair(self) -> int:
+        """Pieces that two texts have together in a row."""
+        framed = self.frame_pair(self._filler, self._filler)
         closing = 0 if self.ends or not self._closes else 1
         return self.max_pieces - (len(framed.ids) - 2 * len(self._filler)) - closing
 
@@ -301,7 +235,7 @@ class RowMaker:
 
     @cached_property
     def _start_is_last(self) -> bool:
-        """XLNet's way."""
+        """Whether the start special ends the row, as in XLNet."""
         framed = self.tokenizer.frame(self._filler)
         after = framed.ids[framed.offset + len(self._filler) :]
         return bool(len(after)) and bool((after[-1] == self.tokenizer.specials["start"]).all())
@@ -329,16 +263,17 @@ class RowMaker:
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
-    def _encoded(self, documents: Sequence[Document]) -> list[Pieces]:
-        found = self.tokenizer.encode_many(documents)
-        self.tally.vanished += sum(pieces.n_unknown for pieces in found)
-        self.tally.words += sum(len(pieces.words) for pieces in found)
-        return [pieces if len(pieces) else self._nothing() for pieces in found]
+    def encode(self, documents: Sequence[Document]) -> list[Pieces]:
+        """The pieces of texts, without specials."""
+        encoded = self.tokenizer.encode_many(documents)
+        self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
+        self.tally.words += sum(len(pieces.words) for pieces in encoded)
+        return [pieces if len(pieces) else self._nothing() for pieces in encoded]
 
-    def _encoded_once(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Texts that come again and again, each read once."""
+    def encode_once(self, texts: Sequence[str]) -> dict[str, Pieces]:
+        """The pieces of texts of which many are the same, each encoded once."""
         different = list(dict.fromkeys(texts))
-        return dict(zip(different, self._encoded([make_document(text) for text in different]), strict=True))
+        return dict(zip(different, self.encode([make_document(text) for text in different]), strict=True))
 
     def _nothing(self) -> Pieces:
         """An empty text: nothing between the frame's specials, or where there are none, the unknown piece."""
@@ -351,24 +286,25 @@ class RowMaker:
         return Pieces(ids, np.zeros((1, 2), np.int64), empty)
 
 
-def word_rows(kind: str, items: Sequence[Item], *, strings: bool = False) -> list[list[TaskRow]]:
-    """The rows of each item where no encoder reads them: texts as so many words, two of them apart."""
+def word_rows(
+    items: Sequence[Item], seconds: Callable[[Item], Sequence[Document | None]], *, strings: bool = False
+) -> list[list[TaskRow]]:
+    """The rows of each item where no encoder reads them: texts as so many words, two of them apart.
 
-    def read(found: Document) -> tuple[Text, tuple[str, ...]]:
-        n_words = len(found.words)
+    `seconds` gives the texts that are read with the first, one per row (`Kind.seconds`).
+    """
+
+    def read(document: Document) -> tuple[Text, tuple[str, ...]]:
+        n_words = len(document.words)
         none = np.zeros(n_words, np.int64)
-        return Text(none, none, 0, np.zeros((n_words, 2), np.int64)), tuple(map(str, found.words)) if strings else ()
+        words = tuple(map(str, document.words)) if strings else ()
+        return Text(none, none, 0, np.zeros((n_words, 2), np.int64)), words
 
     made: list[list[TaskRow]] = []
     for number, item in enumerate(items):
         text, words = read(document_of(item))
-        others: list[Document | None] = [None]
-        if kind == "choose":
-            others = [_read(choice, item) for choice in item.choices]
-        elif kind in ("pair", "span"):
-            others = [second_of(item)]
         rows = []
-        for place, other in enumerate(others):
+        for place, other in enumerate(seconds(item)):
             second, second_words = (None, ()) if other is None else read(other)
             rows.append(TaskRow(number, text, second, 0, place, words, second_words))
         made.append(rows)
@@ -377,15 +313,23 @@ def word_rows(kind: str, items: Sequence[Item], *, strings: bool = False) -> lis
 
 def document_of(item: Item) -> Document:
     """An item's text with its words: given, or found."""
-    return _read(list(item.words) if item.words else item.text, item)
+    return item_document(list(item.words) if item.words else item.text, item)
 
 
 def second_of(item: Item) -> Document:
     """The second text of a pair, the question of a span task."""
-    return _read(item.second or "", item)
+    return item_document(item.second or "", item)
 
 
-def _read(content: str | list[str], item: Item) -> Document:
+def other_documents(item: Item) -> list[Document]:
+    """The texts of an item besides the first: its choices, or its second text."""
+    if item.choices:
+        return [item_document(choice, item) for choice in item.choices]
+    return [] if item.second is None else [second_of(item)]
+
+
+def item_document(content: str | list[str], item: Item) -> Document:
+    """A text, or words, as a document; errors name the item's place."""
     try:
         return make_document(content)
     except InputError as error:
@@ -408,14 +352,14 @@ def shares(first: int, second: int, room: int) -> tuple[int, int]:
     return half, room - half
 
 
-def _windows(passage: Pieces, room: int, overlap: int) -> list[tuple[int, int]]:
+def overlapping_windows(passage: Pieces, room: int, overlap: int) -> list[tuple[int, int]]:
     """Windows of a passage, each beginning `overlap` pieces before the last one's end, or at a word that this cut."""
-    found, start = [], 0
+    windows, start = [], 0
     while True:
         end = min(start + room, len(passage))
-        found.append((start, end))
+        windows.append((start, end))
         if end == len(passage):
-            return found
+            return windows
         cut_words = passage.words[(passage.words[:, 1] >= end) & (passage.words[:, 0] > start)]
         following = min(end - overlap, int(cut_words[0, 0]) if len(cut_words) else end)
         start = max(following, start + 1)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
-
-Kind = Literal["classify", "pair", "tag", "span", "choose"]
-KINDS: tuple[str, ...] = get_args(Kind)
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -34,16 +31,15 @@ class Item:
     """pair: the second text; span: the question."""
     choices: tuple[str, ...] = ()
     marks: tuple[int, ...] = ()
-    """A number a word, such as 1 at the predicate whose roles are asked for; empty: none."""
+    """One number per word, such as 1 at the predicate whose roles are tagged; empty: none."""
     gold: Any = None
-    """classify and pair: a label, a float (regression) or a tuple of labels (several may hold); tag: a tuple with a
-    tag a word; span: a tuple of `Answer` (empty: the passage has none); choose: the index of the right choice, counting
-    from 0. None: not labeled."""
+    """The answer, as the kind of task has it (`tasks.kinds`): a label, a float (regression), a tuple of labels, one tag
+    per word, a tuple of `Answer` (empty: the passage has none), the index of the right choice. None: not labeled."""
     id: str = ""
     place: str = ""
     """Where it was read, for messages: `train.tsv, line 3`."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """What else came with it."""
+    """Other fields of its row."""
 
     @classmethod
     def of_words(cls, words: Sequence[str], **others: Any) -> Item:
@@ -56,9 +52,10 @@ class TaskData:
     """A task with its splits, as read and checked."""
 
     name: str
-    kind: Kind
+    kind: str
+    """The name of its kind, as `tasks.kinds.KINDS` has it."""
     labels: tuple[str, ...] = ()
-    """The labels that there are (tags, in tagging), in a fixed order; empty for regression, spans and choices."""
+    """The labels (tags, in tagging), in a fixed order; empty for regression, spans and choices."""
     regression: bool = False
     multi: bool = False
     """Whether several labels may hold of one item."""
@@ -71,4 +68,26 @@ class TaskData:
     scheme: str | None = None
     """How tags mark spans ("IOB1", "BIO", "BIOES"); None where a tag is a word's own, as in parts of speech."""
     notes: tuple[str, ...] = ()
-    """What was repaired, skipped or made while reading: to be said once."""
+    """What was repaired, skipped or made while reading: to be reported once."""
+
+
+@dataclass
+class ReadingLog:
+    """What was left out, repaired or chosen while reading: how often, and where first. Reported once."""
+
+    places: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, what: str, place: object) -> None:
+        self.places.setdefault(what, []).append(str(place))
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"{len(places):,} × {what} (first: {places[0]})." for what, places in self.places.items())
+
+
+def labels_in(item: Item) -> tuple[Any, ...]:
+    """The different labels of an item: one, several, or its tags; none where it is a number, a choice or answers."""
+    if isinstance(item.gold, str):
+        return (item.gold,)
+    if isinstance(item.gold, tuple) and all(isinstance(each, str) for each in item.gold):
+        return tuple(dict.fromkeys(item.gold))
+    return ()

@@ -17,22 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import cast
 
-from polyseme.datasets.benchmark import Read
-from polyseme.datasets.sequence_labeling import in_scheme
-from polyseme.datasets.squad import squad_items
-from polyseme.datasets.tab_separated import Said
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.reading_options import Quotes
 from polyseme.tasks.data_checks import Unseen, check_data, check_there
-from polyseme.tasks.data_columns import Column, OwnColumns, format_of
-from polyseme.tasks.items import KINDS, Item, Kind, TaskData
-from polyseme.tasks.own_items import Wanted, look_like_scores, own_items, with_scores
-from polyseme.tasks.splits import DEV_SHARE, dev_note, labels_in, with_dev
-from polyseme.text.tag_schemes import named_scheme, sorted_tags
-
-SPANS = ("span_f1", "span_precision", "span_recall", "word_accuracy")
+from polyseme.tasks.data_columns import Column, DataOptions, TaskColumns
+from polyseme.tasks.items import Item, ReadingLog, TaskData
+from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.splits import DEV_SHARE, dev_note, with_dev
 
 
 def read_own(
@@ -90,36 +82,35 @@ def read_own(
     if not 0 < dev_share < 1:
         raise OptionError(f"The part of train that becomes dev must be between 0 and 1. Got {dev_share} instead.")
     paths = _distinct(files)
-    columns = OwnColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
-    wanted = Wanted(separator=separator, first=first, repair=repair, quotes=quotes, delimiter=delimiter)
-    target = None if scheme is None else named_scheme(scheme)
-    if target == "BILOU":
-        raise OptionError("Nothing is turned into BILOU. Ask for BIOES, which says the same with other letters.")
-    said = Said()
-    splits: dict[str, Sequence[Item]] = {}
-    a_line = True
-    for split, file in paths.items():
-        found = format_of(file, kind, format)
-        a_line = a_line and found == "conll"
-        if kind == "span" and found == "json":
-            splits[split] = list(squad_items(Path(file), said, repair=repair))
-        else:
-            splits[split] = own_items(file, kind, found, columns, wanted, said)
-    read = Read(splits, notes=[*said.notes(), *_numbered(paths, kind, format, (text, second, label))])
-    if kind == "tag":
-        read = in_scheme(splits, scheme=target, repair=repair, line_a_word=a_line)
+    columns = TaskColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
+    options = DataOptions(
+        regression=regression,
+        separator=separator,
+        first=first,
+        scheme=scheme,
+        repair=repair,
+        quotes=quotes,
+        delimiter=delimiter,
+    )
+    log = ReadingLog()
+    formats = {split: KINDS[kind].format_of(file, format) for split, file in paths.items()}
+    splits = {split: KINDS[kind].read(file, formats[split], columns, options, log) for split, file in paths.items()}
+    notes = list(log.notes())
+    tables = [file for split, file in paths.items() if formats[split] in ("csv", "tsv")]
+    if tables and _all_numbers((text, second, label)):
+        notes.append(
+            f"The first line of {tables[0]} was read as the names of its columns. If it is a row, put names above it."
+        )
     task = name or Path(next(iter(paths.values()))).name
-    data = _checked(_task(task, cast(Kind, kind), read, regression), unseen)
+    by_line = all(each == "conll" for each in formats.values())
+    data = _checked(KINDS[kind].task(task, splits, options, notes, by_line=by_line), unseen)
     return _with_dev(data, dev_share, seed) if "train" in data.splits and "dev" not in data.splits else data
 
 
-def _numbered(files: Mapping[str, str], kind: str, format: str | None, columns: Sequence[Column | None]) -> list[str]:
-    """A word on the first line of a table, where columns are known by their numbers alone."""
-    named = [column for column in columns if column is not None]
-    tables = [file for file in files.values() if format_of(file, kind, format) in ("csv", "tsv")]
-    if not tables or not named or not all(str(column).isdecimal() for column in named):
-        return []
-    return [f"The first line of {tables[0]} was read as the names of its columns. If it is a row, put names above it."]
+def _all_numbers(columns: Sequence[Column | None]) -> bool:
+    """Whether columns are known by their numbers alone."""
+    named = [str(column) for column in columns if column is not None]
+    return bool(named) and all(column.isdecimal() for column in named)
 
 
 def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
@@ -132,44 +123,6 @@ def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
             raise OptionError(f"{fspath(file)} is both {seen[place]} and {split}. What is measured on must be apart.")
         seen[place] = split
     return {split: fspath(file) for split, file in files.items()}
-
-
-def _task(name: str, kind: Kind, read: Read, regression: bool | None) -> TaskData:
-    """What was read as a task: whether it is one of numbers, its labels, its metrics."""
-    splits, notes = dict(read.splits), list(read.notes)
-    labeled = kind in ("classify", "pair")
-    multi = labeled and any(isinstance(item.gold, tuple) for items in splits.values() for item in items)
-    if (
-        labeled
-        and regression is None
-        and not multi
-        and look_like_scores([i for items in splits.values() for i in items])
-    ):
-        regression = True
-        notes.append("The labels are numbers, some of them between whole ones: they are taken for scores (regression).")
-    if multi:
-        splits = {split: [_several(item) for item in items] for split, items in splits.items()}
-    scored = bool(regression) and labeled
-    if regression and not scored:
-        raise OptionError(f"Regression is for classify and pair. Got {kind} instead.")
-    if scored:
-        splits = {split: with_scores(items) for split, items in splits.items()}
-    labels = sorted_tags((each for items in splits.values() for i in items for each in labels_in(i)), read.scheme)
-    return TaskData(
-        name=name,
-        kind=kind,
-        labels=labels,
-        regression=scored,
-        multi=multi,
-        splits=splits,
-        metrics=_metrics(kind, len(labels), scored, multi, read.scheme),
-        scheme=read.scheme,
-        notes=tuple(notes),
-    )
-
-
-def _several(item: Item) -> Item:
-    return item if item.gold is None or isinstance(item.gold, tuple) else replace(item, gold=(item.gold,))
 
 
 def _checked(data: TaskData, unseen: Unseen) -> TaskData:
@@ -188,17 +141,3 @@ def _with_dev(data: TaskData, share: float, seed: int) -> TaskData:
         data = replace(data, splits=splits, notes=(*data.notes, dev_note(train, dev, seed)))
     check_there(data, "dev")
     return data
-
-
-def _metrics(kind: Kind, n_labels: int, scored: bool, multi: bool, scheme: str | None) -> tuple[str, ...]:
-    if scored:
-        return ("spearman", "pearson")
-    if multi:
-        return ("micro_f1", "multi_macro_f1", "accuracy")
-    if kind == "tag":
-        return SPANS if scheme is not None else ("word_accuracy",)
-    if kind == "span":
-        return ("answer_f1", "exact_match")
-    if kind == "choose":
-        return ("accuracy",)
-    return ("accuracy", "f1" if n_labels == 2 else "macro_f1")

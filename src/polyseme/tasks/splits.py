@@ -6,10 +6,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from polyseme.files.source import COMPRESSIONS
-from polyseme.tasks.items import Item
+from polyseme.tasks.items import Item, labels_in
 
 DEV_SHARE = 0.1
 """What part of the training items becomes dev where none is given."""
@@ -103,12 +102,3 @@ def dev_note(train: Sequence[Item], dev: Sequence[Item], seed: int = 0) -> str:
         f"There is no dev split: {len(dev):,} of the {len(train) + len(dev):,} training items were set aside as one, "
         f"by a hash of their texts{shares} (seed {seed})."
     )
-
-
-def labels_in(item: Item) -> tuple[Any, ...]:
-    """The labels of an item: one, several, or a tag a word; none where it is a number, a choice or answers."""
-    if isinstance(item.gold, str):
-        return (item.gold,)
-    if isinstance(item.gold, tuple) and all(isinstance(each, str) for each in item.gold):
-        return tuple(dict.fromkeys(item.gold))
-    return ()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import nn
+
 from polyseme.bundle import Bundle
 from polyseme.embedding.decoder_stack import check_stack
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.errors import ModelError, OptionError
-from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.head_table import build_head, named_settings
+from polyseme.heads.head import N_VECTORS
+from polyseme.heads.head_config import HeadConfig, named_settings
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
 from polyseme.tasks.encoder_rows import RowMaker
-from polyseme.transfer.readout import check_readout, config_of, whole_width
-from polyseme.transfer.task_model import TaskConfig, TaskModel, pooler_of
+from polyseme.tasks.kinds import KINDS, build_head
+from polyseme.transfer.model_stacks import config_of
+from polyseme.transfer.task_model import FROM_START, TaskConfig, TaskModel, pooler_of
 from polyseme.transfer.text_labels import check_writes, pieces_of
-
-FROM_THE_START = ("first", "pooled")
-"""Readouts that take the state of a start special."""
 
 
 def build_task_model(
@@ -51,11 +51,11 @@ def build_task_model(
     )
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
     plan = plan.replace(with_marks=bool(settings.get("n_marks")))
-    words = readout if readout not in FROM_THE_START else "mean"
+    words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         width=width + (0 if inputs is None else inputs.width),
-        whole_width=whole_width(plan.readout, width) if plan.whole else None,
+        whole_width=width * N_VECTORS.get(plan.readout, 1) if plan.whole else None,
         apart=plan.apart,
         readout=words,  # type: ignore[arg-type]
         **settings,
@@ -71,14 +71,14 @@ def _writing_model(
     if bundle is None or bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     if not prompt:
-        raise OptionError("A head that writes must be told what stands before the texts (prompt).")
+        raise OptionError("A head that writes needs what stands before the texts (prompt).")
     plan = TaskConfig(
         kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", max_pieces=max_pieces, prompt=prompt
     )
     maker = RowMaker(bundle.tokenizer, bundle.config, max_pieces)
     texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
     config = HeadConfig(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         width=bundle.config.widths[-1],
         **{**settings, "pieces": pieces_of(maker, texts)},
     )
@@ -100,7 +100,8 @@ def _plan(
     learnt_inputs: bool,
 ) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
-    two = kind in ("pair", "span", "choose")
+    judged = KINDS[kind]
+    two = judged.has_two_texts
     plain = {"frozen": frozen, "layer": layer, "pool": pool, "max_pieces": max_pieces, "stride": stride}
     if bundle is None and stack == "decoder":
         raise OptionError("There is no model, and so no decoder. Leave the stack out.")
@@ -115,18 +116,26 @@ def _plan(
     parse_pooling(pool, read.direction)
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
     over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learnt_inputs
-    from_start = readout in FROM_THE_START
+    from_start = readout in FROM_START
     if from_start and stack == "decoder":
         raise OptionError(
             f"The readout {readout!r} takes the state of a start special, and there the decoder has read nothing yet. "
             "Take last, mean, max or concat, or the encoder's stack."
         )
     if from_start:
-        check_readout(readout, starts=maker.starts, pooler=pooler_of(bundle))
-    if kind == "span":
-        whole = not frozen and maker.frames_pairs and maker.starts
-        readout = ("last" if stack == "decoder" else "first") if whole else readout
-    else:
-        whole = kind != "tag" and over_whole and (not frozen or from_start) and (maker.frames_pairs or not two)
+        _check_start(readout, starts=maker.starts, pooler=pooler_of(bundle))
+    whole = judged.reads_whole(maker, plain=over_whole, frozen=frozen, from_start=from_start)
+    readout = judged.whole_readout(readout, stack) if whole else readout
     apart = two and not (maker.frames_pairs and (whole or not frozen))
     return TaskConfig(kind=kind, readout=readout, apart=apart, whole=whole, stack=stack, **plain)  # type: ignore[arg-type]
+
+
+def _check_start(readout: str, *, starts: bool, pooler: nn.Module | None) -> None:
+    """Refuse a readout of the start special that the model has nothing for."""
+    if not starts:
+        raise OptionError(
+            f"The readout {readout!r} takes the state of a start special ([CLS]), and this model's rows have none. "
+            "Take last, mean, max or concat."
+        )
+    if readout == "pooled" and pooler is None:
+        raise OptionError("The readout 'pooled' goes through a pooler, and this model has none. Take first or mean.")

@@ -11,11 +11,10 @@ from typing import Any
 from polyseme.bundle import model_folder
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.errors import InputError
-from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.head_table import check_kind
 from polyseme.metrics.evaluation_report import Line, Report
 from polyseme.metrics.task_metrics import METRICS, measure
 from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.kinds import KINDS, check_kind
 from polyseme.tasks.own_data import read_own
 from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.task_folder import load_task_model, task_card
@@ -43,17 +42,20 @@ def evaluate_labelled(
     model = load_task_model(place, device=device)
     task = _data(name, data, model, {**card.get("columns", {}), **_given(columns)}, str(place))
     metrics = tuple(card.get("metrics") or task.metrics)
-    predictor = Predictor(model)
+    predictor, kind = Predictor(model), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
     for split, items in task.splits.items():
         labeled = [item for item in items if item.gold is not None]
         if not labeled or (split == "train" and len(task.splits) > 1):
             continue
         answers = [each.label for each in predictor.in_chunks(labeled, progress)]
-        golds = [_gold(model.head.config, item) for item in labeled]
+        golds = [kind.comparable_gold(model.head.config, item) for item in labeled]
         figures = measure(metrics, golds, answers, labels=model.head.config.labels)
         lines.append(Line("split", split, len(labeled), figures))
-        records += [_record(split, item, each) for item, each in zip(labeled, answers, strict=True)]
+        records += [
+            {"split": split, "id": item.id, "text": item.text, "gold": kind.shown_gold(item), "predicted": answer}
+            for item, answer in zip(labeled, answers, strict=True)
+        ]
         notes += _unknown(model, split, labeled)
     notes += predictor.notes()
     if not lines:
@@ -87,32 +89,11 @@ def _data(
     head = model.head.config
     if Path(name).is_file() or Path(name).suffix:
         reading = dict(columns)
-        if head.kind in ("classify", "pair"):
-            reading["regression"] = head.regression
+        reading |= KINDS[head.kind].reading_options(head)
         return read_own(head.kind, {"test": name}, **{**reading, "unseen": "keep"})
     task = read_benchmark(name, data)
     check_kind(head, task.kind, where=f"The head of {where}")
     return task
-
-
-def _gold(head: HeadConfig, item: Item) -> Any:
-    """The gold as the head answers: of several labels a tuple, of one a label."""
-    if head.kind not in ("classify", "pair") or head.multi == isinstance(item.gold, tuple):
-        return item.gold
-    if not head.multi:
-        raise InputError(f"{item.place}: there are several labels, and the model gives one. Got {item.gold!r}.")
-    return (item.gold,)
-
-
-def _record(split: str, item: Item, answer: Any) -> dict[str, Any]:
-    gold = (
-        [each.text for each in item.gold] if item.gold and hasattr(item.gold, "__len__") and _spans(item) else item.gold
-    )
-    return {"split": split, "id": item.id, "text": item.text, "gold": gold, "predicted": answer}
-
-
-def _spans(item: Item) -> bool:
-    return all(hasattr(each, "text") for each in item.gold)
 
 
 def _unknown(model: TaskModel, split: str, items: Sequence[Item]) -> list[str]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from polyseme.metrics.answer_match import answer_scores
 from polyseme.plots.confusion_matrix import Confusion
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
 from polyseme.plots.svg_charts import Curve
 from polyseme.tasks.items import Item
+from polyseme.tasks.kind import Judgment, Kind
+from polyseme.tasks.kinds import KINDS
 from polyseme.training.ledger import Ledger
-from polyseme.transfer.gold import Judged
 
 MOST_ERRORS = 20
 SHOWN = 400
@@ -176,74 +176,42 @@ def _figure(summary: Summary, many: int) -> str:
     )
 
 
-def worst_errors(
-    kind: str, items: Sequence[Item], judged: Sequence[Judged], labels: Sequence[str], *, regression: bool
-) -> Errors:
-    """What the model was most wrong about: surest of a wrong label, farthest from a number, most tags wrong …"""
-    pairs = [(item, each) for item, each in zip(items, judged, strict=True) if item.gold is not None]
-    number = {label: place for place, label in enumerate(labels)}
-    scored = []
-    for item, each in pairs:
-        badness = _badness(kind, item, each, number, regression=regression)
-        if badness > 0:
-            scored.append((badness, item, each))
-    scored.sort(key=lambda one: -one[0])
-    worst = [_error(kind, badness, item, each, number) for badness, item, each in scored[:MOST_ERRORS]]
-    return Errors(n=len(scored), worst=worst)
+def worst_errors(kind: str, items: Sequence[Item], judgments: Sequence[Judgment], labels: Sequence[str]) -> Errors:
+    """What the model was most wrong about, as its kind of task orders errors (`Kind.badness`)."""
+    judged = KINDS[kind]
+    scored = [
+        (judged.badness(item, each, labels), item, each)
+        for item, each in zip(items, judgments, strict=True)
+        if item.gold is not None
+    ]
+    wrong = sorted((each for each in scored if each[0] > 0), key=lambda each: -each[0])
+    worst = [_error(judged, *each, labels) for each in wrong[:MOST_ERRORS]]
+    return Errors(n=len(wrong), worst=worst)
 
 
-def _badness(kind: str, item: Item, judged: Judged, number: Mapping[str, int], *, regression: bool) -> float:
-    if kind == "tag":
-        return float(sum(one != other for one, other in zip(item.gold, judged.answer, strict=True)))
-    if kind == "span":
-        version = "v1.1" if item.gold else "v2.0"
-        return 1.0 - answer_scores([item.gold], [judged.answer], version=version)[0].f1
-    if regression:
-        return abs(float(item.gold) - float(judged.answer))
-    if _same(item.gold, judged.answer):
-        return 0.0
-    if judged.probabilities is None or isinstance(item.gold, tuple):
-        return 1.0
-    shares = judged.probabilities
-    place = item.gold if kind == "choose" else number.get(item.gold)
-    return float(max(shares) - (shares[place] if place is not None else 0.0)) + 1e-9
-
-
-def _same(one: Any, other: Any) -> bool:
-    return set(one) == set(other) if isinstance(one, tuple) else bool(one == other)
-
-
-def _probability(kind: str, judged: Judged, number: Mapping[str, int]) -> float | None:
-    """How sure the model was of its one answer; None where it gives no such number."""
-    if kind == "span":
-        return next((share for *_, text, share in judged.spans if text == judged.answer), None)
-    place = judged.answer if kind == "choose" else None
-    if kind in ("classify", "pair") and isinstance(judged.answer, str):
-        place = number.get(judged.answer)
-    return None if place is None or judged.probabilities is None else float(judged.probabilities[place])
-
-
-def _error(kind: str, badness: float, item: Item, judged: Judged, number: Mapping[str, int]) -> dict[str, Any]:
-    gold = [answer.text for answer in item.gold] if kind == "span" else item.gold
-    found: dict[str, Any] = {
+def _error(
+    kind: Kind, badness: float, item: Item, judgment: Judgment, labels: Sequence[str]
+) -> dict[str, Any]:  # fmt: skip
+    gold, predicted = kind.shown_gold(item), judgment.answer
+    error: dict[str, Any] = {
         "text": item.text[:SHOWN],
         "gold": list(gold) if isinstance(gold, tuple) else gold,
-        "predicted": list(judged.answer) if isinstance(judged.answer, tuple) else judged.answer,
+        "predicted": list(predicted) if isinstance(predicted, tuple) else predicted,
         "badness": badness,
-        "probability": _probability(kind, judged, number),
+        "probability": kind.confidence(judgment, labels),
         "place": item.place,
         "id": item.id,
     }
     if item.second is not None:
-        found["second"] = item.second[:SHOWN]
+        error["second"] = item.second[:SHOWN]
     if item.choices:
-        found["choices"] = [choice[:SHOWN] for choice in item.choices]
-    if kind == "tag":
-        found["words"] = list(item.words)
-    return found
+        error["choices"] = [choice[:SHOWN] for choice in item.choices]
+    if kind.labels_words:
+        error["words"] = list(item.words)
+    return error
 
 
-# MERGED: A report as the record that `plots.task_page` draws.
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def page_of(report: FinetuneReport) -> str:
@@ -263,7 +231,7 @@ def page_record(report: FinetuneReport) -> TaskPage:
         curves=_curves(report),
         confusion=_confusion(report),
         mix=_mix(report),
-        errors=[_page_error(report.kind, each) for each in report.errors.worst],
+        errors=[_page_error(each) for each in report.errors.worst],
         n_errors=report.errors.n,
         settings={name: value for name, value in report.settings.items() if value is not None},
         cost=dict(zip(("work", "computing", "energy"), report.ledger.lines(), strict=False)),
@@ -326,9 +294,9 @@ def _mix(report: FinetuneReport) -> MixWeights | None:
     )
 
 
-def _page_error(kind: str, error: Any) -> TaskError:
+def _page_error(error: Any) -> TaskError:
     gold, predicted = _spelled(error["gold"]), _spelled(error["predicted"])
-    if kind == "tag":
+    if "words" in error:
         words = list(zip(error["words"], error["gold"], error["predicted"], strict=True))
         return TaskError(gold=gold, predicted=predicted, words=words, place=error["place"])
     second = error.get("second") or " | ".join(error.get("choices", ()))

@@ -13,7 +13,8 @@ from typing import Any, Literal, get_args
 from polyseme.config import Config, EncoderConfig
 from polyseme.embedding.decoder_stack import Stack
 from polyseme.errors import OptionError, nearest
-from polyseme.heads.head_table import NAMES as HEAD_NAMES
+from polyseme.heads.head_config import NAMES as HEAD_NAMES
+from polyseme.tasks.kinds import KINDS
 from polyseme.training.schedules import Schedule
 from polyseme.transfer.text_labels import Answers
 
@@ -21,9 +22,7 @@ TransferDtype = Literal["auto", "fp32", "bf16"]
 Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
 
 MOST_PIECES = 512
-"""Of a row, unless the user says otherwise or the encoder reads fewer."""
-MOST_SPAN_PIECES = 384
-"""Of a row with a question and a window of its passage (BERT's)."""
+"""Of a row of an encoder that reads any length."""
 SMALL_WIDTH = 512
 """Encoders narrower than this are called small."""
 FEW_ROWS = 10_000
@@ -198,7 +197,7 @@ def chosen(
             config, pooler, starts = config.decoder or config, False, False
     if config is not None:
         window = config.window or MOST_PIECES
-        open_one("max_pieces", min(window, MOST_SPAN_PIECES if kind == "span" else MOST_PIECES))
+        open_one("max_pieces", min(window, KINDS[kind].max_pieces))
     if config is not None and head != "text":
         open_one("layer", "mix" if settings.frozen and _one_width(config) else "-1")
         open_one("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
@@ -232,18 +231,15 @@ def chosen(
 def _head(settings: FinetuneSettings, kind: str, *, apart: bool) -> str:
     """A linear layer over what is fine-tuned; over what is frozen a BiLSTM for words and pairs of texts."""
     if settings.inputs is not None:
-        return "bilstm-crf" if kind == "tag" else "bilstm"
-    if not apart or kind == "classify":
-        return "linear"
-    return {"tag": "bilstm", "pair": "mlp", "choose": "mlp", "span": "bilstm-attention"}[kind]
+        return KINDS[kind].inputs_head
+    return KINDS[kind].frozen_head if apart else "linear"
 
 
 def _reads_decoder(settings: FinetuneSettings, kind: str, head: str) -> bool:
     """Whether one vector of the row is wanted, or places in it, as the original reads them off its decoder."""
-    if kind == "span":
-        return True
     from_start = settings.readout in ("first", "pooled")
-    return kind != "tag" and head in ("linear", "mlp") and settings.inputs is None and not from_start
+    over_whole = head in ("linear", "mlp") and settings.inputs is None and not from_start
+    return KINDS[kind].reads_decoder(over_whole=over_whole)
 
 
 def _readout(settings: FinetuneSettings, config: EncoderConfig, head: str, *, pooler: bool, starts: bool) -> str:

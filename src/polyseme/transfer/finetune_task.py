@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,20 @@ from polyseme.bundle import Bundle
 from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
+from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
-from polyseme.metrics.answer_match import answer_scores, best_threshold
-from polyseme.metrics.confusion import confusion, majority
-from polyseme.metrics.task_metrics import measure
+from polyseme.metrics.task_metrics import confusion, measure
 from polyseme.tasks.encoder_rows import RowMaker, document_of
-from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.items import Item, TaskData, labels_in
+from polyseme.tasks.kind import Judgment
+from polyseme.tasks.kinds import KINDS, baseline_scores
 from polyseme.training.ledger import Ledger, Meter, Rates
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, SeedFigures, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
-from polyseme.transfer.gold import Judged, labels_in
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.task_model import TaskModel, pooler_of
-from polyseme.transfer.text_labels import answers_of, numbers_of, prompt_of
+from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learned, Told, fresh_top, learn, put, take_turns
 from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
@@ -126,9 +126,10 @@ class _Work:
         self.folder = folder
         self.cache = cache or (None if folder is None else folder / FEATURES)
         train = data.splits["train"]
-        seen = labels_in(train, kind=data.kind, multi=data.multi)
-        labeled = data.kind in ("classify", "pair", "tag") and not data.regression
-        self.labels = tuple(label for label in data.labels if label in seen) if labeled else ()
+        self.kind = KINDS[data.kind]
+        seen = {label for item in train for label in labels_in(item)}
+        has_labels = self.kind.has_labels and not data.regression
+        self.labels = tuple(label for label in data.labels if label in seen) if has_labels else ()
         maker = None
         if bundle is not None and bundle.tokenizer is not None:
             maker = RowMaker(bundle.tokenizer, bundle.config, bundle.config.window or 512)
@@ -179,12 +180,7 @@ class _Work:
             head["dropout_rate"] = settings.dropout
         if settings.inner_width is not None:
             head["inner_width"] = settings.inner_width
-        if data.kind == "tag":
-            head["scheme"] = data.scheme
-            marks = max((mark for item in data.splits["train"] for mark in item.marks), default=0)
-            head["n_marks"] = marks + 1 if marks else 0
-        if data.kind == "span":
-            head["no_answer"] = any(not item.gold for item in data.splits["train"])
+        head |= self.kind.head_settings(data)
         if settings.head == "text":
             head["numbers"] = numbers_of(data)
         model = build_task_model(
@@ -198,7 +194,7 @@ class _Work:
             max_pieces=settings.max_pieces or 512,
             stride=settings.stride,
             stack=settings.stack or "encoder",
-            prompt=prompt_of(data.name, data.kind),
+            prompt=self.kind.prompt(data.name),
             inputs=self.inputs,
             head_settings=head,
         ).to(self.device)
@@ -250,7 +246,7 @@ class _Work:
     def dev_figures(self, model: TaskModel) -> dict[str, float]:
         return self._figures("dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
 
-    def _figures(self, split: str, judged: Sequence[Judged]) -> dict[str, float]:
+    def _figures(self, split: str, judged: Sequence[Judgment]) -> dict[str, float]:
         pairs = [
             (item.gold, each.answer)
             for item, each in zip(self.data.splits[split], judged, strict=True)
@@ -262,8 +258,9 @@ class _Work:
 
     def _result(self, model: TaskModel, found: Learned) -> _Result:
         dev = found.dev
-        if model.head.config.no_answer:
-            self._choose_threshold(model)
+        calibrated = self.kind.calibrated(model.head.config, self.data.splits["dev"], partial(self._judge_dev, model))
+        if calibrated is not None:
+            model.head.config = calibrated
             dev = self.dev_figures(model)
         others = {
             name: self._figures(name, judge(model, prepared, autocast=self.autocast()))
@@ -287,21 +284,14 @@ class _Work:
         weights = {name: each.detach() for name, each in model.learned().items()}
         return _Result(figures, dev[first], weights, model.head.config.to_json(), found.seconds_before)
 
-    @property
+    @cached_property
     def baseline(self) -> dict[str, float]:
-        if not hasattr(self, "_baseline"):
-            self._baseline = majority(self.data, "dev")
-        return self._baseline
+        return baseline_scores(self.data, "dev")
 
-    def _choose_threshold(self, model: TaskModel) -> None:
-        """How sure the model must be that a passage has no answer, as is best on dev."""
-        model.head.config = model.head.config.replace(no_answer_threshold=0.0)
-        items = self.data.splits["dev"]
-        judged = judge(model, self.prepared["dev"], autocast=self.autocast())
-        best = [each.spans[0][2] if each.spans else "" for each in judged]
-        scores = [each.f1 for each in answer_scores([item.gold for item in items], best, version="v2.0")]
-        found = best_threshold(scores, [bool(item.gold) for item in items], [each.none_margin for each in judged])
-        model.head.config = model.head.config.replace(no_answer_threshold=found.value)
+    def _judge_dev(self, model: TaskModel, config: HeadConfig) -> list[Judgment]:
+        """Dev as the model judges it with this config of its head."""
+        model.head.config = config
+        return judge(model, self.prepared["dev"], autocast=self.autocast())
 
     def rank(self, result: _Result) -> tuple[bool, float, int]:
         """What the best seed is highest in; of two that are as good it is the first."""
@@ -400,7 +390,7 @@ class _Work:
         self,
         results: Sequence[_Result],
         best: _Result,
-        judged_dev: Sequence[Judged],
+        judged_dev: Sequence[Judgment],
         ledger: Ledger,
         model_name: str,
         notes: Sequence[str],
@@ -425,7 +415,7 @@ class _Work:
             sampled=data.sampled,
             labels=self.labels,
             confusion=table,
-            errors=worst_errors(data.kind, items, judged_dev, self.labels, regression=data.regression),
+            errors=worst_errors(data.kind, items, judged_dev, self.labels),
             notes=(*data.notes, *notes, *self.notes),
             settings=self.settings.to_json(),
             ledger=ledger,

@@ -34,7 +34,7 @@ from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
-from polyseme.tasks.encoder_rows import Text, document_of, second_of
+from polyseme.tasks.encoder_rows import Text, document_of, other_documents
 from polyseme.tasks.items import Item
 from polyseme.transfer.unit_batches import TaskBatch, Unit, beside, widened
 from polyseme.types import Document, Progress
@@ -163,33 +163,20 @@ class WholeSource:
 
 
 def _texts(unit: Unit, places: Mapping[Key, int]) -> list[tuple[int, int]]:
-    first = places[key_of(document_of(unit.item))]
-    if unit.item.choices:
-        return [(first, places[key_of(second_of(choice_of(unit.item, row.choice)))]) for row in unit.rows]
-    return [
-        (first, places[key_of(second_of(unit.item))]) if unit.item.second is not None else (first, 0) for _ in unit.rows
-    ]
-
-
-def choice_of(item: Item, number: int) -> Item:
-    """An item with one of its choices as the second text."""
-    return Item(text=item.text, second=item.choices[number], place=item.place)
+    first, others = places[key_of(document_of(unit.item))], other_documents(unit.item)
+    return [(first, places[key_of(others[row.choice])] if others else 0) for row in unit.rows]
 
 
 # --- how vectors are made ---------------------------------------------------------------------------------------------
 
 
 def different_documents(items: Sequence[Item]) -> dict[Key, Document]:
-    """Every text of some items, each once."""
-    found: dict[Key, Document] = {}
-    for item in items:
-        documents = [document_of(item)]
-        if item.second is not None:
-            documents.append(second_of(item))
-        documents += [second_of(choice_of(item, number)) for number in range(len(item.choices))]
-        for each in documents:
-            found.setdefault(key_of(each), each)
-    return found
+    """Every text of these items, each once."""
+    documents = (each for item in items for each in (document_of(item), *other_documents(item)))
+    different: dict[Key, Document] = {}
+    for document in documents:
+        different.setdefault(key_of(document), document)
+    return different
 
 
 def word_store(
@@ -211,7 +198,7 @@ def word_store(
         embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
         embedder.inference.prepare()
         done = 0
-        for some in _some(texts):
+        for some in _chunks(texts):
             yield [each.vectors for each in embedder(some)]
             done += len(some)
             if progress is not None:
@@ -319,7 +306,7 @@ def _digest(keys: Sequence[Any]) -> str:
     return digest.hexdigest()
 
 
-def _some(documents: Sequence[Document]) -> Iterator[list[Document]]:
+def _chunks(documents: Sequence[Document]) -> Iterator[list[Document]]:
     some: list[Document] = []
     size = 0
     for each in documents:

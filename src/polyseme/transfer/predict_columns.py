@@ -1,4 +1,7 @@
-"""Where the parts of an item stand in what is read for `predict`: as they are named, or as they were in training."""
+"""Where the parts of an item stand in what `predict` reads: as they are named, or as they were in training.
+
+SQuAD's JSON, which has no columns, is read as one row per question, with the passage as its text.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 
-from polyseme.datasets.squad import squad_questions
 from polyseme.errors import InputError, OptionError
 from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.row_reader import ENDINGS
@@ -17,15 +19,15 @@ from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Reading, suffixes
 from polyseme.files.source_paths import Found, Sources, find_files, listed
 from polyseme.heads.head_config import HeadConfig
-from polyseme.tasks.data_columns import column_in, header_of
+from polyseme.tasks.data_columns import column_in, header_of, marks_of, text_of
 from polyseme.tasks.items import Item
-from polyseme.tasks.own_items import conllu_name, marks_of, text_of
+from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.span import squad_questions
+from polyseme.tasks.tag import SENTENCES, conllu_name
 
-TABLES = ("csv", "tsv", "jsonl", "parquet")
-"""Formats whose columns have names."""
-SENTENCES = ("conll", "conllu")
-OF_TAGS = ("jsonl", "parquet", *SENTENCES)
-"""Formats in which tags are learned: a list of words, or a word a line."""
+QUESTION = "question"
+SQUAD_FIELDS = (QUESTION, "title")
+"""What comes beside the passage in SQuAD's JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +51,13 @@ class Columns:
 
     def check(self, head: HeadConfig) -> None:
         """Refuse columns that a head has no use for, and a lack of those that it needs."""
-        kind = head.kind
-        if kind in ("pair", "span") and self.second is None:
-            what = "the second text" if kind == "pair" else "the question"
-            raise self._lacks(f"A model for task {kind!r} needs the field with {what}.", "second")
-        if kind == "choose" and not self.choices:
+        kind = KINDS[head.kind]
+        if kind.second is not None and self.second is None:
+            raise self._lacks(f"A model for task {kind.name!r} needs the field with the {kind.second}.", "second")
+        if kind.has_choices and not self.choices:
             raise self._lacks("A model that chooses needs the fields with the choices.", "choices")
-        if kind in ("classify", "tag") and (self.second is not None or self.choices):
-            raise OptionError(f"A model for task {kind!r} reads one text: leave out 'second' and 'choices'.")
+        if not kind.has_two_texts and (self.second is not None or self.choices):
+            raise OptionError(f"A model for task {kind.name!r} reads one text: leave out 'second' and 'choices'.")
         if head.n_marks and self.marks is None:
             raise self._lacks("The model needs the field with the marks of the words (1 at the predicate).", "marks")
         if self.marks is not None and not head.n_marks:
@@ -127,14 +128,14 @@ def as_trained(
         return columns
     found: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
     taken = columns.field or found.get("field")
-    roles = {"second": head.kind in ("pair", "span"), "marks": bool(head.n_marks)}
+    roles = {"second": KINDS[head.kind].second is not None, "marks": bool(head.n_marks)}
     for role, wanted in roles.items():
         if wanted and getattr(columns, role) is None:
             name = look(role, card.get(role))
             found[role] = name if name != taken else None
     if columns.marks is not None:
         found["marks"] = look("marks", columns.marks) or columns.marks
-    if head.kind == "choose" and not columns.choices:
+    if KINDS[head.kind].has_choices and not columns.choices:
         names = [look("choices", each) for each in _listed(card.get("choices"))]
         found["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
     missing = {role: card[role] for role, name in found.items() if not name and card.get(role) is not None}
@@ -158,15 +159,15 @@ def _looking(
     if files.total is None or len(formats) != 1:
         return None
     [read_as] = formats
-    if kind == "tag" and read_as in SENTENCES:
-        return lambda role, column: _of_sentences(read_as, column)
-    if read_as not in (OF_TAGS if kind == "tag" else TABLES):
+    if read_as not in KINDS[kind].formats:
         return None
+    if read_as in SENTENCES:
+        return lambda role, column: _of_sentences(read_as, column)
     try:
         header = header_of(names[0], read_as, delimiter)
     except InputError:  # the reader will say what is wrong
         return None
-    return lambda role, column: column_in(header, column, kind, role)
+    return lambda role, column: column_in(header, column, KINDS[kind].usual_columns.get(role, ()))
 
 
 def _format_of(name: str, format: str | None) -> str:
@@ -181,17 +182,12 @@ def _of_sentences(format: str, column: str | int | None) -> str | None:
     return conllu_name(column) if format == "conllu" else str(column)
 
 
-# MERGED: SQuAD's JSON as what `predict` reads: a row a question, the passage as its text.
-
-
-QUESTION = "question"
-FIELDS = (QUESTION, "title")
-"""What comes beside the passage."""
+# --- SQuAD's JSON -----------------------------------------------------------------------------------------------------
 
 
 def is_squad(kind: str, sources: Sources, format: str | None) -> bool:
     """Whether a model for tasks of this kind is given JSON, which is then taken for SQuAD's."""
-    if kind != "span":
+    if "json" not in KINDS[kind].formats:
         return False
     if format is not None:
         return format.lower().removeprefix(".") == "json"
@@ -213,10 +209,10 @@ def read_questions(sources: Sources, *, fields: Sequence[str] = (), **reading: A
         if format is None and suffixes(name)[0] != ".json":
             raise OptionError(f"{name} is not JSON, and other files are. Files of SQuAD's JSON are read by themselves.")
     for name in fields:
-        if name not in (*FIELDS, ALL):
-            raise no_field(name, FIELDS, found.names[0])
+        if name not in (*SQUAD_FIELDS, ALL):
+            raise no_field(name, SQUAD_FIELDS, found.names[0])
     files = _Questions(found)
-    return Reading(files, files.rows(FIELDS if ALL in fields else fields))
+    return Reading(files, files.rows(SQUAD_FIELDS if ALL in fields else fields))
 
 
 class _Questions:

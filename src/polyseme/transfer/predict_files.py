@@ -19,8 +19,10 @@ from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.items import Item
+from polyseme.tasks.kind import Prediction
+from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.predict_columns import Columns, is_squad, read_questions
-from polyseme.transfer.prediction_files import Prediction, prediction_of, writer_for
+from polyseme.transfer.prediction_files import writer_for
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import autocast
@@ -54,14 +56,15 @@ class Predictor:
             return []
         before = self._words_read
         prepared = prepare(self.model, items, learning=False)
-        judged = judge(self.model, prepared, autocast=autocast(self.model.device, bf16=self.bf16))
+        judgments = judge(self.model, prepared, autocast=autocast(self.model.device, bf16=self.bf16))
         config = self.model.head.config
         self.tally.texts += len(items)
         read = self._words_read - before
         self.tally.words += read or sum(unit.rows[0].n_words for unit in prepared.source.units)
         self.tally.pieces += prepared.n_pieces
         self.tally.flops += self.model.forward_flops(prepared.row_lengths)
-        return [prediction_of(config, item, each) for item, each in zip(items, judged, strict=True)]
+        kind = KINDS[config.kind]
+        return [kind.prediction(config, item, each) for item, each in zip(items, judgments, strict=True)]
 
     def in_chunks(self, items: Sequence[Item], told: Progress | None = None) -> list[Prediction]:
         """The same in bounded memory, told how many are done."""

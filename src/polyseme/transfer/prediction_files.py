@@ -1,12 +1,11 @@
-"""What is said of one text, as a record; and the files that hold such records: .jsonl, .tsv, .parquet, .conll."""
+"""Files of predictions: .jsonl, .tsv, .parquet, and .conll for tags."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,98 +13,12 @@ from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import later
 from polyseme.files.reading_options import ALL
 from polyseme.heads.head_config import HeadConfig
-from polyseme.tasks.encoder_rows import document_of
-from polyseme.tasks.items import Item
-from polyseme.transfer.gold import Judged
-
-N_SPANS = 5
-"""Answers besides the best that a record holds, at most."""
-ENDINGS = (".jsonl", ".tsv", ".parquet", ".conll")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """What a model says of one text."""
-
-    id: str
-    text: str
-    second: str | None = None
-    label: Any = None
-    """A label, a number, a list of labels, a tag a word, an answer (empty: none), or a choice's number from 0 on."""
-    probability: Any = None
-    """Of the label; of each word's tag; of the answer. None of numbers."""
-    probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Of every label, or of every choice."""
-    words: tuple[str, ...] = ()
-    """In tagging."""
-    answers: tuple[Mapping[str, Any], ...] = ()
-    """The best answers, with their places in the text."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Prediction:
-        given = dict(content)
-        given["words"], given["answers"] = tuple(given["words"]), tuple(given["answers"])
-        return cls(**given)
-
-    def record(self, kind: str) -> dict[str, Any]:
-        """What is written of it: nothing that its task does not have."""
-        found: dict[str, Any] = {"id": self.id}
-        if kind == "tag":
-            found |= {"words": list(self.words), "tags": list(self.label), "probabilities": self.probability}
-        else:
-            found |= {"text": self.text}
-            if self.second is not None:
-                found["second"] = self.second
-            found["label"] = list(self.label) if isinstance(self.label, tuple) else self.label
-            if self.probability is not None:
-                found["probability"] = self.probability
-            if self.probabilities:
-                found["probabilities"] = dict(self.probabilities)
-            if kind == "span":
-                found["answers"] = [dict(each) for each in self.answers]
-        if self.fields:
-            found["fields"] = dict(self.fields)
-        return found
-
-
-def prediction_of(config: HeadConfig, item: Item, judged: Judged) -> Prediction:
-    """What was said of an item, as a record."""
-    common: dict[str, Any] = {"id": item.id, "text": item.text, "second": item.second, "fields": dict(item.fields)}
-    if config.kind == "tag":
-        words = item.words or tuple(map(str, document_of(item).words))
-        numbers = [config.labels.index(tag) for tag in judged.answer]
-        shares = [float(share[number]) for number, share in zip(numbers, judged.probabilities, strict=True)]
-        return Prediction(label=tuple(judged.answer), words=words, probability=shares, **common)
-    if config.kind == "span":
-        answers = tuple(
-            {"text": text, "start": start, "end": end, "probability": float(share)}
-            for start, end, text, share in judged.spans[: 1 + N_SPANS]
-        )
-        none = judged.probabilities[-1] if config.no_answer and judged.probabilities else None
-        share = none if not judged.answer else judged.spans[0][3]
-        return Prediction(label=judged.answer, probability=share, answers=answers, **common)
-    if config.kind == "choose":
-        by_choice = {str(number): float(share) for number, share in enumerate(judged.probabilities)}
-        return Prediction(
-            label=judged.answer, probability=judged.probabilities[judged.answer], probabilities=by_choice, **common
-        )
-    if config.regression:
-        return Prediction(label=judged.answer, **common)
-    by_label = dict(zip(config.labels, map(float, judged.probabilities), strict=True))
-    if config.multi:
-        return Prediction(label=tuple(judged.answer), probabilities=by_label, **common)
-    return Prediction(label=judged.answer, probability=by_label[judged.answer], probabilities=by_label, **common)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
+from polyseme.tasks.kind import Prediction
+from polyseme.tasks.kinds import KINDS
 
 
 class Writer(Protocol):
-    """Takes predictions, some at a time."""
+    """Takes predictions, a few at a time."""
 
     def write(self, predictions: Sequence[Prediction]) -> None: ...
 
@@ -113,11 +26,14 @@ class Writer(Protocol):
 def check_predictions_output(output: Any, config: HeadConfig) -> None:
     """Refuse a name whose ending says nothing, or a format that the task has no use for."""
     suffix = Path(output).suffix.lower()
-    if suffix not in ENDINGS:
-        raise OptionError(f"{output}: predictions are written as {', '.join(ENDINGS)}. End the name in one of these.")
-    if suffix == ".conll" and config.kind != "tag":
+    endings = list(dict.fromkeys(ending for kind in KINDS.values() for ending in kind.endings))
+    if suffix not in endings:
+        raise OptionError(f"{output}: predictions are written as {', '.join(endings)}. End the name in one of these.")
+    if suffix not in KINDS[config.kind].endings:
+        able = ", ".join(kind.name for kind in KINDS.values() if suffix in kind.endings)
         raise OptionError(
-            f"{output}: .conll holds a tag a word, and this model is for task {config.kind!r}. Take .jsonl."
+            f"{output}: {suffix} is for predictions of task {able}, and this model is for task {config.kind!r}. Take "
+            ".jsonl."
         )
 
 
@@ -148,17 +64,17 @@ class _Lines:
 
 class _Json:
     def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
-        self.kind = config.kind
+        """All are in the records."""
 
     def lines(self, prediction: Prediction) -> list[str]:
-        return [json.dumps(prediction.record(self.kind), ensure_ascii=False, default=str)]
+        return [json.dumps(prediction.record(), ensure_ascii=False, default=str)]
 
     def notes(self, name: str) -> list[str]:
         return []
 
 
 class _Conll:
-    """A word a line; the id and the fields, where some are asked for, are comments before the sentence."""
+    """One word per line; the id and the fields, where fields are kept, are comments before the sentence."""
 
     def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
         self.fields = fields
@@ -183,15 +99,15 @@ class _Conll:
 
 
 class _Tab:
-    """A line a text, or a word in tagging; tabs and line breaks within a text become blanks.
+    """One line per text, or per word in tagging; tabs and line breaks within a text become blanks.
 
-    Fields come last, a column each, by their names; where such a name is taken already, as `fields.label`. Of all
-    fields those of the first text have a column.
+    Fields come last, one column each, by their names; where such a name is taken already, as `fields.label`. With
+    "all", the fields of the first text have a column.
     """
 
     def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
-        self.kind = config.kind
-        self.labels = () if config.kind in ("tag", "span", "choose") else config.labels
+        self.config = config
+        self.kind = KINDS[config.kind]
         self.fields: tuple[str, ...] | None = None if fields == (ALL,) else fields
         self.left_out: dict[str, None] = {}
         self._begun = False
@@ -203,46 +119,18 @@ class _Tab:
         made = ["\t".join(self._header(self.fields))] if not self._begun else []
         self._begun = True
         kept = [prediction.fields.get(name) for name in self.fields]
-        return [*made, *("\t".join(cells) for cells in self._rows(prediction, kept))]
+        rows = self.kind.table_rows(self.config, prediction, kept)
+        return [*made, *("\t".join([*map(_plain, cells), *map(_cell, own)]) for cells, own in rows)]
 
     def _header(self, fields: Sequence[str]) -> list[str]:
-        if self.kind == "tag":
-            names = ["id", "number", "word", "tag", "probability"]
-        else:
-            second = ["second"] if self._has_second else []
-            shares = [f"p({_plain(each)})" for each in self.labels]
-            names = ["id", "text", *second, "label", "probability", *shares]
+        names = [_plain(name) for name in self.kind.table_header(self.config)]
         return [*names, *(f"fields.{_plain(name)}" if name in names else _plain(name) for name in fields)]
-
-    @property
-    def _has_second(self) -> bool:
-        return self.kind in ("pair", "span")
-
-    def _rows(self, prediction: Prediction, kept: Sequence[Any]) -> Iterator[list[str]]:
-        if self.kind == "tag":
-            rows = zip(prediction.words, prediction.label, prediction.probability, strict=True)
-            for at, (word, tag, share) in enumerate(rows):
-                own = [_of_word(value, at, len(prediction.words)) for value in kept]
-                cells = [_plain(prediction.id), str(at + 1), _plain(word), _plain(tag), f"{share:.6g}"]
-                yield [*cells, *map(_cell, own)]
-            return
-        label = ", ".join(prediction.label) if isinstance(prediction.label, list | tuple) else prediction.label
-        share = "" if prediction.probability is None else f"{prediction.probability:.6g}"
-        shares = [f"{prediction.probabilities[each]:.6g}" for each in self.labels]
-        second = [_plain(prediction.second or "")] if self._has_second else []
-        cells = [_plain(prediction.id), _plain(prediction.text), *second, _plain(str(label)), share, *shares]
-        yield [*cells, *map(_cell, kept)]
 
     def notes(self, name: str) -> list[str]:
         if not self.left_out:
             return []
         listed = ", ".join(map(repr, list(self.left_out)[:5]))
         return [f"Fields that the first text lacks ({listed}) are left out of {name}. Name the fields, or take .jsonl."]
-
-
-def _of_word(value: Any, at: int, n_words: int) -> Any:
-    """What a field says of one word: its own part where there is one for each, else the whole."""
-    return value[at] if isinstance(value, list) and len(value) == n_words else value
 
 
 def _cell(value: Any) -> str:
@@ -261,21 +149,20 @@ def _parquet(path: Path, config: HeadConfig) -> Iterator[Writer]:
     arrow, parquet = later("pyarrow"), later("pyarrow.parquet")
     schema = _schema(arrow, config)
     with parquet.ParquetWriter(path, schema) as file:
-        yield _Table(file, arrow, schema, config)
+        yield _Table(file, arrow, schema)
 
 
 class _Table:
-    def __init__(self, file: Any, arrow: Any, schema: Any, config: HeadConfig) -> None:
+    def __init__(self, file: Any, arrow: Any, schema: Any) -> None:
         self.file = file
         self.arrow = arrow
         self.schema = schema
-        self.config = config
 
     def write(self, predictions: Sequence[Prediction]) -> None:
         rows = []
         for each in predictions:
-            row = each.record(self.config.kind)
-            if "probabilities" in row and self.config.kind != "tag":
+            row = each.record()
+            if isinstance(row.get("probabilities"), dict):
                 row["probabilities"] = list(row["probabilities"].values())
             row["fields"] = json.dumps(row.get("fields", {}), ensure_ascii=False, default=str)
             rows.append({name: row.get(name) for name in self.schema.names})
@@ -283,17 +170,5 @@ class _Table:
 
 
 def _schema(arrow: Any, config: HeadConfig) -> Any:
-    text, floats = arrow.string(), arrow.list_(arrow.float64())
-    strings = arrow.list_(text)
-    if config.kind == "tag":
-        columns = {"id": text, "words": strings, "tags": strings, "probabilities": floats}
-    else:
-        label = {"choose": arrow.int64()}.get(config.kind, text)
-        label = arrow.float64() if config.regression else strings if config.multi else label
-        columns = {"id": text, "text": text, "second": text, "label": label}
-        columns |= {"probability": arrow.float64(), "probabilities": floats}
-        if config.kind == "span":
-            answer = {"text": text, "start": arrow.int64(), "end": arrow.int64(), "probability": arrow.float64()}
-            columns["answers"] = arrow.list_(arrow.struct(answer))
-    about = {"labels": json.dumps(list(config.labels))}
-    return arrow.schema(list({**columns, "fields": text}.items()), metadata=about)
+    columns = {**KINDS[config.kind].arrow_columns(arrow, config), "fields": arrow.string()}
+    return arrow.schema(list(columns.items()), metadata={"labels": json.dumps(list(config.labels))})

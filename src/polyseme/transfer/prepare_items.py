@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import torch
 from polyseme.errors import InputError
 from polyseme.tasks.encoder_rows import TaskRow, word_rows
 from polyseme.tasks.items import Item
+from polyseme.tasks.kind import Judgment
+from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.frozen_features import (
     VectorSource,
     WholeSource,
@@ -21,7 +23,6 @@ from polyseme.transfer.frozen_features import (
     whole_store,
     word_store,
 )
-from polyseme.transfer.gold import Judged, gold_of, judged
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.unit_batches import RowSource, Source, Unit, by_length
 from polyseme.types import Progress
@@ -32,7 +33,7 @@ PREDICTED_PIECES = {"cuda": 32768, "cpu": 4096}
 
 @dataclass
 class Prepared:
-    """Some items, ready to be learned from or judged."""
+    """Items, ready to be learned from or judged."""
 
     items: Sequence[Item]
     source: Source
@@ -58,15 +59,16 @@ def prepare(
     progress: Progress | None = None,
 ) -> Prepared:
     """Make items ready; frozen vectors are computed here, unless the cache has them."""
-    config = model.config
+    config, kind = model.config, KINDS[model.config.kind]
     _check_marks(model.head.config.n_marks, items)
     reads = model.row_maker is not None and (not config.frozen or config.whole)
     if reads and model.row_maker is not None:
-        rows = model.row_maker.rows(config.kind, items)
+        maker = model.row_maker
+        rows = maker.prompted_rows(items) if maker.prompt else kind.rows(maker, items)
         if model.inputs is not None:
-            rows = _with_strings(rows, items, config.kind)
+            rows = _with_strings(rows, word_rows(items, kind.seconds, strings=True))
     else:
-        rows = word_rows(config.kind, items, strings=model.inputs is not None)
+        rows = word_rows(items, kind.seconds, strings=model.inputs is not None)
     units = _units(model, items, rows, learning=learning)
     return Prepared(items, _source(model, items, units, cache, progress))
 
@@ -84,7 +86,7 @@ def _source(
     model: TaskModel, items: Sequence[Item], units: list[Unit], cache: Path | None, progress: Progress | None
 ) -> Source:
     config, bundle = model.config, model.bundle
-    beside: Any = {"with_marks": config.with_marks, "inputs": model.inputs, "tags": config.kind == "tag"}
+    beside: Any = {"with_marks": config.with_marks, "inputs": model.inputs, "tags": KINDS[config.kind].labels_words}
     if bundle is None:
         return VectorSource(units, None, None, device=model.device, apart=config.apart, **beside)
     if not config.frozen:
@@ -108,36 +110,33 @@ def _source(
 
 
 def _units(model: TaskModel, items: Sequence[Item], rows: list[list[TaskRow]], *, learning: bool) -> list[Unit]:
-    """Rows by themselves; the choices of an item together."""
     head = model.head.config
-    made = []
-    for item, its in zip(items, rows, strict=True):
-        groups = [tuple(its)] if head.kind == "choose" else [(row,) for row in its]
-        made += [Unit(group, item, gold_of(head, item, group[0]) if learning else None) for group in groups if group]
-    return made
-
-
-def _with_strings(rows: list[list[TaskRow]], items: Sequence[Item], kind: str) -> list[list[TaskRow]]:
-    """Rows that know the words they are of, too."""
-    spelled = word_rows(kind, items, strings=True)
+    kind = KINDS[head.kind]
     return [
-        [
-            TaskRow(
-                row.item,
-                row.text,
-                row.second,
-                row.first_word,
-                row.choice,
-                other[0].strings[row.first_word : row.first_word + row.n_words],
-                other[min(row.choice, len(other) - 1)].second_strings,
-            )
-            for row in its
-        ]
-        for its, other in zip(rows, spelled, strict=True)
+        Unit(unit, item, kind.gold(head, item, unit[0]) if learning else None)
+        for item, item_rows in zip(items, rows, strict=True)
+        for unit in kind.units(item_rows)
     ]
 
 
-def judge(model: TaskModel, prepared: Prepared, *, autocast: AbstractContextManager[Any] | None = None) -> list[Judged]:
+def _with_strings(rows: list[list[TaskRow]], spelled: list[list[TaskRow]]) -> list[list[TaskRow]]:
+    """Rows that know the words they are of, too."""
+    return [
+        [
+            replace(
+                row,
+                strings=words[0].strings[row.first_word : row.first_word + row.n_words],
+                second_strings=words[min(row.choice, len(words) - 1)].second_strings,
+            )
+            for row in item_rows
+        ]
+        for item_rows, words in zip(rows, spelled, strict=True)
+    ]
+
+
+def judge(
+    model: TaskModel, prepared: Prepared, *, autocast: AbstractContextManager[Any] | None = None
+) -> list[Judgment]:
     """What a model says of items, in their order; batches are of like lengths, and each row is judged by itself."""
     source = prepared.source
     device = model.device
@@ -146,10 +145,10 @@ def judge(model: TaskModel, prepared: Prepared, *, autocast: AbstractContextMana
     model.eval()
     with torch.inference_mode(), autocast or contextlib.nullcontext():
         for numbers in by_length(source.lengths, PREDICTED_PIECES.get(device.type, 4096)):
-            found = model.predict(source.batch(numbers.tolist()).to(device))
+            predicted = model.predict(source.batch(numbers.tolist()).to(device))
             for place, number in enumerate(numbers.tolist()):
-                labels[number] = found.labels[place]
-                if found.probabilities is not None:
-                    probabilities[number] = found.probabilities[place]
+                labels[number] = predicted.labels[place]
+                if predicted.probabilities is not None:
+                    probabilities[number] = predicted.probabilities[place]
     rows = [unit.rows[0] for unit in source.units]
-    return judged(model.head.config, prepared.items, rows, labels, probabilities)
+    return KINDS[model.config.kind].answers(model.head.config, prepared.items, rows, labels, probabilities)

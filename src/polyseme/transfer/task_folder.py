@@ -26,8 +26,8 @@ from polyseme.convert.config_file import read_json
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
-from polyseme.heads.head_table import build_head
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
+from polyseme.tasks.kinds import build_head
 from polyseme.transfer.task_model import TaskConfig, TaskModel
 
 HEAD = "head.safetensors"

@@ -24,18 +24,21 @@ from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import laid_out
 from polyseme.errors import ModelError
-from polyseme.heads.head import Features, Head
+from polyseme.heads.head import Features, Head, read_out
 from polyseme.heads.text_head import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowMaker
-from polyseme.transfer.readout import READOUTS, config_of, fresh_bundle, groups_of, run_stack
+from polyseme.tasks.kinds import KINDS
+from polyseme.transfer.model_stacks import config_of, fresh_bundle, groups_of, run_stack
 from polyseme.transfer.text_labels import OUTPUT, writer_of
 from polyseme.transfer.unit_batches import ReadRows, TaskBatch
 from polyseme.types import Batch, Predictions
 
 BY_PLACE = {"first": "begins", "last": "ends"}
 """Poolings that take one piece of a word: which."""
+FROM_START = ("first", "pooled")
+"""Readouts that take the state of a start special ([CLS]), as it is or through the pooler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +114,7 @@ class TaskModel(nn.Module):
 
     @property
     def reads_words(self) -> bool:
-        return not self.config.writes and (not self.config.whole or self.config.kind == "span")
+        return not self.config.writes and (not self.config.whole or KINDS[self.config.kind].reads_words)
 
     @property
     def runs_decoder(self) -> bool:
@@ -179,10 +182,17 @@ class TaskModel(nn.Module):
             words, mask = self.words_of(states, rows), rows.mask
         whole = None
         if self.config.whole:
-            whole = READOUTS[self.config.readout](states, rows.whole, rows.lengths)
+            whole = self._whole(states, rows)
             if self.pooler is not None:
                 whole = self.pooler(whole)
         return Features(words=words, mask=mask, whole=whole)
+
+    def _whole(self, states: Tensor, rows: ReadRows) -> Tensor:
+        """[R, D]: what stands for each row; `concat` is [R, 3 D]."""
+        readout = self.config.readout
+        if readout in FROM_START:
+            return states.gather(1, rows.whole[:, None, None].expand(-1, -1, states.shape[-1])).squeeze(1)
+        return read_out(states, _real(states, rows.lengths), readout)  # type: ignore[arg-type]
 
     def states(self, rows: ReadRows) -> Tensor:
         """[R, T, D]: the layers that were chosen, as one."""

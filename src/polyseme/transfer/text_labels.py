@@ -18,13 +18,13 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError
-from polyseme.heads.head_config import WRITTEN
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import SameDocument
 from polyseme.scoring.target_rows import NUMBERS_AT_ONCE
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.items import TaskData
-from polyseme.transfer.readout import after
+from polyseme.tasks.kinds import KINDS, writable_kinds
+from polyseme.transfer.model_stacks import after
 from polyseme.types import Batch, States
 
 OUTPUT = "causal"
@@ -81,11 +81,11 @@ def writer_of(bundle: Bundle) -> DecoderWriter:
 
 def check_writes(bundle: Bundle | None, kind: str = "classify", *, multi: bool = False) -> None:
     """Refuse a model that cannot write, and a task whose answer is no text."""
-    if kind not in WRITTEN or multi:
+    if not KINDS[kind].writable or multi:
         what = "with several labels of one text" if multi else f"of kind {kind!r}"
         raise OptionError(
-            f"The head 'text' writes one label, or one number, of a text or a pair ({', '.join(WRITTEN)}). Got a task "
-            f"{what}. Leave the head out, or take 'linear'."
+            f"The head 'text' writes one label, or one number, of a text or a pair ({', '.join(writable_kinds())}). "
+            f"Got a task {what}. Leave the head out, or take 'linear'."
         )
     if bundle is None or not _writes(bundle):
         what = "there is no model" if bundle is None else "this one has none, or no output to write with"
@@ -109,7 +109,7 @@ def answers_of(bundle: Bundle | None, data: TaskData, *, starts: bool) -> Answer
         return "encoder"
     if starts:
         return "decoder"
-    written = data.kind in WRITTEN and not data.multi and _writes(bundle)
+    written = KINDS[data.kind].writable and not data.multi and _writes(bundle)
     return "text" if written and len(_numbers(data)) <= MOST_NUMBERS else "encoder"
 
 
@@ -134,18 +134,6 @@ def _numbers(data: TaskData) -> tuple[str, ...]:
     given = [float(item.gold) for item in data.splits["train"] if item.gold is not None]
     least, largest = round(min(given) * TO_ONE), round(max(given) * TO_ONE)
     return tuple(f"{number / TO_ONE:.1f}" for number in range(least, largest + 1))
-
-
-def prompt_of(name: str, kind: str) -> tuple[str, ...]:
-    """What stands before each text of an item, as T5 has it; a task of one's own is called as its file is.
-
-    >>> prompt_of("rte", "pair"), prompt_of("reviews.csv", "classify")
-    (('rte sentence1: ', 'sentence2: '), ('reviews sentence: ',))
-    """
-    name = name.partition(".")[0] or kind
-    if kind == "pair":
-        return f"{name} sentence1: ", "sentence2: "
-    return (f"{name} sentence: ",)
 
 
 def pieces_of(maker: RowMaker, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:

@@ -162,7 +162,7 @@ def beside(
         found["gold"] = torch.from_numpy(_padded(golds, NO_GOLD))
     if with_marks:
         found["marks"] = torch.from_numpy(_padded([_marks(unit.item, row) for unit, row in rows], 0))
-    if any(len(unit.item.choices) for unit in units):
+    if any(unit.item.choices or len(unit.rows) > 1 for unit in units):
         groups = [number for number, unit in enumerate(units) for _ in unit.rows]
         found["groups"] = torch.tensor(groups, dtype=torch.long)
     if inputs is not None:

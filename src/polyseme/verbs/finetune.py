@@ -24,7 +24,8 @@ from polyseme.files.unfinished_folder import unfinished_work
 from polyseme.parts.device import find_device
 from polyseme.tasks.data_checks import Unseen, check_data
 from polyseme.tasks.data_columns import Column
-from polyseme.tasks.items import KINDS, TaskData
+from polyseme.tasks.items import TaskData
+from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import read_own
 from polyseme.training.ledger import Rates
 from polyseme.transfer.finetune_report import FinetuneReport, page_of

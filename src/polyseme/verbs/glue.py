@@ -118,7 +118,7 @@ def _tasks(names: Sequence[str], data: AnyPath) -> tuple[list[Benchmark], tuple[
     """The tasks to fit to, whose data is there, and what is to be said of the others."""
     chosen = [named_benchmark(name, among=TASKS) for name in names]
     for benchmark in chosen:
-        if not benchmark.glue:
+        if benchmark.name not in TASKS:
             raise OptionError(f"{benchmark.name!r} is none of GLUE's tasks. {nearest(benchmark.name, TASKS)}")
         benchmark_folder(benchmark, data)
     if chosen:

@@ -19,9 +19,10 @@ from polyseme.files.reading_options import Quotes, Split, Words
 from polyseme.files.source_paths import Sources, listed
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.parts.device import find_device
+from polyseme.tasks.kind import Prediction
 from polyseme.transfer.predict_columns import Columns, as_trained
 from polyseme.transfer.predict_files import Predictor, predict_files
-from polyseme.transfer.prediction_files import Prediction, check_predictions_output
+from polyseme.transfer.prediction_files import check_predictions_output
 from polyseme.transfer.task_folder import load_task_model, task_card, weights_digest
 from polyseme.types import Progress
 
