@@ -9,7 +9,7 @@ from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment
-from polyseme.transfer.prediction_files import prediction_of
+from polyseme.tasks.kinds import KINDS
 
 
 def test_the_probability_of_a_tag_is_that_of_the_tag_which_is_given() -> None:
@@ -27,5 +27,5 @@ def test_the_probability_of_a_tag_is_that_of_the_tag_which_is_given() -> None:
     tags, shares = tuple(config.labels[number] for number in said.labels[0]), said.probabilities[0]
     assert tags == ("A", "A")
     assert shares[0].argmax() == 1
-    found = prediction_of(config, Item.of_words(["one", "two"]), Judgment(tags, list(shares)))
+    found = KINDS["tag"].prediction(config, Item.of_words(["one", "two"]), Judgment(tags, list(shares)))
     assert found.probability == [float(share[0]) for share in shares]

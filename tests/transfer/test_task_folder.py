@@ -195,7 +195,7 @@ def test_the_worst_errors_of_many_are_counted_and_say_how_sure_the_model_was() -
     items = [Item(text=f"text {number}", gold="good") for number in range(30)]
     shares = [0.51 + number / 100 for number in range(30)]
     judged = [Judgment("bad", [share, 1 - share]) for share in shares[:25]] + [Judgment("good", [0.1, 0.9])] * 5
-    found = worst_errors("classify", items, judged, ("bad", "good"), regression=False)
+    found = worst_errors("classify", items, judged, ("bad", "good"))
     assert found.n == 25
     assert [each["text"] for each in found.worst] == [f"text {number}" for number in range(24, 4, -1)]
     assert [each["probability"] for each in found.worst] == shares[24:4:-1]
@@ -217,7 +217,7 @@ def test_the_worst_errors_of_many_are_counted_and_say_how_sure_the_model_was() -
 )
 def test_how_sure_the_model_was_of_an_answer(kind: str, gold: Any, judged: Judgment, probability: float | None) -> None:
     item = Item(text="a b", words=("a", "b"), second="?", choices=("a", "b"), gold=gold)
-    [error] = worst_errors(kind, [item], [judged], ("x", "y"), regression=kind == "pair").worst
+    [error] = worst_errors(kind, [item], [judged], ("x", "y")).worst
     assert error["probability"] == probability
 
 

@@ -16,11 +16,12 @@ from polyseme.convert.families import FAMILIES
 from polyseme.cost import forward_flops
 from polyseme.errors import ModelError, OptionError
 from polyseme.tasks.items import Item
+from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_model import TaskModel
-from polyseme.transfer.text_labels import OUTPUT, answers_of, prompt_of
+from polyseme.transfer.text_labels import OUTPUT, answers_of
 from references import Pair, assert_close, make_pair, reference_class
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
 from transfer.small_tasks import small_task
@@ -113,7 +114,7 @@ def test_bart_finds_answers_in_the_states_of_its_decoder() -> None:
         theirs(**inputs_of(model, pad=specials["pad"]))
     found = features(model)
     assert model.row_maker is not None
-    for number, [row] in enumerate(model.row_maker.rows("span", ITEMS)):
+    for number, [row] in enumerate(model.row_maker.prompted_rows(ITEMS)):
         places = torch.from_numpy(row.text.words[:, 0])
         assert_close(found.words[number, : len(places)], states[0][number, places], 1e-10)
 
@@ -226,7 +227,7 @@ def test_xlnet_is_read_at_its_last_piece(kind: str) -> None:
 def test_what_is_minimized_equals_the_reference(family: str) -> None:
     pair = pair_of(family)
     specials = pair.ours.tokenizer.specials  # type: ignore[union-attr]
-    prompt = prompt_of("a", "classify")
+    prompt = KINDS["classify"].prompt("a")
     model = task_model(pair.ours, kind="classify", head="text", prompt=prompt)
     pair.reference.config.pad_token_id = specials["pad"]
     pair.reference.config.decoder_start_token_id = pair.ours.first_written
@@ -242,7 +243,7 @@ def test_what_is_minimized_equals_the_reference(family: str) -> None:
 def test_labels_are_scored_as_texts_given_a_source(family: str) -> None:
     bundle = tiny_model(family).bundle.double()
     labels = ("bad", "good news", "a")
-    prompt = prompt_of("a", "classify")
+    prompt = KINDS["classify"].prompt("a")
     model = task_model(bundle, kind="classify", head="text", prompt=prompt, head_settings={"labels": labels})
     given = features(model)
     assert model.row_maker is not None
@@ -263,7 +264,7 @@ def test_labels_are_scored_as_texts_given_a_source(family: str) -> None:
 
 
 def test_the_frame_and_the_end_are_written_too() -> None:
-    model = task_model(tiny_model("t5").bundle, kind="classify", head="text", prompt=prompt_of("x", "classify"))
+    model = task_model(tiny_model("t5").bundle, kind="classify", head="text", prompt=KINDS["classify"].prompt("x"))
     end = model.bundle.tokenizer.specials["end"]  # type: ignore[union-attr]
     assert all(pieces[-1] == end for pieces in model.head.config.pieces)
     assert not list(model.head.parameters())
@@ -278,7 +279,7 @@ def test_all_that_writes_learns(tied: bool) -> None:
         output: Any = bundle.outputs[OUTPUT]
         output.tied = False
         output.table = torch.nn.Parameter(output.table.detach().clone())
-    model = task_model(bundle, kind="classify", head="text", prompt=prompt_of("x", "classify"))
+    model = task_model(bundle, kind="classify", head="text", prompt=KINDS["classify"].prompt("x"))
     assert set(model.learned().values()) == set(bundle.parameters())
     assert all(parameter.requires_grad for parameter in bundle.parameters())
     source = prepare(model, ITEMS, learning=True).source
@@ -292,8 +293,8 @@ def test_all_that_writes_learns(tied: bool) -> None:
 def test_texts_are_read_behind_their_prompts() -> None:
     bundle = tiny_model("t5").bundle
     tokenizer: Any = bundle.tokenizer
-    model = task_model(bundle, kind="pair", head="text", prompt=prompt_of("rte", "pair"), max_pieces=400)
-    [[row]] = model.row_maker.rows("pair", ITEMS[:1])  # type: ignore[union-attr]
+    model = task_model(bundle, kind="pair", head="text", prompt=KINDS["pair"].prompt("rte"), max_pieces=400)
+    [[row]] = model.row_maker.prompted_rows(ITEMS[:1])  # type: ignore[union-attr]
     whole = "rte sentence1: The vase broke . sentence2: A crane caught a fish"
     assert tokenizer.decode(row.text.ids[:-1].tolist()) == whole
     assert row.text.ids[-1] == tokenizer.specials["end"]
