@@ -55,7 +55,7 @@ def padded(rows: Sequence[Any], filling: int = 0) -> Tensor:
 def inputs_of(model: TaskModel, *, pad: int) -> dict[str, Tensor]:
     """The rows of the items, as the reference library takes them."""
     assert model.row_maker is not None
-    texts = [row.text for [row] in model.row_maker.rows(model.config.kind, ITEMS)]
+    texts = [row.text for [row] in KINDS[model.config.kind].rows(model.row_maker, ITEMS)]
     mask = padded([[1] * len(text) for text in texts])
     return {"input_ids": padded([text.ids for text in texts], pad), "attention_mask": mask}
 
@@ -114,7 +114,7 @@ def test_bart_finds_answers_in_the_states_of_its_decoder() -> None:
         theirs(**inputs_of(model, pad=specials["pad"]))
     found = features(model)
     assert model.row_maker is not None
-    for number, [row] in enumerate(model.row_maker.prompted_rows(ITEMS)):
+    for number, [row] in enumerate(KINDS["span"].rows(model.row_maker, ITEMS)):
         places = torch.from_numpy(row.text.words[:, 0])
         assert_close(found.words[number, : len(places)], states[0][number, places], 1e-10)
 
@@ -202,7 +202,7 @@ def test_xlnet_is_read_at_its_last_piece(kind: str) -> None:
     summed: list[Tensor] = []
     theirs.sequence_summary.register_forward_pre_hook(lambda module, given: summed.append(given[0]))
     assert model.row_maker is not None
-    texts = [row.text for [row] in model.row_maker.rows(kind, ITEMS)]
+    texts = [row.text for [row] in KINDS[kind].rows(model.row_maker, ITEMS)]
     longest = max(map(len, texts))
     left = [longest - len(text) for text in texts]
     segments = [text.segments.tolist() for text in texts]
@@ -321,10 +321,9 @@ def test_what_is_too_long_is_cut_and_prompts_are_kept() -> None:
         assert text.startswith(f"a: {first}")
         assert " b: Dawn" in text
     assert maker.tally.texts == 4
+    model = task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), max_pieces=8)
     with pytest.raises(OptionError, match="no room for any text"):
-        task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), max_pieces=8).row_maker.rows(  # type: ignore[union-attr]
-            "pair", items
-        )
+        model.row_maker.prompted_rows(items)  # type: ignore[union-attr]
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------
