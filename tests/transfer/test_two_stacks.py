@@ -55,7 +55,7 @@ def padded(rows: Sequence[Any], filling: int = 0) -> Tensor:
 def inputs_of(model: TaskModel, *, pad: int) -> dict[str, Tensor]:
     """The rows of the items, as the reference library takes them."""
     assert model.row_maker is not None
-    texts = [row.text for [row] in KINDS[model.config.kind].rows(model.row_maker, ITEMS)]
+    texts = [row.text for [row] in KINDS[model.config.kind].encoder_rows(model.row_maker, ITEMS)]
     mask = padded([[1] * len(text) for text in texts])
     return {"input_ids": padded([text.ids for text in texts], pad), "attention_mask": mask}
 
@@ -303,7 +303,7 @@ def test_texts_are_read_behind_their_prompts() -> None:
 def test_an_empty_text_is_read_as_its_prompt_and_counted() -> None:
     model = task_model(tiny_model("t5").bundle, kind="pair", head="text", prompt=("a: ", "b: "))
     maker: Any = model.row_maker
-    [[row]] = maker.rows("pair", [Item(text="", second=" ")])
+    [[row]] = maker.prompted_rows([Item(text="", second=" ")])
     assert maker.tokenizer.decode(row.text.ids[:-1].tolist()).split() == ["a:", "b:"]
     assert maker.tally.empty == 2
     assert maker.tally.words == 0
@@ -315,8 +315,8 @@ def test_what_is_too_long_is_cut_and_prompts_are_kept() -> None:
     model = task_model(bundle, kind="pair", head="text", prompt=("a: ", "b: "), max_pieces=18)
     items = [Item(text="The vase broke " * 9, second="Dawn broke " * 9), Item(text="The", second="Dawn broke " * 9)]
     maker: Any = model.row_maker
-    rows = [tokenizer.decode(row.text.ids[:-1].tolist()) for [row] in maker.rows("pair", items)]
-    assert [len(row.text) for [row] in maker.rows("pair", items)] == [18, 18]
+    rows = [tokenizer.decode(row.text.ids[:-1].tolist()) for [row] in maker.prompted_rows(items)]
+    assert [len(row.text) for [row] in maker.prompted_rows(items)] == [18, 18]
     for text, first in zip(rows, ("The vas", "The"), strict=True):
         assert text.startswith(f"a: {first}")
         assert " b: Dawn" in text

@@ -20,6 +20,8 @@ from polyseme.metrics.answer_match import answer_scores
 from polyseme.metrics.span_f1 import count_spans
 
 Labels = Sequence[Any]
+CORRELATIONS = frozenset({"pearson", "spearman", "matthews"})
+"""Metrics that are not defined where one side is constant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,7 @@ class Metric:
     compute: Callable[[Labels, Labels, Sequence[Any]], float]
     """From gold, predictions, and the label set in its order (it may be empty), to the figure."""
     of_probabilities: bool = False
-    """Whether it is of probabilities, an item a row and a label a column, instead of predictions."""
+    """Whether it is of probabilities, one row per item and one column per label, instead of predictions."""
     lower_is_better: bool = False
 
 
@@ -47,36 +49,35 @@ def measure(
 
     Args:
         names: of metrics, as `METRICS` has them.
-        gold: an answer an item, as `Item.gold` has it: a label, a float, labels, tags, answers or a choice.
+        gold: one answer per item, as `Item.gold` has it: a label, a float, labels, tags, answers or a choice.
         predicted: likewise; of spans, the text of the answer, empty for none.
         labels: the label set in its order; the last of two is the one whose F1 is meant. Without it, of the labels
             that occur, the greater one is ("1", "pos", "yes", True).
-        probabilities: of each item that of each label; what a metric without use for them leaves out.
+        probabilities: of each item that of each label; other metrics leave it out.
     """
     if len(gold) != len(predicted):
         raise InputError(f"There are {len(gold)} gold answers and {len(predicted)} predictions.")
     if not gold:
         raise InputError("There is nothing to measure: no item has a gold answer.")
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in names:
         if name not in METRICS:
             raise OptionError(f"There is no metric {name!r}. {nearest(name, METRICS)}")
         metric = METRICS[name]
         if metric.of_probabilities and (probabilities is None or not labels):
             raise OptionError(f"The metric {name!r} needs probabilities and the labels that they are of.")
-        given = probabilities if metric.of_probabilities and probabilities is not None else predicted
-        found[name] = metric.compute(gold, given, labels)
-    return found
+        answers = probabilities if metric.of_probabilities and probabilities is not None else predicted
+        figures[name] = metric.compute(gold, answers, labels)
+    return figures
 
 
 def undefined(names: Sequence[str], gold: Labels, predicted: Labels) -> tuple[str, ...]:
-    """What to say of figures that are not defined for these predictions, and therefore given as 0."""
-    asked = [name for name in names if name in ("pearson", "spearman", "matthews")]
+    """Notes on figures that are not defined for these predictions, and therefore given as 0."""
     return tuple(
         f"All {side} are the same, so that {name} is not defined and is given as 0."
         for side, values in (("gold answers", gold), ("predictions", predicted))
-        for name in asked
-        if len(set(values)) == 1
+        for name in names
+        if name in CORRELATIONS and len(set(values)) == 1
     )
 
 
@@ -114,9 +115,9 @@ def _f1_of(gold: Labels, predicted: Labels, label: Any) -> float:
 def matthews(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
     """Matthews' correlation of labels, two or more (Gorodkin 2004); 0 where one side has one label only."""
     n, right = len(gold), sum(one == other for one, other in zip(gold, predicted, strict=True))
-    golden, guessed = Counter(gold), Counter(predicted)
-    both = sum(golden[label] * guessed[label] for label in golden)
-    spread = (n * n - sum(v * v for v in golden.values())) * (n * n - sum(v * v for v in guessed.values()))
+    golds, predictions = Counter(gold), Counter(predicted)
+    both = sum(golds[label] * predictions[label] for label in golds)
+    spread = (n * n - sum(v * v for v in golds.values())) * (n * n - sum(v * v for v in predictions.values()))
     return (right * n - both) / math.sqrt(spread) if spread else 0.0
 
 
@@ -135,11 +136,9 @@ def multi_macro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) 
     there = list(dict.fromkeys([*labels, *sorted({label for each in (*gold, *predicted) for label in each})]))
     if not there:
         return 0.0
-    figures = []
-    for label in there:
-        golden, guessed = [label in each for each in gold], [label in each for each in predicted]
-        figures.append(_f1_of(golden, guessed, True))
-    return sum(figures) / len(figures)
+    return sum(
+        _f1_of([label in each for each in gold], [label in each for each in predicted], True) for label in there
+    ) / len(there)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -199,8 +198,8 @@ def _together(ours: Sequence[str], theirs: Sequence[str]) -> zip[tuple[str, str]
 def log_loss(gold: Labels, probabilities: Labels, labels: Sequence[Any]) -> float:
     """Minus the mean log-probability of the gold label, natural."""
     place = {label: number for number, label in enumerate(labels)}
-    given = np.asarray(probabilities, dtype=np.float64)[np.arange(len(gold)), [place[label] for label in gold]]
-    return float(-np.log(np.maximum(given, np.finfo(np.float64).tiny)).mean())
+    shares = np.asarray(probabilities, dtype=np.float64)[np.arange(len(gold)), [place[label] for label in gold]]
+    return float(-np.log(np.maximum(shares, np.finfo(np.float64).tiny)).mean())
 
 
 def _mean_of(place: int) -> Callable[[Labels, Labels, Sequence[Any]], float]:
@@ -225,7 +224,7 @@ _TABLE: Sequence[tuple[str, str, Callable[[Labels, Labels, Sequence[Any]], float
     ("pearson", "Pearson's correlation", pearson),
     ("spearman", "Spearman's rank correlation", spearman),
     ("word_accuracy", "share of words whose tag is right", word_accuracy),
-    ("span_f1", "F1 of spans, as conlleval", lambda gold, guess, _: count_spans(gold, guess).all.f1),
+    ("span_f1", "F1 of spans, as conlleval", lambda g, p, _: count_spans(g, p).all.f1),
     ("span_precision", "share of predicted spans that are right", lambda g, p, _: count_spans(g, p).all.precision),
     ("span_recall", "share of gold spans that are predicted", lambda g, p, _: count_spans(g, p).all.recall),
     ("exact_match", "share of answers that are a gold one, normalized, as SQuAD's script", _mean_of(0)),
@@ -249,11 +248,11 @@ METRICS: Mapping[str, Metric] = {
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often each label was given for each."""
+    """How often each label was predicted for each gold label."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
-    """A row a gold label, a column a predicted one."""
+    """One row per gold label, one column per predicted one."""
 
     def worst(self, n: int = 10) -> list[tuple[str, str, int]]:
         """The commonest confusions: gold, predicted, how often."""

@@ -192,9 +192,13 @@ class Kind(ABC):
         """Of each row of an item the text that is read with the first, or none."""
         return [None]
 
+    def encoder_rows(self, maker: RowMaker, items: Sequence[Item]) -> list[list[TaskRow]]:
+        """What the encoder reads of each item."""
+        return maker.prompted_rows(items) if maker.prompt else self.rows(maker, items)
+
     @abstractmethod
     def rows(self, maker: RowMaker, items: Sequence[Item]) -> list[list[TaskRow]]:
-        """What the encoder reads of each item."""
+        """The same where a head reads the states, and no answer is written."""
 
     def units(self, rows: Sequence[TaskRow]) -> list[tuple[TaskRow, ...]]:
         """The rows of an item that are judged together: each by itself."""

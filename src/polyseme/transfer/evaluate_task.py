@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 
 from polyseme.bundle import model_folder
 from polyseme.datasets.named_benchmarks import read_benchmark
-from polyseme.errors import InputError
+from polyseme.errors import InputError, PolysemeWarning
 from polyseme.metrics.evaluation_report import Line, Report
-from polyseme.metrics.task_metrics import METRICS, measure
+from polyseme.metrics.task_metrics import METRICS, measure, undefined
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kinds import KINDS, check_kind
 from polyseme.tasks.own_data import read_own
@@ -51,6 +52,9 @@ def evaluate_labelled(
         answers = [each.label for each in predictor.in_chunks(labeled, progress)]
         golds = [kind.comparable_gold(model.head.config, item) for item in labeled]
         figures = measure(metrics, golds, answers, labels=model.head.config.labels)
+        for note in undefined(metrics, golds, answers):
+            notes.append(f"{split}: {note}")
+            warnings.warn(notes[-1], PolysemeWarning, stacklevel=2)
         lines.append(Line("split", split, len(labeled), figures))
         records += [
             {"split": split, "id": item.id, "text": item.text, "gold": kind.shown_gold(item), "predicted": answer}

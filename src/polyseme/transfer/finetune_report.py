@@ -37,6 +37,8 @@ class SeedFigures:
     diverged: bool = False
     seconds: float = 0.0
     mix: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
+    """On figures that are not defined."""
 
     @property
     def n_taken(self) -> int:

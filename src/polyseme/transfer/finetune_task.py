@@ -24,7 +24,7 @@ from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
-from polyseme.metrics.task_metrics import confusion, measure
+from polyseme.metrics.task_metrics import CORRELATIONS, confusion, measure, undefined
 from polyseme.tasks.encoder_rows import RowMaker, document_of
 from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kind import Judgment
@@ -91,6 +91,8 @@ def finetune_task(
     best = max(results, key=work.rank)
     model = work.kept(best)
     judged_dev = judge(model, work.prepared["dev"], autocast=work.autocast())
+    for note in (note for each in results for note in each.figures.notes):
+        warnings.warn(note, PolysemeWarning, stacklevel=2)
     ledger = work.ledger(results, time.perf_counter() - started, meter, rates)
     return Finetuned(model, work.report(results, best, judged_dev, ledger, model_name, notes, model), work.cut)
 
@@ -246,15 +248,22 @@ class _Work:
     def dev_figures(self, model: TaskModel) -> dict[str, float]:
         return self._figures("dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
 
-    def _figures(self, split: str, judged: Sequence[Judgment]) -> dict[str, float]:
-        pairs = [
-            (item.gold, each.answer)
-            for item, each in zip(self.data.splits[split], judged, strict=True)
-            if item.gold is not None
-        ]
-        return measure(
-            self.data.metrics, [gold for gold, _ in pairs], [answer for _, answer in pairs], labels=self.data.labels
-        )
+    def _figures(self, split: str, judgments: Sequence[Judgment]) -> dict[str, float]:
+        return measure(self.data.metrics, *self._compared(split, judgments), labels=self.data.labels)
+
+    def _compared(self, split: str, judgments: Sequence[Judgment]) -> tuple[list[Any], list[Any]]:
+        """The gold answers of a split, and the model's."""
+        pairs = zip(self.data.splits[split], judgments, strict=True)
+        labeled = [(item.gold, each.answer) for item, each in pairs if item.gold is not None]
+        return [gold for gold, _ in labeled], [answer for _, answer in labeled]
+
+    def _undefined(self, model: TaskModel, split: str, figures: Mapping[str, float]) -> list[str]:
+        """Notes on figures that are not defined, which may be those that are 0."""
+        doubtful = [name for name in figures if name in CORRELATIONS and figures[name] == 0]
+        if not doubtful:
+            return []
+        judgments = judge(model, self.prepared[split], autocast=self.autocast())
+        return [f"{split}: {note}" for note in undefined(doubtful, *self._compared(split, judgments))]
 
     def _result(self, model: TaskModel, found: Learned) -> _Result:
         dev = found.dev
@@ -268,6 +277,11 @@ class _Work:
             if name not in ("train", "dev")
         }
         first = self.data.metrics[0]
+        notes = [
+            f"Seed {found.seed}, {note}"
+            for split, measured in {"dev": dev, **others}.items()
+            for note in self._undefined(model, split, measured)
+        ]
         learned = not found.diverged and dev[first] > self.baseline[first]
         figures = SeedFigures(
             seed=found.seed,
@@ -280,6 +294,7 @@ class _Work:
             diverged=found.diverged,
             seconds=found.seconds,
             mix=model.shares(),
+            notes=notes,
         )
         weights = {name: each.detach() for name, each in model.learned().items()}
         return _Result(figures, dev[first], weights, model.head.config.to_json(), found.seconds_before)
@@ -416,7 +431,7 @@ class _Work:
             labels=self.labels,
             confusion=table,
             errors=worst_errors(data.kind, items, judged_dev, self.labels),
-            notes=(*data.notes, *notes, *self.notes),
+            notes=(*data.notes, *notes, *self.notes, *(note for each in results for note in each.figures.notes)),
             settings=self.settings.to_json(),
             ledger=ledger,
             versions={"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},

@@ -63,8 +63,7 @@ def prepare(
     _check_marks(model.head.config.n_marks, items)
     reads = model.row_maker is not None and (not config.frozen or config.whole)
     if reads and model.row_maker is not None:
-        maker = model.row_maker
-        rows = maker.prompted_rows(items) if maker.prompt else kind.rows(maker, items)
+        rows = kind.encoder_rows(model.row_maker, items)
         if model.inputs is not None:
             rows = _with_strings(rows, word_rows(items, kind.seconds, strings=True))
     else:
