@@ -11,8 +11,8 @@ from typing import Any
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
 from polyseme.files.lines import lines_of
-from polyseme.files.row_reader import read_rows
 from polyseme.files.reading_options import Quotes
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, Row, no_field, shown
 from polyseme.files.source import open_source
 from polyseme.text.tag_schemes import named_scheme
