@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from polyseme.datasets.named_benchmarks import BENCHMARKS, named_benchmark, read_benchmark
+from polyseme.datasets.named_benchmarks import BENCHMARKS, SUITES, named_benchmark, read_benchmark
 from polyseme.errors import InputError, OptionError
 from polyseme.metrics.task_metrics import METRICS
 from polyseme.tasks.data_checks import check_data
@@ -106,7 +106,7 @@ def test_the_whole_of_the_shared_data(name: str, data: Path) -> None:
 
 def test_every_benchmark_is_read_from_the_shared_data_but_those_that_are_cuts_of_others() -> None:
     assert set(BENCHMARKS) - set(COUNTS) == {"conll", "ud-ewt-xpos", "sst5-phrases", "sst3-phrases", "sst2-phrases"}
-    assert [name for name, each in BENCHMARKS.items() if each.glue] == list(BENCHMARKS)[:9]
+    assert SUITES["glue"] == tuple(BENCHMARKS)[:9]
 
 
 def test_words_and_answers_of_the_shared_data(data: Path) -> None:

@@ -298,7 +298,7 @@ def _mix(report: FinetuneReport) -> MixWeights | None:
 
 def _page_error(error: Any) -> TaskError:
     gold, predicted = _spelled(error["gold"]), _spelled(error["predicted"])
-    if "words" in error:
+    if error.get("words"):
         words = list(zip(error["words"], error["gold"], error["predicted"], strict=True))
         return TaskError(gold=gold, predicted=predicted, words=words, place=error["place"])
     second = error.get("second") or " | ".join(error.get("choices", ()))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from polyseme.datasets.glue import GLUE
+from polyseme.datasets.named_benchmarks import BENCHMARKS, SUITES
 from polyseme.published.published_figures import beside, mean_over
 from polyseme.transfer.finetune_report import FinetuneReport
 
-TASKS: tuple[str, ...] = tuple(benchmark.name for benchmark in GLUE)
+TASKS = SUITES["glue"]
 """GLUE's nine, in its order."""
 SHORT = ("cola", "sst2", "mrpc", "stsb", "rte")
 """The tasks whose training sets are whole here, over which means are compared."""
@@ -98,7 +98,7 @@ class GlueReport:
 
 def counted(task: str) -> str:
     """The metric by which a task counts in the mean."""
-    return next(each for each in GLUE if each.name == task).metrics[0]
+    return BENCHMARKS[task].metrics[0]
 
 
 def _published(model: str, task: str, metric: str) -> str:
