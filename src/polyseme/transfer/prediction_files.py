@@ -30,10 +30,8 @@ def check_predictions_output(output: Any, config: HeadConfig) -> None:
     if suffix not in endings:
         raise OptionError(f"{output}: predictions are written as {', '.join(endings)}. End the name in one of these.")
     if suffix not in KINDS[config.kind].endings:
-        able = ", ".join(kind.name for kind in KINDS.values() if suffix in kind.endings)
         raise OptionError(
-            f"{output}: {suffix} is for predictions of task {able}, and this model is for task {config.kind!r}. Take "
-            ".jsonl."
+            f"{output}: .conll holds a tag a word, and this model is for task {config.kind!r}. Take .jsonl."
         )
 
 
