@@ -48,7 +48,7 @@ slow: $(DEV)  ## the slow tests
 	$(BIN)/pytest -m slow
 
 bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/name.py)
-	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py,$(sort $(wildcard benchmarks/*.py)))); do \
+	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py benchmarks/model_sizes.py,$(sort $(wildcard benchmarks/*.py)))); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; \
 	done
 

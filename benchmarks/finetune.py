@@ -9,13 +9,14 @@ rate, and train without logging, saving or evaluation; dev is scored afterwards.
   starts after the first steps (`--compile-steps`), so that compilation is not counted. All other clocks run from the
   first step; polyseme's includes the recording of CUDA graphs.
 
-    python benchmarks/finetune.py --data data/tasks [-m MODEL] [--device cpu] [--batch-size 8 64] [--examples 2000]
+    POLYSEME_DATA=... python benchmarks/finetune.py [-m MODEL] [--device cpu] [--batch-size 8 64] [--examples 2000]
                                   [--peers trainer grouped compiled] [--rounds 3]
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -194,7 +195,7 @@ def synchronize(device: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="the folder that holds sst2/")
+    parser.add_argument("--data", help="the folder that holds sst2/ (default: tasks/ in POLYSEME_DATA)")
     parser.add_argument("-m", "--model")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[8, 64])
@@ -206,7 +207,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     model = find_model(options.model)
-    data = read_benchmark("sst2", options.data)
+    data = read_benchmark("sst2", options.data or os.environ["POLYSEME_DATA"])
     n_examples = options.examples or (1000 if options.device == "cpu" else 20_000)
     routes: dict[str, Callable[[Job, int], tuple[float, float]]] = {"polyseme": run_polyseme}
     for peer in options.peers:
