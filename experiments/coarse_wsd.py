@@ -24,7 +24,7 @@ from sklearn.metrics import v_measure_score
 from tables import data_folder, lines_of, machine, table
 
 import polyseme
-from polyseme.word_senses.clustering import FEWEST, LEAST, SAME, count_senses, distinct_rows, number_by
+from polyseme.word_senses.clustering import MIN_EASE, MIN_USES, SAME_DISTANCE, count_senses, distinct_rows, number_by
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group
 
@@ -187,9 +187,12 @@ def senses_tables(halves: dict[tuple[str, str], Half], layer: int) -> str:
         same, least = choose([case for case in train if case.word != word])
         half = halves[word, "test"]
         everything = len(half.gold)
-        cases = cases_of(word, half, layer, [same, SAME], [100, everything])
+        cases = cases_of(word, half, layer, [same, SAME_DISTANCE], [100, everything])
         alone = [case for case in cases if case.n_true == 1]
-        single += [(number_by(case.ease[same], least) == 1, number_by(case.ease[SAME], LEAST) == 1) for case in alone]
+        single += [
+            (number_by(case.ease[same], least) == 1, number_by(case.ease[SAME_DISTANCE], MIN_EASE) == 1)
+            for case in alone
+        ]
         whole = max((case for case in cases if case.n_true > 1), key=lambda case: len(case.gold), default=None)
         if whole is None:
             continue
@@ -240,14 +243,14 @@ def _shipped(train: Sequence[Case]) -> str:
     same, least = choose(train)
     one, several = [case for case in train if case.n_true == 1], [case for case in train if case.is_mixed]
     return (
-        f"All twenty words together choose copies {same:g}, ease {least:g}. polyseme's defaults are {SAME:g} and "
-        f"{LEAST:g}; they are right on {_share(one)} of {len(one)} one-sense and {_share(several)} of {len(several)} "
-        f"mixed training sets ({', '.join(map(str, SIZES))} uses)."
+        f"All twenty words together choose copies {same:g}, ease {least:g}. polyseme's defaults are {SAME_DISTANCE:g} "
+        f"and {MIN_EASE:g}; they are right on {_share(one)} of {len(one)} one-sense and {_share(several)} of "
+        f"{len(several)} mixed training sets ({', '.join(map(str, SIZES))} uses)."
     )
 
 
 def _share(cases: Iterable[Case]) -> str:
-    right = [(number_by(case.ease[SAME], LEAST) == 1) == (case.n_true == 1) for case in cases]
+    right = [(number_by(case.ease[SAME_DISTANCE], MIN_EASE) == 1) == (case.n_true == 1) for case in cases]
     return f"{100 * np.mean(right):.0f}%"
 
 
@@ -298,7 +301,7 @@ def main() -> None:
     print(senses_tables(halves, settings.layer))
     print(
         f"\n{machine('torch', 'numpy', 'scikit-learn')}; {time.perf_counter() - started:.0f} s; seed {SEED}; "
-        f"sets of at least {FEW} uses, numbers of senses from {FEWEST} distinct uses on."
+        f"sets of at least {FEW} uses, numbers of senses from {MIN_USES} distinct uses on."
     )
 
 

@@ -1,13 +1,13 @@
 """The exceptions of polyseme, in one tree.
 
-    PolysemeError               anything polyseme refuses; the command line prints it and leaves with code 2
-    ├── InputError              what the user gave cannot be read: a file, a text, a list of words
-    ├── OutputError             what was asked for cannot be written
+    PolysemeError               anything polyseme refuses; the command line prints it and exits with code 2
+    ├── InputError              an input cannot be read: a file, a text, a list of words
+    ├── OutputError             an output cannot be written
     ├── OptionError             an option or argument has a value it cannot have
     ├── ModelError              a model folder, its config, weights or tokenizer is not in order
     └── MissingPackageError     an optional package is not installed
 
-What is unusual but no error (something unknown, repaired or left out) is said once as a `PolysemeWarning`.
+Anything unusual that is no error (unknown, repaired or left out) is reported once as a `PolysemeWarning`.
 
 Every message is one paragraph: what, where, what was given, what to do.
 """
@@ -27,7 +27,7 @@ class InputError(PolysemeError):
 
 
 class OutputError(PolysemeError):
-    """A result cannot be written where, or as, it was asked for."""
+    """An output cannot be written at the requested path or in the requested format."""
 
 
 class OptionError(PolysemeError):
@@ -43,16 +43,16 @@ class MissingPackageError(PolysemeError, ImportError):
 
 
 class PolysemeWarning(UserWarning):
-    """Something unusual that was dealt with, and is said once."""
+    """Something unusual that was handled, reported once."""
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
-    """The sentence that names what `given` was probably meant to be, and everything there is.
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence that names the known name closest to `name`, and all known names.
 
     >>> nearest("men", ["first", "mean"])
     "Did you mean 'mean'? There are: first, mean."
     """
     known = list(known)
-    close = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
-    guess = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{guess}There are: {', '.join(known)}."
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    suggestion = f"Did you mean {close[0]!r}? " if close else ""
+    return f"{suggestion}There are: {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""Optional packages, asked for by name and missed with the command that installs them; and what is loaded late."""
+"""Optional packages, with the command that installs a missing one; and lazy loading of modules and tables."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Entry = TypeVar("Entry")
 
 
 def require(package: str, *, extra: str) -> ModuleType:
-    """Import an optional `package`, or say which extra of polyseme brings it."""
+    """Import an optional `package`, or raise an error that names the extra of polyseme that installs it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        missed = package.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != missed:
+        missing = package.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != missing:
             raise
         raise MissingPackageError(
-            f"The package {missed!r} is needed here and is not installed. "
+            f"The package {missing!r} is needed here and is not installed. "
             f"Install it with: pip install 'polyseme[{extra}]'"
         ) from None
 
 
 def optional(module: str) -> ModuleType | None:
-    """A module that may not be there, or that only some work needs and takes long to load; None if it is missing."""
+    """A module that may be missing, or that is slow to load and seldom needed; None if it is missing."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -39,7 +39,7 @@ def optional(module: str) -> ModuleType | None:
 
 
 def later(module: str) -> Any:
-    """A module of ours that is loaded when it is needed, so that nobody waits for what he does not use."""
+    """A module of polyseme that is loaded when first needed, to keep startup fast."""
     if module in sys.modules:
         return importlib.import_module(module)
     with _uncollected():
@@ -48,10 +48,10 @@ def later(module: str) -> Any:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector while modules are loaded, and count what they made among what lasts.
+    """Pause the garbage collector while modules are loaded.
 
-    Torch makes some hundred thousand objects as it is loaded, all of them to stay; going through them again and again
-    takes a tenth of the time. To freeze and unfreeze is to put all objects into the oldest generation, unseen.
+    Loading torch creates some hundred thousand permanent objects; traversing them repeatedly takes a tenth of the time.
+    Freezing and unfreezing moves all objects to the oldest generation.
     """
     if not gc.isenabled() or gc.get_freeze_count():
         yield
@@ -66,9 +66,9 @@ def _uncollected() -> Iterator[None]:
 
 
 class LateTable(Mapping[str, Entry], Generic[Home, Entry]):
-    """A table that names where each entry stands, and loads an entry when it is first asked for.
+    """A table with the location of each entry, which loads an entry on first access.
 
-    Names can be listed and looked for without loading anything; going through the values loads them all.
+    Names can be listed and tested without loading anything; iterating over values loads all of them.
     """
 
     def __init__(self, homes: Mapping[str, Home], load: Callable[[Home], Entry]) -> None:

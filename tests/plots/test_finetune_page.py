@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plots.test_pages import HOSTILE, Page, check_policy
+from polyseme.plots.charts import Curve, Dot, dots_chart, lines_chart
 from polyseme.plots.confusion_matrix import MOST_LABELS, Confusion, confusion_table
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, Table, TaskError, TaskPage, task_page
-from polyseme.plots.svg_charts import Curve, Dot, dots_chart, lines_chart
 from text.samples import texts
 
 
@@ -66,7 +66,7 @@ def test_any_text_makes_a_page(text: str) -> None:
 
 def test_scores_have_median_spread_best_and_failures() -> None:
     values = {"0": 0.7, "1": 0.72, "2": 0.74, "3": 0.3, "4": None}
-    scores = SeedScores(metric="accuracy", split="dev", values=values, failed=["3"], chance=0.33)
+    scores = SeedScores(metric="accuracy", split="dev", values=values, failed=["3"], baseline=0.33)
     text = said(task_page(TaskPage(title="t", scores=[scores])))
     assert "accuracy on dev 71.0 median of 4 seeds; from 30.0 to 74.0 (best)" in text.replace("dev71.0", "dev 71.0")
     assert "1 failed to learn" in text

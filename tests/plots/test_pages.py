@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from polyseme.errors import OptionError
 from polyseme.plots import figure_bytes
-from polyseme.plots import sense_figure as sense_map_module
+from polyseme.plots import sense_plots as sense_map_module
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import data, escaped, page
-from polyseme.plots.sense_figure import SenseMap, senses_figure
-from polyseme.plots.sense_pages import UseList, senses_page, similar_page
+from polyseme.plots.sense_plots import SenseMap, UseList, senses_figure, senses_page, similar_page
 from polyseme.plots.word_uses import Use
 from text.samples import texts
 
@@ -68,7 +67,7 @@ def shown(sentences: list[str], n_senses: int = 2, word: str = "crane") -> Sense
     return SenseMap(
         word=word,
         headline=f"{n_senses} senses",
-        how="Because.",
+        explanation="Because.",
         map="pca",
         source="texts.txt",
         uses=uses,
@@ -191,7 +190,7 @@ def test_a_map_without_uses_is_refused() -> None:
         SenseMap(
             word="a",
             headline="",
-            how="",
+            explanation="",
             map="pca",
             source="",
             uses=[],

@@ -20,8 +20,7 @@ from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.text.marked_word import Marked, write_marks
 from polyseme.text.words import split_words
 from polyseme.word_senses import index as index_module
-from polyseme.word_senses.gather_uses import form
-from polyseme.word_senses.index import load_index
+from polyseme.word_senses.index import form, load_index
 from polyseme.word_senses.similar_uses import Similar, similar_uses
 from text.samples import texts
 from tiny_models import tiny_model

@@ -16,15 +16,15 @@ from polyseme.api import Model
 from polyseme.errors import InputError, MissingPackageError, OptionError
 from polyseme.word_senses import sense_groups as senses_module
 from polyseme.word_senses.clustering import (
-    FEWEST,
-    LEAST,
+    MIN_EASE,
+    MIN_USES,
     by_size,
     centered,
-    costs_of_parting,
+    cluster,
     count_senses,
+    cut_costs,
     distinct_rows,
     k_means,
-    part,
 )
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import MAPS, pca
@@ -58,7 +58,7 @@ def agree(one: Any, other: Any) -> bool:
 def test_as_many_senses_are_found_as_there_are(sizes: list[int], seed: int) -> None:
     vectors, labels = uses(sizes, seed)
     found = group(vectors, seed=seed)
-    assert found.count.n_senses == len(sizes), found.how
+    assert found.count.n_senses == len(sizes), found.explanation
     assert agree(found.labels, labels)
 
 
@@ -66,8 +66,8 @@ def test_uses_of_one_sense_are_found_to_have_one_however_many_and_it_is_said() -
     for n_uses in (25, 100, 400):
         found = group(uses([n_uses], seed=n_uses)[0])
         assert found.count.n_senses == 1
-        assert found.count.ease[0] < LEAST
-        assert f"fall into 2 groups only {found.count.ease[0]:.2f} times as easily" in found.how
+        assert found.count.ease[0] < MIN_EASE
+        assert f"fall into 2 groups only {found.count.ease[0]:.2f} times as easily" in found.explanation
 
 
 def test_topics_that_run_into_each_other_are_no_senses() -> None:
@@ -87,12 +87,12 @@ def test_near_copies_are_no_sense_of_their_own() -> None:
 
 
 def test_few_uses_say_nothing() -> None:
-    vectors, _ = uses([FEWEST - 1])
+    vectors, _ = uses([MIN_USES - 1])
     found = group(vectors)
     assert found.count.n_senses == 1
-    assert found.how == (
-        f"Uses to tell senses apart by, near copies counted once: {FEWEST - 1}. That is too few; at least {FEWEST} are "
-        "needed."
+    assert found.explanation == (
+        f"Uses to tell senses apart by, near copies counted once: {MIN_USES - 1}. That is too few; at least "
+        f"{MIN_USES} are needed."
     )
 
 
@@ -100,7 +100,9 @@ def test_the_number_can_be_given_and_the_found_one_is_said_too() -> None:
     vectors, labels = uses([50, 40])
     found = group(vectors, 3)
     assert found.labels.max() == 2
-    assert found.how.startswith("The number was given. By itself polyseme finds 2 senses: The uses fall into 2 groups")
+    assert found.explanation.startswith(
+        "The number was given. By itself polyseme finds 2 senses: The uses fall into 2 groups"
+    )
     assert agree(group(vectors, 2).labels, labels)
 
 
@@ -114,7 +116,7 @@ def test_of_very_many_uses_some_are_compared_and_it_is_said(monkeypatch: pytest.
     vectors, labels = uses([400, 200])
     found = group(vectors)
     assert agree(found.labels, labels)
-    assert "Of 600 uses 120 were drawn and compared" in found.how
+    assert "Of 600 uses 120 were drawn and compared" in found.explanation
 
 
 def test_distinct_rows_lie_apart_and_the_others_near_one_of_them() -> None:
@@ -137,7 +139,7 @@ def test_identical_uses_can_be_counted_and_grouped() -> None:
 
 
 def test_parting_costs_nothing_where_nothing_hangs_together() -> None:
-    costs = costs_of_parting(centered(uses([40, 40, 40], apart=3)[0]), 5)
+    costs = cut_costs(centered(uses([40, 40, 40], apart=3)[0]), 5)
     assert costs[:2] == pytest.approx([0, 0], abs=1e-6)
     assert (costs[2:] > 0.1).all()
 
@@ -162,7 +164,7 @@ def test_the_largest_group_goes_first(labels: list[int]) -> None:
 def test_few_vectors_can_be_parted(n: int) -> None:
     vectors = centered(uses([n])[0])
     for n_groups in range(1, n + 1):
-        assert set(part(vectors, n_groups, np.random.default_rng(0)).tolist()) <= set(range(n_groups))
+        assert set(cluster(vectors, n_groups, np.random.default_rng(0)).tolist()) <= set(range(n_groups))
 
 
 def test_examples_begin_with_the_medoid() -> None:

@@ -1,4 +1,4 @@
-"""Looking into models: what single cells of a recurrent one follow."""
+"""Analysis of models: the properties of a text that single cells of a recurrent model follow."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Text colored by one cell's value, as in Karpathy's essay on recurrent networks: red at −1, blue at +1.
+"""Text colored by the value of one cell, as in Karpathy's essay on recurrent networks: red at −1, blue at +1.
 
-A piece of HTML that is whole in itself: no script, nothing fetched, users' text escaped.
+Self-contained HTML: no script, nothing fetched, users' text escaped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from polyseme.api import Model
 
 MOST_PIECES = 20_000
-"""Pieces that are shown; of a longer text the rest is counted."""
+"""Pieces that are shown; of a longer text the number of pieces is reported."""
 STEPS = 20
 """Shades on each side of zero."""
 _ZERO, _MOST, _LEAST = Lab(0.965, 0.0, 0.006), Lab(0.5, -0.04, -0.16), Lab(0.55, 0.175, 0.09)
@@ -60,23 +60,23 @@ _STYLE = """
 
 @dataclass(frozen=True, eq=False)
 class CellView:
-    """A text and the values of some cells over its pieces; at the end of a notebook's cell it shows itself."""
+    """A text and the values of cells over its pieces; a notebook displays it as HTML."""
 
     text: str = field(repr=False)
     spans: NDArray[np.int64] = field(repr=False)
-    """[n, 2]: where each piece stands in the text."""
+    """[n, 2]: the offsets of the pieces in the text."""
     values: Mapping[Cell, NDArray[Any]] = field(repr=False)
-    """For each cell, one number a piece."""
+    """For each cell, one number per piece."""
     correlated: Sequence[CorrelatedCell]
-    """The cells that go most with a property, where one was named."""
+    """The cells most correlated with the property, if one was named."""
     html: str = field(repr=False)
-    """What a notebook shows: a piece of a page, whole in itself, without scripts."""
+    """The HTML that a notebook displays, self-contained and without scripts."""
 
     def _repr_html_(self) -> str:
         return self.html
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
-        """Write it as a page of its own, which loads nothing from elsewhere."""
+        """Write a self-contained HTML page."""
         title = "; ".join(map(str, self.values))
         with whole_file(path, force=force) as file:
             file.write_text(page(title, f"<h1>{escaped(title.capitalize())}</h1>\n{self.html}"), encoding="utf-8")
@@ -93,65 +93,67 @@ def cells(
     property: str | Property | None = None,
     top: int = 10,
 ) -> CellView:
-    """A text colored by what single cells of a recurrent model hold after each piece of it.
+    """A text colored by the values of single cells of a recurrent model after each piece.
 
-        >>> view = polyseme.analysis.recurrent_cells(model, text, cell=17, layer=1)            # doctest: +SKIP
-        >>> view = polyseme.analysis.recurrent_cells(model, text, property="inside quotes")    # doctest: +SKIP
+        >>> view = polyseme.analysis.cells(model, text, cell=17, layer=1)            # doctest: +SKIP
+        >>> view = polyseme.analysis.cells(model, text, property="inside quotes")    # doctest: +SKIP
         >>> view.save("cells.html")                                                  # doctest: +SKIP
 
     Args:
         model: a recurrent language model, or ELMo.
         text: a text (or its words).
-        cell: the number of a cell, or several, counted from 0; None: the one that goes most with the property.
+        cell: the number of a cell, or several, counted from 0; None: the one most correlated with the property.
         layer: the layer that it is in: 1 is the first above the token layer, −1 the top.
-        half: whether it reads forwards or backwards, in a model that does both; None: the first that there is.
+        half: the reading direction, in a model with both; None: the first that exists.
         value: the `cell` state (its tanh, from −1 to 1), or the cell's `output`.
-        property: something that cells may follow, as for `correlated_cells`; those that do most are listed, of all
-            layers and halves.
-        top: how many are.
+        property: a property that cells may follow, as for `correlated_cells`; the most correlated cells of all layers
+            and directions are listed.
+        top: how many of them.
     """
     chosen = _chosen(model, cell, layer, half, value)
-    found: list[CorrelatedCell] = []
+    correlated: list[CorrelatedCell] = []
     name = ""
     if property is not None:
         name, _ = find_property(property)
-        found = correlated_cells(model, text, property, value=value, top=top)
+        correlated = correlated_cells(model, text, property, value=value, top=top)
         if not chosen:
-            if not found:
-                raise OptionError("No cell moves over the text, so that none goes with the property. Name a cell.")
-            chosen = [found[0].cell]
+            if not correlated:
+                raise OptionError(
+                    "No cell changes over the text, so that none correlates with the property. Name a cell."
+                )
+            chosen = [correlated[0].cell]
     elif not chosen:
-        raise OptionError("Name a cell by its number, or a property by which one is found, as in 'inside quotes'.")
+        raise OptionError("Name a cell by its number, or a property by which one is chosen, as in 'inside quotes'.")
     [readings] = read_cells(model.bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
     values = {each: readings.values[:, each.number] for each in chosen}
     whole = to_document(text, 0).text
-    what = "tanh of the cell state" if value == "cell" else "output of the cell"
+    unit = "tanh of the cell state" if value == "cell" else "output of the cell"
     html = "\n".join(
         [
             f'<div class="polyseme-cells"><style>{_style()}</style>',
-            f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {what}</p>',
-            *(_colored(whole, readings, each, theirs) for each, theirs in values.items()),
+            f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {unit}</p>',
+            *(_colored(whole, readings, each, cell_values) for each, cell_values in values.items()),
             _note(len(readings.spans)),
-            *([_table(name, found)] if name else []),
+            *([_table(name, correlated)] if name else []),
             "</div>",
         ]
     )
-    return CellView(whole, readings.spans, values, found, html)
+    return CellView(whole, readings.spans, values, correlated, html)
 
 
 def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Half | None, value: Value) -> list[Cell]:
-    """The cells that a user names, if any, which must be there."""
-    number, way, n_cells = find_layer(model.bundle.encoder, layer, half, value)
-    found = []
+    """The cells that the caller names, if any; they must exist."""
+    number, direction, n_cells = find_layer(model.bundle.encoder, layer, half, value)
+    chosen = []
     for each in () if cell is None else [cell] if isinstance(cell, int) else cell:
         if isinstance(each, bool) or not isinstance(each, (int, np.integer)) or not 0 <= each < n_cells:
             raise OptionError(f"Layer {number} has cells 0 to {n_cells - 1:,}. Got {each!r} instead.")
-        found.append(Cell(number, way, int(each)))
-    return found
+        chosen.append(Cell(number, direction, int(each)))
+    return chosen
 
 
 def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
-    """Every piece in its place, on its color; of pieces that share a character, the first has it."""
+    """The text with every piece in its color; a character of two pieces belongs to the first."""
     spans = readings.spans[:MOST_PIECES].tolist()
     parts: list[str] = []
     place = 0
@@ -168,22 +170,22 @@ def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) ->
 
 def _note(n_pieces: int) -> str:
     more = "" if n_pieces <= MOST_PIECES else f" The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown."
-    return f'<p class="note">Pointing at a piece says the number.{more}</p>'
+    return f'<p class="note">Hover over a piece to see its value.{more}</p>'
 
 
-def _table(name: str, found: Sequence[CorrelatedCell]) -> str:
-    """The cells that go most with a property."""
+def _table(name: str, correlated: Sequence[CorrelatedCell]) -> str:
+    """The cells most correlated with a property."""
     rows = "".join(
         f"<tr><td>{each.cell.layer}</td><td>{each.cell.half}</td><td>{each.cell.number:,}</td>"
         f"<td>{each.correlation:+.3f}</td></tr>"
-        for each in found
+        for each in correlated
     )
     header = "".join(f"<th>{title}</th>" for title in ("layer", "reads", "cell", "correlation"))
-    return f"<h3>Cells that go with: {escaped(name)}</h3>\n<table><tr>{header}</tr>{rows}</table>"
+    return f"<h3>Cells correlated with: {escaped(name)}</h3>\n<table><tr>{header}</tr>{rows}</table>"
 
 
 def _shade(value: float) -> str:
-    """The class of a value; what is beyond ±1 is drawn as the end."""
+    """The CSS class of a value; values beyond ±1 are clipped."""
     step = round(min(max(value, -1.0), 1.0) * STEPS)
     return f"{'n' if step < 0 else 'p'}{abs(step)}"
 
@@ -205,6 +207,6 @@ def _style() -> str:
 
 
 def _color(value: float) -> Lab:
-    """On the straight way from nearly white to blue, or to red."""
+    """On the line from nearly white to blue, or to red."""
     end, share = (_MOST if value > 0 else _LEAST), abs(value)
     return Lab(*(zero + (most - zero) * share for zero, most in zip(_ZERO, end, strict=True)))

@@ -1,7 +1,7 @@
-"""The cells of a recurrent encoder, time after time, and which of them go with a property of the text.
+"""The cells of a recurrent encoder at every piece, and their correlation with properties of the text.
 
-A layer's reader is run again over what it read, one piece at a time, so that its cells can be seen at every piece; all
-that comes out of a whole run is the last of them.
+A layer's recurrence is run again over its inputs, one piece at a time, since a whole run returns only the last cell
+states. A property is one number per character, after that character has been read.
 
 Shapes: n pieces of the text, H cells.
 """
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 Half = Literal["forwards", "backwards"]
-"""Which way a layer reads."""
+"""The direction in which a layer reads."""
 Value = Literal["cell", "output"]
-"""What is looked at: tanh of the cell state, as Karpathy and others (2015) show it, or what the cell puts out."""
+"""The value: tanh of the cell state, as in Karpathy et al. (2015), or the output of the cell."""
 
 
 class Cell(NamedTuple):
-    """Where a cell stands."""
+    """The location of a cell."""
 
     layer: int
     half: Half
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
 
 class CorrelatedCell(NamedTuple):
-    """A cell, and how its value goes with a property over a text: from −1 to 1."""
+    """A cell, and the correlation of its value with a property over a text: from −1 to 1."""
 
     cell: Cell
     correlation: float
@@ -55,12 +55,12 @@ class CorrelatedCell(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """A text in pieces, and the values of one layer's cells, read one way, at each of them."""
+    """The pieces of a text, and the values of one layer's cells, in one direction, at each of them."""
 
     layer: int
     half: Half
     spans: NDArray[np.int64]
-    """[n, 2]: where the pieces stand in the text."""
+    """[n, 2]: the offsets of the pieces in the text."""
     values: NDArray[Any]
     """[n, H]"""
 
@@ -68,7 +68,7 @@ class Readings:
 def correlated_cells(
     model: Model, text: str | Sequence[str], property: str | Property, *, value: Value = "cell", top: int = 10
 ) -> list[CorrelatedCell]:
-    """The cells that go most with a property of the text, by Pearson's correlation over its pieces, strongest first.
+    """The cells most correlated with a property of the text, by Pearson's correlation over its pieces, strongest first.
 
     Args:
         model: a recurrent language model, or ELMo.
@@ -79,35 +79,35 @@ def correlated_cells(
         top: how many cells are returned.
     """
     if top < 1:
-        raise OptionError(f"At least 1 cell must be asked for. Got {top} instead.")
-    given = to_document(text, 0)
+        raise OptionError(f"At least 1 cell must be requested. Got {top} instead.")
+    document = to_document(text, 0)
     name, function = find_property(property)
-    wanted = values_of(name, function, given.text)
-    found: list[CorrelatedCell] = []
+    targets = values_of(name, function, document.text)
+    correlated: list[CorrelatedCell] = []
     for readings in read_cells(model.bundle, text, value=value):
-        cells = _correlations(readings, wanted, name)
+        cells = _correlations(readings, targets, name)
         best = np.argsort(-np.abs(np.nan_to_num(cells)), kind="stable")[:top]
-        found += [
+        correlated += [
             CorrelatedCell(Cell(readings.layer, readings.half, int(number)), float(cells[number]))
             for number in best
             if np.isfinite(cells[number])
         ]
-    return sorted(found, key=lambda each: -abs(each.correlation))[:top]
+    return sorted(correlated, key=lambda each: -abs(each.correlation))[:top]
 
 
-def _correlations(readings: Readings, wanted: Floats, name: str) -> Floats:
-    """[H]: each cell's; not a number where it never moves."""
+def _correlations(readings: Readings, targets: Floats, name: str) -> Floats:
+    """[H]: the correlation of each cell; NaN if it never changes."""
     last = readings.spans[:, 1] - 1 if readings.half == "forwards" else readings.spans[:, 0]
-    here = wanted[np.clip(last, 0, len(wanted) - 1)]
+    here = targets[np.clip(last, 0, len(targets) - 1)]
     here = here - here.mean()
     if not here.any():
-        raise InputError(f"The property {name!r} is the same all over the text, so that no cell can go with it.")
+        raise InputError(f"The property {name!r} is the same all over the text, so that no cell can correlate with it.")
     cells = readings.values.astype(np.float64)
     cells = cells - cells.mean(axis=0)
     sizes = np.sqrt((cells**2).sum(axis=0) * (here**2).sum())
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(sizes > 1e-9, here @ cells / sizes, np.nan)
-    return found
+        correlations: Floats = np.where(sizes > 1e-9, here @ cells / sizes, np.nan)
+    return correlations
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -126,21 +126,21 @@ def read_cells(
         raise OptionError(f"There is no value {value!r} of a cell. {nearest(str(value), get_args(Value))}")
     readers = {at: reader for at, reader in _readers(bundle.encoder).items() if (layer or at[0], half or at[1]) == at}
     if value == "cell" and any(reader.kind != "lstm" for reader in readers.values()):
-        raise OptionError("Cells of kind 'tanh' hold nothing besides what they put out. Look at the value 'output'.")
+        raise OptionError("Cells of kind 'tanh' have no state besides their output. Use the value 'output'.")
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read text.")
     encoded = bundle.tokenizer.encode(to_document(text, 0))
     if not len(encoded):
-        raise InputError("The text has no pieces, so that there is nothing for a cell to follow.")
+        raise InputError("The text has no pieces, so there is nothing for a cell to follow.")
     framed = bundle.tokenizer.frame(encoded.ids)
     batch = Batch(torch.from_numpy(framed.ids)[None].to(bundle.device))
-    kept = slice(framed.offset, framed.offset + len(encoded))
-    for at, read in _what_was_read(bundle.encoder, batch, readers).items():
-        yield Readings(*at, encoded.spans, _one_by_one(readers[at], read, value)[kept])
+    text_pieces = slice(framed.offset, framed.offset + len(encoded))
+    for at, read in _inputs_of(bundle.encoder, batch, readers).items():
+        yield Readings(*at, encoded.spans, _one_by_one(readers[at], read, value)[text_pieces])
 
 
 def find_layer(encoder: Encoder, layer: int, half: Half | None, value: Value) -> tuple[int, Half, int]:
-    """The layer and half that a user asks for, and how many values there are."""
+    """The requested layer and direction, and the number of values."""
     readers = _readers(encoder)
     depth = encoder.config.depth
     if not -depth <= layer <= depth or layer == 0:
@@ -149,46 +149,46 @@ def find_layer(encoder: Encoder, layer: int, half: Half | None, value: Value) ->
             f"{layer} instead."
         )
     number = layer if layer > 0 else depth + 1 + layer
-    ways = [way for at, way in readers if at == number]
-    chosen = ways[0] if half is None else half
-    if chosen not in ways:
-        raise OptionError(f"The model reads {' and '.join(ways)}. Got {chosen!r} for 'half' instead.")
+    directions = [direction for at, direction in readers if at == number]
+    chosen = directions[0] if half is None else half
+    if chosen not in directions:
+        raise OptionError(f"The model reads {' and '.join(directions)}. Got {chosen!r} for 'half' instead.")
     reader = readers[number, chosen]
     return number, chosen, _n_values(reader, value)
 
 
 def _n_values(reader: Reader, value: Value) -> int:
-    """H: cells, or what a projection makes of them."""
+    """H: the number of cells, or the width after projection."""
     return reader.n_cells if value == "cell" else reader.width
 
 
 def _readers(encoder: Encoder) -> Mapping[tuple[int, Half], Reader]:
-    """What reads one way in one layer each, by the layer's number."""
+    """The recurrence of each layer and direction."""
     if not isinstance(encoder, (Recurrent, TwoWay)):
         raise ModelError(
-            f"An encoder of kind {encoder.config.kind!r} has no cells to look at. That is for recurrent models: LSTM "
+            f"An encoder of kind {encoder.config.kind!r} has no cells. Only recurrent models have them: LSTM "
             "language models, and ELMo."
         )
-    found: dict[tuple[int, Half], Reader] = {}
+    readers: dict[tuple[int, Half], Reader] = {}
     for stack in encoder.halves():
         if not isinstance(stack, Recurrent):
             raise TypeError("Halves of a two-way encoder are recurrent.")
         for number, layer in enumerate(stack.layers, start=1):
             for reader in layer.children():
                 if isinstance(reader, Reader):
-                    found[number, "backwards" if reader.backwards else "forwards"] = reader
-    if not found:
-        raise ModelError("The model has a token layer and nothing above it, so that there are no cells.")
-    return dict(sorted(found.items(), key=lambda each: (each[0][0], each[0][1] == "backwards")))
+                    readers[number, "backwards" if reader.backwards else "forwards"] = reader
+    if not readers:
+        raise ModelError("The model has a token layer and nothing above it, so there are no cells.")
+    return dict(sorted(readers.items(), key=lambda each: (each[0][0], each[0][1] == "backwards")))
 
 
-def _what_was_read(
+def _inputs_of(
     encoder: Encoder, batch: Batch, readers: Mapping[tuple[int, Half], Reader]
 ) -> dict[tuple[int, Half], Tensor]:
-    """What each reader reads of the batch, [1, T, D]."""
-    found: dict[tuple[int, Half], Tensor] = {}
+    """The inputs of each recurrence for the batch, [1, T, D]."""
+    inputs: dict[tuple[int, Half], Tensor] = {}
     hooks = [
-        reader.register_forward_pre_hook(lambda _, given, at=at: found.__setitem__(at, given[0]))
+        reader.register_forward_pre_hook(lambda _, arguments, at=at: inputs.__setitem__(at, arguments[0]))
         for at, reader in readers.items()
     ]
     try:
@@ -197,7 +197,7 @@ def _what_was_read(
     finally:
         for hook in hooks:
             hook.remove()
-    return {at: found[at] for at in readers}
+    return {at: inputs[at] for at in readers}
 
 
 @torch.inference_mode()
@@ -205,15 +205,15 @@ def _one_by_one(reader: Reader, read: Tensor, value: Value) -> NDArray[Any]:
     """[T, H]: the values after each piece, in the order of the text."""
     times = range(read.shape[1])
     h, c = reader.start(1)
-    found = read.new_empty(read.shape[1], _n_values(reader, value))
+    outputs = read.new_empty(read.shape[1], _n_values(reader, value))
     for time in reversed(times) if reader.backwards else times:
         _, h, c = reader(read[:, time : time + 1], None, (h, c), carried=True)
-        found[time] = torch.tanh(c[0]) if value == "cell" else h[0]
-    values: NDArray[Any] = found.to(torch.promote_types(found.dtype, torch.float32)).cpu().numpy()
+        outputs[time] = torch.tanh(c[0]) if value == "cell" else h[0]
+    values: NDArray[Any] = outputs.to(torch.promote_types(outputs.dtype, torch.float32)).cpu().numpy()
     return values
 
 
-# MERGED: What a cell may follow: properties of a text, a number a character, after that character has been re
+# --- properties ------------------------------------------------------------------------------------------------------
 
 
 Property = Callable[[str], Sequence[float]]
@@ -224,16 +224,16 @@ BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 
 def inside_quotes(text: str) -> list[float]:
-    """1 from a double quote that opens on, 0 from the one that closes.
+    """1 from an opening double quote on, 0 from the closing one on.
 
     >>> inside_quotes('a "b" c')
     [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
     """
-    found, inside = [], False
+    values, inside = [], False
     for character in text:
         inside = {'"': not inside, "“": True, "”": False, "«": True, "»": False}.get(character, inside)
-        found.append(float(inside))
-    return found
+        values.append(float(inside))
+    return values
 
 
 def inside_brackets(text: str) -> list[float]:
@@ -242,11 +242,11 @@ def inside_brackets(text: str) -> list[float]:
     >>> inside_brackets("a(b[c])")
     [0.0, 1.0, 1.0, 2.0, 2.0, 1.0, 0.0]
     """
-    found, depth = [], 0
+    values, depth = [], 0
     for character in text:
         depth = max(depth + BRACKETS.get(character, 0), 0)
-        found.append(float(depth))
-    return found
+        values.append(float(depth))
+    return values
 
 
 def position_in_line(text: str) -> list[float]:
@@ -255,11 +255,11 @@ def position_in_line(text: str) -> list[float]:
     >>> position_in_line("ab" + chr(10) + "c")
     [1.0, 2.0, 3.0, 1.0]
     """
-    found, place = [], 0
+    values, place = [], 0
     for before in ["\n", *text][: len(text)]:
         place = 1 if before == "\n" else place + 1
-        found.append(float(place))
-    return found
+        values.append(float(place))
+    return values
 
 
 def position_in_word(text: str) -> list[float]:
@@ -268,11 +268,11 @@ def position_in_word(text: str) -> list[float]:
     >>> position_in_word("ab c")
     [1.0, 2.0, 0.0, 1.0]
     """
-    found, place = [], 0
+    values, place = [], 0
     for character in text:
         place = 0 if character.isspace() else place + 1
-        found.append(float(place))
-    return found
+        values.append(float(place))
+    return values
 
 
 PROPERTIES: Mapping[str, Property] = {
@@ -283,28 +283,28 @@ PROPERTIES: Mapping[str, Property] = {
 }
 
 
-def find_property(given: str | Property) -> tuple[str, Property]:
-    """A property and its name: one of the list, or a function of the user's own."""
-    if isinstance(given, str):
-        if given not in PROPERTIES:
+def find_property(property: str | Property) -> tuple[str, Property]:
+    """A property and its name: one of `PROPERTIES`, or a function of the user's own."""
+    if isinstance(property, str):
+        if property not in PROPERTIES:
             raise OptionError(
-                f"There is no property {given!r}. {nearest(given, PROPERTIES)} Or give a function from a text to a "
-                "number for each of its characters."
+                f"There is no property {property!r}. {nearest(property, PROPERTIES)} Or give a function from a text to "
+                "a number for each of its characters."
             )
-        return given, PROPERTIES[given]
-    if not callable(given):
-        raise OptionError(f"A property is a name or a function of a text. Got a {type(given).__name__} instead.")
-    return getattr(given, "__name__", "property").replace("_", " "), given
+        return property, PROPERTIES[property]
+    if not callable(property):
+        raise OptionError(f"A property is a name or a function of a text. Got a {type(property).__name__} instead.")
+    return getattr(property, "__name__", "property").replace("_", " "), property
 
 
 def values_of(name: str, property: Property, text: str) -> Floats:
-    """A property's numbers over a text, which must differ somewhere for anything to go with them."""
+    """The numbers of a property over a text."""
     try:
-        found = np.asarray(list(property(text)), dtype=np.float64)
+        values = np.asarray(list(property(text)), dtype=np.float64)
     except (TypeError, ValueError):
-        found = np.full(0, np.nan)
-    if found.shape != (len(text),) or not np.isfinite(found).all():
+        values = np.full(0, np.nan)
+    if values.shape != (len(text),) or not np.isfinite(values).all():
         raise InputError(
             f"The property {name!r} must give one finite number for each of the text's {len(text):,} characters."
         )
-    return found
+    return values

@@ -46,7 +46,7 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found)))
         return
-    click.echo(f"{found.word} in {found.source}: {found.headline}. {found.how}")
+    click.echo(f"{found.word} in {found.source}: {found.headline}. {found.explanation}")
     for sense, examples in enumerate(found.examples, start=1):
         count = len(found.of(sense))
         heading = f"sense {sense}, {count:,} use{'' if count == 1 else 's'}"

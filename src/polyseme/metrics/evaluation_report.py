@@ -16,7 +16,7 @@ from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.metrics.task_metrics import METRICS
-from polyseme.plots.bar_chart import PAGE_STYLE, Bar, bars_figure, bars_table
+from polyseme.plots.charts import BARS_STYLE, Bar, bars_figure, bars_table
 from polyseme.plots.html_page import escaped, page
 from polyseme.plots.similarity_heatmaps import figure_bytes
 
@@ -172,7 +172,7 @@ def _html(report: Report) -> bytes:
         [
             f"<h1>{escaped(title)}</h1>",
             *(f'<p class="faint">{escaped(note)}</p>' for note in notes_of(report)),
-            bars_table(bars, chance=report.chance) if bars else "",
+            bars_table(bars, baseline=report.chance) if bars else "",
             f'<table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}</table>',
             *(
                 f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(what)}.</p>'
@@ -180,7 +180,7 @@ def _html(report: Report) -> bytes:
             ),
         ]
     )
-    return page(title, body, style=f"{_STYLE}\n{PAGE_STYLE}").encode("utf-8")
+    return page(title, body, style=f"{_STYLE}\n{BARS_STYLE}").encode("utf-8")
 
 
 def title_of(report: Report) -> str:
@@ -200,7 +200,7 @@ def _picture(report: Report, format: str) -> bytes:
         raise OptionError(f"There is nothing in a report of {report.evaluation} that bars could show.")
     every = report.lines[0].figures
     note = f"accuracy in all {spelled('accuracy', every['accuracy'])}; lines are intervals of 95%; scored {report.how}"
-    figure = bars_figure(bars, title=title_of(report), note=note, chance=report.chance)
+    figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.chance)
     return figure_bytes(figure, "svg" if format == "svg" else "png")
 
 

@@ -1,7 +1,7 @@
-"""Pictures: figures for pages and papers, and their counterparts in the terminal.
+"""Plots: figures for pages and papers, and their counterparts in the terminal.
 
-Figures need matplotlib (the extra `plots`), and are drawn without touching its global state; the terminal needs nothing
-beyond the core. Nothing here writes to disk: `figure_bytes` returns what a file would hold.
+Figures need matplotlib (the extra `plots`) and do not touch its global state; the terminal needs nothing beyond the
+core. Nothing here writes to disk: `figure_bytes` returns the bytes of a file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""One ramp of colors for everything that runs from little to much, on paper and in the terminal.
+"""Colors of all plots: one ramp for values from low to high, and one color per group, in a fixed order.
 
-Perceptually uniform by construction: a path through the Oklab space, in which equal distances look equally different,
-walked at constant speed from a pale sand over teal to a deep blue. Lightness falls all the way, so that the ramp also
-reads in gray and for color-blind eyes.
+The ramp is perceptually uniform: a path through the Oklab space at constant speed, from a pale sand over teal to a deep
+blue. Lightness decreases throughout, so that the ramp is also readable in gray and with color blindness.
 """
 
 from __future__ import annotations
@@ -22,15 +21,20 @@ class Lab(NamedTuple):
 
 _PATH = (Lab(0.975, -0.003, 0.018), Lab(0.68, -0.085, -0.025), Lab(0.33, -0.005, -0.105))
 _LENGTHS = [math.dist(one, other) for one, other in itertools.pairwise(_PATH)]
+# Colors of groups: hues a golden angle apart.
+_FIRST_HUE = 4.4
+_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+_CHROMA = 0.13
+_LIGHTNESS = (0.55, 0.68, 0.45, 0.74)
 
 
 def ramp(share: float) -> Lab:
-    """The color at a share of the way, from 0 (little) to 1 (much); what is beyond is drawn as the end."""
-    way = min(max(share, 0.0), 1.0) * sum(_LENGTHS)
+    """The color of a share from 0 (low) to 1 (high); values beyond are clipped."""
+    distance = min(max(share, 0.0), 1.0) * sum(_LENGTHS)
     for (one, other), length in zip(itertools.pairwise(_PATH), _LENGTHS, strict=True):
-        if way <= length or other is _PATH[-1]:
-            return Lab(*(start + (end - start) * way / length for start, end in zip(one, other, strict=True)))
-        way -= length
+        if distance <= length or other is _PATH[-1]:
+            return Lab(*(start + (end - start) * distance / length for start, end in zip(one, other, strict=True)))
+        distance -= length
     raise AssertionError("a path has an end")
 
 
@@ -60,15 +64,6 @@ def to_rgb(color: Lab) -> tuple[float, float, float]:
 def _curve(light: float) -> float:
     light = min(max(light, 0.0), 1.0)
     return 12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
-
-
-# MERGED: Colors that tell groups apart: as many as are wanted, in an order that never changes.
-
-
-_FIRST_HUE = 4.4
-_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
-_CHROMA = 0.13
-_LIGHTNESS = (0.55, 0.68, 0.45, 0.74)
 
 
 def group_color(number: int) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from polyseme.plots.html_page import escaped
 
 MOST_LABELS = 20
-"""That have a row and column of their own; where there are more, those least confused stand together."""
+"""Labels with a row and column of their own; if there are more, those least confused are merged."""
 _OTHERS = "(others)"
 _COLOR, _DARK = "40 104 176", 0.6
-"""What cells are shaded with, the more the denser, on a light page or a dark one; and from where on text is white."""
+"""The shade of cells, with the share as opacity; and the share from which text is white."""
 CONFUSION_STYLE = """
 table.confusion { width: auto; table-layout: auto; font-size: .82rem; font-variant-numeric: tabular-nums;
   margin: .4rem 0 } .confusion td, .confusion th { border: 1px solid var(--paper); padding: .2rem .4rem;
@@ -27,15 +27,15 @@ table.confusion { width: auto; table-layout: auto; font-size: .82rem; font-varia
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often each gold label was given each label."""
+    """How often each gold label was predicted as each label."""
 
     labels: Sequence[str]
     counts: Sequence[Sequence[int]]
-    """A row a gold label, a column a predicted one."""
+    """One row per gold label, one column per predicted label."""
 
 
 def confusion_table(confusion: Confusion) -> str:
-    """The matrix as a table, whose page needs `CONFUSION_STYLE`; nothing where nothing was counted."""
+    """The matrix as a table; the page needs `CONFUSION_STYLE`. Empty if nothing was counted."""
     if not any(map(sum, confusion.counts)):
         return ""
     shown, n_hidden = _fewer(confusion)
@@ -53,7 +53,7 @@ def confusion_table(confusion: Confusion) -> str:
         share = f"{100 * shown.counts[at][at] / column:.1f}" if column and label != _OTHERS else "–"
         precisions.append(f"<th>{share}</th>")
     rows.append(f"<tr><th>precision</th>{''.join(precisions)}<th></th></tr>")
-    note = f"The {n_hidden} labels that are confused least stand together as {_OTHERS}. " if n_hidden else ""
+    note = f"The {n_hidden} labels that are confused least are merged as {_OTHERS}. " if n_hidden else ""
     return (
         f'<div class="wide"><table class="confusion">{"".join(rows)}</table></div>'
         f'<p class="faint">{note}Shades are shares of the row; outlined cells are right.</p>'
@@ -74,7 +74,7 @@ def _cell(count: int, total: int, *, same: bool) -> str:
 
 
 def _fewer(confusion: Confusion) -> tuple[Confusion, int]:
-    """The labels that are confused most, in their own order, and the others as one."""
+    """The labels that are confused most, in their own order, with the others merged; and the number of these."""
     n_labels = len(confusion.labels)
     if n_labels <= MOST_LABELS:
         return confusion, 0

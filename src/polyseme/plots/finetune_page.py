@@ -1,7 +1,6 @@
-"""The report of a finetuning as a page: scores by seed, curves, layers' shares, confusions, errors, settings, cost.
+"""The report of a fine-tuning as a page: scores by seed, curves, layer weights, confusions, errors, settings, cost.
 
-`TaskPage` is a plain record of what is to be shown; a section that has nothing is left out. Scores are given as
-fractions and written ×100.
+`TaskPage` is a plain record of the content; empty sections are left out. Scores are fractions and are shown ×100.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyseme.plots.bar_chart import PAGE_STYLE as BARS_STYLE
-from polyseme.plots.bar_chart import Bar, bars_table
+from polyseme.plots.charts import BARS_STYLE, CHART_STYLE, Bar, Curve, Dot, bars_table, dots_chart, lines_chart
 from polyseme.plots.confusion_matrix import CONFUSION_STYLE, Confusion, confusion_table
 from polyseme.plots.html_page import escaped, page
-from polyseme.plots.svg_charts import CHART_STYLE, Curve, Dot, dots_chart, lines_chart
 
 MOST_CHARACTERS = 700
-"""Of an error's text; what is longer is cut, and ends with an ellipsis."""
+"""Of the text of an error; longer texts are truncated with an ellipsis."""
 _STYLE = """
 section { margin-bottom: 1.4rem } .beside { display: grid; gap: .6rem 2.5rem;
   grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)) } h3 { font-size: .95rem; margin: .5rem 0 .2rem }
@@ -31,7 +28,7 @@ table.plain td.figure, table.plain th.figure { text-align: right }
   border-left: 4px solid var(--line); margin: .25rem 0 }
 .big { font-size: 1.5rem; font-weight: 650; font-variant-numeric: tabular-nums }
 .error { border-top: 1px solid var(--line); padding: .5rem 0; max-width: 60rem; overflow-wrap: anywhere }
-.error .said { font-size: .9rem } .error .text { white-space: pre-wrap; margin: .15rem 0 }
+.error .summary { font-size: .9rem } .error .text { white-space: pre-wrap; margin: .15rem 0 }
 .tagged { display: inline-block; margin: .1rem .45rem .1rem 0; vertical-align: top; line-height: 1.25 }
 .tagged small { display: block; font-size: .72rem }
 .tagged small:not([class]) { color: var(--faint) }
@@ -44,22 +41,22 @@ dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1re
 
 @dataclass(frozen=True, kw_only=True)
 class SeedScores:
-    """One metric on one split, a number a seed."""
+    """One metric on one split, with one value per seed."""
 
     metric: str
     split: str
     values: Mapping[str, float | None]
-    """By the seed's name, as fractions; None: the run was not scored."""
+    """By seed, as fractions; None: the run was not scored."""
     failed: Sequence[str] = ()
-    """The seeds whose runs failed to learn. They count in median and spread, as the field counts them."""
-    chance: float | None = None
-    """What a model that learned nothing would score."""
+    """Seeds of runs that failed to learn. They count in the median and the standard deviation, as is usual."""
+    baseline: float | None = None
+    """The score of a model that learned nothing."""
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table under a heading; numbers stand right, anything else left."""
+    """A table with a heading; numbers are aligned right, anything else left."""
 
     heading: str
     columns: Sequence[str]
@@ -79,7 +76,7 @@ class Curves:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskError:
-    """Something the model got wrong."""
+    """An error of the model."""
 
     gold: str
     predicted: str
@@ -88,27 +85,27 @@ class TaskError:
     words: Sequence[tuple[str, str, str]] = ()
     """In tagging: each word with its gold tag and the predicted one, in place of the text."""
     probability: float | None = None
-    """Of what was predicted."""
+    """The probability of the prediction."""
     place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixWeights:
-    """The learned shares of the layers in a scalar mix, which sum to one a seed."""
+    """The learned weights of the layers in a scalar mix, which sum to 1 for each seed."""
 
     layers: Sequence[str]
     shares: Sequence[Sequence[float]]
-    """A row a seed, a share a layer."""
+    """One row per seed, one weight per layer."""
     gammas: Sequence[float] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskPage:
-    """All that the page shows, in its order."""
+    """The content of the page, in order."""
 
     title: str
     lead: str = ""
-    """One sentence: what was finetuned on what."""
+    """One sentence: the model and the data."""
     scores: Sequence[SeedScores] = ()
     tables: Sequence[Table] = ()
     curves: Sequence[Curves] = ()
@@ -116,15 +113,15 @@ class TaskPage:
     mix: MixWeights | None = None
     errors: Sequence[TaskError] = ()
     n_errors: int | None = None
-    """How many there are in all; None: that is not known."""
+    """The number of all errors; None: unknown."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    """What must be known to read the numbers: samples, repairs, dev beside test."""
+    """Notes for reading the numbers: samples, repairs, dev instead of test."""
 
 
 def task_page(shown: TaskPage) -> str:
-    """The page, whole in itself, without a script."""
+    """The page, self-contained and without scripts."""
     sections = [
         _section("Scores", _beside([_scores(each) for each in shown.scores])),
         *(_section(each.heading, _table(each)) for each in shown.tables),
@@ -153,8 +150,8 @@ def _section(heading: str, content: str) -> str:
 
 
 def _beside(parts: Sequence[str]) -> str:
-    kept = [f"<div>{part}</div>" for part in parts if part]
-    return f'<div class="beside">{"".join(kept)}</div>' if kept else ""
+    columns = [f"<div>{part}</div>" for part in parts if part]
+    return f'<div class="beside">{"".join(columns)}</div>' if columns else ""
 
 
 def _scores(scores: SeedScores) -> str:
@@ -173,7 +170,7 @@ def _scores(scores: SeedScores) -> str:
     hollow = " (hollow)" if len(values) > 1 else ""
     facts += [f"{len(scores.failed)} failed to learn{hollow}"] if scores.failed else []
     facts += [f"{unscored} not scored"] if unscored else []
-    facts += [f"the simplest guess {_hundred(scores.chance)}"] if scores.chance is not None else []
+    facts += [f"the simplest guess {_hundred(scores.baseline)}"] if scores.baseline is not None else []
     dots = [
         Dot(f"seed {seed}: {_hundred(value)}", 100 * value, hollow=seed in scores.failed)
         for seed, value in values.items()
@@ -190,7 +187,7 @@ def _table(table: Table) -> str:
 
     def cells(row: Sequence[Any], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=figure' if at < len(right) and right[at] else ''}>{escaped(_said(cell))}</{tag}>"
+            f"<{tag}{' class=figure' if at < len(right) and right[at] else ''}>{escaped(_formatted(cell))}</{tag}>"
             for at, cell in enumerate(row)
         )
 
@@ -208,14 +205,14 @@ def _mix(mix: MixWeights) -> str:
     if not mix.shares:
         return ""
     bars = []
-    for layer, its in zip(mix.layers, zip(*mix.shares, strict=True), strict=True):
-        several = len(its) > 1
-        bars.append(Bar(layer, statistics.median(its), min(its) if several else None, max(its) if several else None))
+    for layer, shares in zip(mix.layers, zip(*mix.shares, strict=True), strict=True):
+        interval = (min(shares), max(shares)) if len(shares) > 1 else ()
+        bars.append(Bar(layer, statistics.median(shares), *interval))
     facts = "The line is where every layer would count alike"
     facts += "; bars are medians over seeds, strokes go from the lowest to the highest" if len(mix.shares) > 1 else ""
     if mix.gammas:
         facts += f"; γ {', '.join(f'{gamma:.2f}' for gamma in mix.gammas)}"
-    return f'{bars_table(bars, chance=1 / len(mix.layers))}<p class="faint">{escaped(facts)}.</p>'
+    return f'{bars_table(bars, baseline=1 / len(mix.layers))}<p class="faint">{escaped(facts)}.</p>'
 
 
 def _errors_heading(shown: TaskPage) -> str:
@@ -231,14 +228,16 @@ def _error(error: TaskError) -> str:
     place = f'<span class="faint">{escaped(error.place)}</span>'
     if error.words:
         n_wrong = sum(gold != predicted for _, gold, predicted in error.words)
-        said = f'<div class="said">{n_wrong} of {len(error.words)} tags are wrong {place}</div>'
-        return f'<div class="error">{said}<div class="text" dir="auto">{"".join(map(_tagged, error.words))}</div></div>'
-    said = (
-        f'<div class="said"><span class="wrong">{escaped(error.predicted)}</span>{sure}; right is '
+        summary = f'<div class="summary">{n_wrong} of {len(error.words)} tags are wrong {place}</div>'
+        return (
+            f'<div class="error">{summary}<div class="text" dir="auto">{"".join(map(_tagged, error.words))}</div></div>'
+        )
+    summary = (
+        f'<div class="summary"><span class="wrong">{escaped(error.predicted)}</span>{sure}; right is '
         f'<span class="right">{escaped(error.gold)}</span> {place}</div>'
     )
     texts = [f'<div class="text" dir="auto">{escaped(_cut(text))}</div>' for text in (error.text, error.second) if text]
-    return f'<div class="error">{said}{"".join(texts)}</div>'
+    return f'<div class="error">{summary}{"".join(texts)}</div>'
 
 
 def _tagged(word: tuple[str, str, str]) -> str:
@@ -250,7 +249,7 @@ def _tagged(word: tuple[str, str, str]) -> str:
 
 
 def _pairs(settings: Mapping[str, Any]) -> str:
-    rows = [f"<dt>{escaped(str(name))}</dt><dd>{escaped(_said(value))}</dd>" for name, value in settings.items()]
+    rows = [f"<dt>{escaped(str(name))}</dt><dd>{escaped(_formatted(value))}</dd>" for name, value in settings.items()]
     return f"<dl>{''.join(rows)}</dl>"
 
 
@@ -270,8 +269,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _said(value: Any) -> str:
-    """A cell or setting in words."""
+def _formatted(value: Any) -> str:
+    """A cell or setting as text."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -283,7 +282,7 @@ def _said(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_said(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_formatted(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_said, value))
+        return ", ".join(map(_formatted, value))
     return json.dumps(value, ensure_ascii=False, default=str)

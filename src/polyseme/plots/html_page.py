@@ -1,7 +1,7 @@
-"""Self-contained HTML pages: one file, nothing fetched, and no text of a user ever runs.
+"""Self-contained HTML pages: one file, nothing fetched, and users' text is never executed.
 
-What came from users goes in as escaped text or as JSON that a script reads; a policy in the page's head lets only the
-page's own script run, known by its hash, and lets nothing be loaded from anywhere.
+Users' text is escaped, or passed as JSON to a script. A content security policy lets only the page's own script run,
+identified by its hash, and lets nothing be loaded.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ td.number { width: 3.6rem; font-variant-numeric: tabular-nums; color: var(--fain
 """.strip()
 
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
-"""Control characters, and halves of characters."""
+"""Control characters and lone surrogates."""
 
 
 def escaped(text: str) -> str:
-    """A user's text as text of a page, between tags or in a quoted attribute; what a page cannot hold is replaced."""
+    """A user's text, escaped for use between tags or in a quoted attribute; characters unfit for pages are replaced."""
     return html.escape(_UNFIT.sub("\ufffd", text))
 
 
 def data(content: Any) -> str:
-    """Anything JSON can say, as an element that a script reads and nothing runs."""
+    """A JSON value as an element that scripts read and browsers do not execute."""
     written = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")
@@ -47,7 +47,7 @@ def data(content: Any) -> str:
 
 
 def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
-    """A whole page; `body` is HTML in which users' text is escaped already."""
+    """A complete page; `body` is HTML in which users' text is already escaped."""
     allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "'none'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
     return "\n".join(
@@ -72,7 +72,7 @@ def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
 
 
 def concordance(lines: list[tuple[str, tuple[str, str, str]]]) -> str:
-    """A table of words in their contexts: something before each line, then what stands before, the word, and after."""
+    """A table of words in context: a first column, then the text before, the word, and the text after."""
     rows = [
         f'<tr><td class="number">{escaped(first)}</td><td dir="auto">{escaped(before)}<b>{escaped(word)}</b>'
         f"{escaped(after)}</td></tr>"

@@ -1,7 +1,7 @@
-"""Texts in a notebook, each word on a color that says how alike it is to a chosen one.
+"""Texts in a notebook, each word colored by its similarity to a chosen one.
 
-A piece of HTML that is whole in itself: no script, nothing fetched, users' text escaped. On a light page much is dark
-and on a dark page it is bright, so that little recedes into either; a notebook's own theme goes before the system's.
+Self-contained HTML: no script, nothing fetched, users' text escaped. High values are dark on a light page and bright on
+a dark page. A notebook's own theme takes precedence over the system's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from polyseme.plots.word_uses import Keyword, spelled
 from polyseme.types import Word
 
 N_LEVELS = 24
-"""Steps from little to much; colors are one rule a step, not one a word."""
+"""Color steps; there is one CSS rule per step, not one per word."""
 
 _LIGHT_HOSTS = ('[data-jp-theme-light="true"]', ".vscode-light", '[theme="light"]')
 _DARK_HOSTS = ('[data-jp-theme-light="false"]', ".vscode-dark", '[theme="dark"]')
-"""How JupyterLab, VS Code and Colab mark their themes."""
+"""Selectors for the themes of JupyterLab, VS Code and Colab."""
 _STYLE = """
 .polyseme-view { font: 15px/1.9 system-ui, sans-serif; max-width: 60rem; margin: .4rem 0; overflow-wrap: anywhere }
 .polyseme-view p { margin: .3rem 0; white-space: pre-wrap }
@@ -40,20 +40,20 @@ _STYLE = """
 
 
 class ColoredText(NamedTuple):
-    """A text, its words, and how alike each is to what they are compared with."""
+    """A text, its words, and their cosines to the chosen use."""
 
     text: str
     words: Sequence[Word]
     cosines: Sequence[float]
-    """One a word; not a number where there is none to be had."""
+    """One per word; NaN for zero vectors."""
     chosen: int | None = None
-    """Which word the others are compared with, if it stands here."""
+    """The index of the chosen word, if it is in this text."""
 
 
 def colored_texts(texts: Sequence[ColoredText], *, least: float, use: Keyword, more: str = "", note: str = "") -> str:
-    """The texts below each other, with a scale of colors from `least` to 1; all of it is escaped here.
+    """The texts one below the other, with a color scale from `least` to 1; everything is escaped here.
 
-    Above them stands the use that words are compared with, and what `more` there is to say of it; below them a note.
+    Above them is the use that words are compared with, followed by `more`; below them a note.
     """
     before, word, after = map(escaped, use)
     scale = f'<span class="scale">{spelled(least)}<i></i>{spelled(1)}</span>'
@@ -69,7 +69,7 @@ def colored_texts(texts: Sequence[ColoredText], *, least: float, use: Keyword, m
 
 
 def _words(shown: ColoredText, least: float) -> str:
-    """Every word in its place, and what stands between them; of words that share a stretch, one after the other."""
+    """The words and the text between them; words that overlap follow each other."""
     parts: list[str] = []
     place = shown.words[0].start if shown.words else 0
     for number, (word, cosine) in enumerate(zip(shown.words, shown.cosines, strict=True)):
@@ -89,7 +89,7 @@ def _look(cosine: float, least: float) -> str:
 
 @cache
 def _style() -> str:
-    """Rules for every step, in the colors of a light page and, the other way round, of a dark one."""
+    """CSS rules for every step, for light pages and, reversed, for dark ones."""
     light, dark = _colors(dark=False), _colors(dark=True)
     steps = [
         f".polyseme-view .s{level} {{ background: var(--b{level}); color: var(--i{level}) }}"
@@ -112,7 +112,7 @@ def _in(hosts: Sequence[str]) -> str:
 
 
 def _colors(*, dark: bool) -> str:
-    """The ramp as variables; on a dark page it is walked from its end."""
+    """The ramp as CSS variables, reversed on dark pages."""
     steps = [ramp((N_LEVELS - level if dark else level) / N_LEVELS) for level in range(N_LEVELS + 1)]
     colors = [f"--b{level}: {to_hex(step)}; --i{level}: {ink(step)}" for level, step in enumerate(steps)]
     scale = ", ".join(to_hex(step) for step in steps)

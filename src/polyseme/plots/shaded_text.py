@@ -1,4 +1,4 @@
-"""Texts whose words are shaded, from little to much, as a page: surprisals, or anything that is a number a word."""
+"""A page of texts with words shaded by value: surprisals, or any other number per word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyseme.plots.colors import ink, ramp, to_hex
 from polyseme.plots.html_page import escaped, page
 
 _STEPS = 64
-"""Shades that are told apart."""
+"""Number of shades."""
 _TICKS = 5
 _STYLE = """
 .text { white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.9; font-size: 1.05rem; margin: .4rem 0;
@@ -25,17 +25,17 @@ _STYLE = """
 
 
 class Mark(NamedTuple):
-    """A stretch `[start, end)` of a text and its number; NaN where it has none."""
+    """A part `[start, end)` of a text and its value; NaN if it has none."""
 
     start: int
     end: int
     value: float
     label: str
-    """What is said where it is pointed at."""
+    """The text shown on hovering."""
 
 
 class ShadedText(NamedTuple):
-    """A text with its marks, which stand in order and do not overlap."""
+    """A text with its marks, in order and without overlap."""
 
     heading: str
     text: str
@@ -44,7 +44,7 @@ class ShadedText(NamedTuple):
 
 
 def shaded_page(title: str, texts: Sequence[ShadedText], *, unit: str, most: float, notes: Sequence[str] = ()) -> str:
-    """Texts one below the other, and a legend that goes from 0 to `most`, beyond which shades grow no darker."""
+    """Texts one below the other, and a legend from 0 to `most`; higher values have the darkest shade."""
     body = "\n".join(
         [
             f"<h1>{escaped(title)}</h1>",
@@ -91,7 +91,7 @@ def _shade(value: float, most: float) -> str:
 
 
 def _shades() -> str:
-    """A class a shade: colors need not be written out for every word."""
+    """One CSS class per shade, so that words need no colors of their own."""
     colors = [ramp(number / (_STEPS - 1)) for number in range(_STEPS)]
     return "\n".join(
         f".s{number} {{ background: {to_hex(color)}; color: {ink(color)} }}" for number, color in enumerate(colors)

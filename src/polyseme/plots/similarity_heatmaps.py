@@ -1,7 +1,6 @@
-"""How alike the uses of a word are, as a figure: two heat maps a word, in context and without.
+"""The similarity of the uses of a word as a figure: two heat maps per word, in context and at layer 0.
 
-The sentences stand to the left as in a concordance, the word in bold in one column, so that the eye runs down it. Both
-maps, and all words, share one scale of colors.
+The sentences are on the left as in a concordance, with the word in bold in one column. All maps share one color scale.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DOTS_PER_INCH = 96
 TEXT_SIZE = 10.5
 """Of ordinary text, in points."""
 _MAGNIFIED = 16
-"""Text is measured this much larger, so that the rounding of letters to dots does not count."""
+"""Text is measured at this magnification, so that rounding to pixels does not matter."""
 INK = "#1b2733"
 FAINT = "#6b7a89"
 
@@ -53,9 +52,9 @@ def similarity_figure(
     context: int = 34,
     headings: tuple[str, str] = (IN_CONTEXT, ALONE),
 ) -> Figure:
-    """The uses of some words and how alike they are, in context and alone; `figure_bytes` makes a picture of it.
+    """The uses of words and their similarity, in context and alone; `figure_bytes` renders the figure.
 
-    Sentences are cut to `context` characters on each side of the word, and marked where they are cut.
+    Sentences are truncated to `context` characters on each side of the word, with an ellipsis.
     """
     if not words:
         raise OptionError("A figure of similarities needs the uses of at least one word. Got none.")
@@ -75,7 +74,7 @@ def similarity_figure(
 
 
 def figure_bytes(figure: Figure, format: Literal["png", "svg"] = "png", *, scale: float = 2.0) -> bytes:
-    """The figure as the bytes of a picture: PNG with `scale` dots a point of the screen, or SVG with its text as text.
+    """The figure rendered as PNG, with `scale` pixels per screen pixel, or as SVG with text as text.
 
     The same figure gives the same bytes.
     """
@@ -95,12 +94,12 @@ def figure_bytes(figure: Figure, format: Literal["png", "svg"] = "png", *, scale
 
 @dataclass(frozen=True)
 class _Page:
-    """Where things stand, in inches from the left and from the bottom."""
+    """Coordinates in inches from the left and from the bottom."""
 
     width: float
     height: float
     keyword: float
-    """Where the words begin; what stands before them ends there."""
+    """Where the words begin and the text before them ends."""
     maps: tuple[float, float]
     """Where the two maps of the widest word begin."""
 
@@ -199,7 +198,7 @@ def _color_map() -> Any:
 
 
 def _axes(figure: Figure, page: _Page, left: float, bottom: float, width: float, height: float) -> Axes:
-    """A bare field, placed in inches."""
+    """Axes without frame, placed in inches."""
     axes = figure.add_axes((left / page.width, bottom / page.height, width / page.width, height / page.height))
     axes.set_axis_off()
     return axes
@@ -237,7 +236,7 @@ def _blank(measure: Measure, edge: str) -> float:
 
 
 class Measure:
-    """How wide a text is in inches."""
+    """The width of a text in inches."""
 
     def __init__(self, figure: Figure) -> None:
         canvas: Any = require("matplotlib.backends.backend_agg", extra="plots").FigureCanvasAgg(figure)

@@ -1,7 +1,7 @@
-"""How alike the uses of a word are, in the terminal: the counterpart of `similarity_figure`, from the same data.
+"""The similarity of the uses of a word in the terminal: the counterpart of `similarity_figure`, from the same data.
 
-In a wide terminal the two maps stand side by side, in a narrow one below each other; sentences take what room is left.
-Where there are no colors the numbers say the same.
+The two maps are side by side in a wide terminal and one below the other in a narrow one; sentences take the remaining
+width. Without colors the numbers remain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from polyseme.plots.word_uses import ALONE, IN_CONTEXT, WordUses, lowest, spelle
 _CELL_WIDTH = 6
 _GAP = 2
 _LEAST_CONTEXT = 16
-"""Characters on each side of the word without which a sentence says too little to stand beside two maps."""
+"""Characters on each side of the word that a sentence needs for both maps to be beside it."""
 
 _FEWEST = 4
 """Characters on each side of the word that are shown however narrow the terminal is."""
@@ -32,7 +32,7 @@ _FEWEST = 4
 def similarity_tables(
     words: Sequence[WordUses], *, context: int = 34, headings: tuple[str, str] = (IN_CONTEXT, ALONE)
 ) -> Group:
-    """A table a word, one below the other, all on one scale of colors; to be printed with rich."""
+    """One table per word, one below the other, all on one color scale; to be printed with rich."""
     least = lowest(words) if words else 0.0
     return Group(
         *(Padding(SimilarityTable(one, least=least, context=context, headings=headings), (0, 0, 1, 0)) for one in words)
@@ -40,7 +40,7 @@ def similarity_tables(
 
 
 class SimilarityTable:
-    """The uses of one word, and how alike they are in context and alone; laid out when the width is known."""
+    """The uses of one word and their similarity, in context and alone; laid out when the width is known."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Uses of a word: sentences in which it stands, and how alike its vectors are from one to the next."""
+"""Uses of a word: sentences that contain it, and the similarity of its vectors in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALONE = "layer 0: the word alone, no context"
 
 
 class Keyword(NamedTuple):
-    """A word between what stands before and after it, as in a concordance."""
+    """A word between the text before and after it, as in a concordance."""
 
     before: str
     word: str
@@ -26,7 +26,7 @@ class Keyword(NamedTuple):
 
 @dataclass(frozen=True)
 class Use:
-    """A word as it stands in one text: `text[start:end]`."""
+    """A word in a text: `text[start:end]`."""
 
     text: str
     start: int
@@ -43,11 +43,11 @@ class Use:
         before = _one_line(self.text[: self.start])
         after = _one_line(self.text[self.end :])
         if len(before) > context:
-            kept = before[len(before) - context :]
-            before = "…" + kept[max(kept.find(" ", 0, -1), 0) :]
+            end = before[len(before) - context :]
+            before = "…" + end[max(end.find(" ", 0, -1), 0) :]
         if len(after) > context:
-            kept = after[:context]
-            after = kept[: kept.rfind(" ", 1) + 1 or context] + "…"
+            start = after[:context]
+            after = start[: start.rfind(" ", 1) + 1 or context] + "…"
         return Keyword(before, _one_line(self.text[self.start : self.end]), after)
 
 
@@ -67,19 +67,19 @@ class WordUses:
         for name, cosines in (("in_context", self.in_context), ("alone", self.alone)):
             if np.shape(cosines) != (n_uses, n_uses) or not n_uses:
                 raise OptionError(
-                    f"The {name!r} cosines of {self.word!r} must be a row and a column a use, and there must be uses. "
+                    f"The {name!r} cosines of {self.word!r} must have one row and one column per use, at least one. "
                     f"Got shape {np.shape(cosines)} for {n_uses} uses."
                 )
 
 
 def lowest(words: Sequence[WordUses]) -> float:
-    """Where a scale of colors that serves all these words begins: the lowest cosine, down to a tenth; it ends at 1."""
+    """The lower end of a color scale for all these words: the lowest cosine, rounded down to a tenth; it ends at 1."""
     least = min(float(np.nanmin(cosines)) for uses in words for cosines in (uses.in_context, uses.alone))
     return min(math.floor(least * 10 + 1e-6) / 10, 0.9)
 
 
 def spelled(cosine: float) -> str:
-    """A cosine in two places, without a minus where it rounds to nothing."""
+    """A cosine with two decimals, without a minus sign if it rounds to zero."""
     return f"{round(float(cosine), 2) + 0.0:.2f}"
 
 

@@ -1,6 +1,6 @@
-"""Published figures to hold a result against, read from one data file that names paper, table and split of each.
+"""Published figures to compare results with, from one data file that names the paper, table and split of each.
 
-A figure on test and one on dev are two things: `beside` never mixes them without saying so.
+Figures on test and on dev are different things: each figure has its split.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Published:
     table: str | None
     """None: not known."""
     unconfirmed: str = ""
-    """What of it could not be found again: "table", "split", "value"; empty: it was compared with the paper's table."""
+    """The parts that could not be confirmed: "table", "split", "value"; empty: compared with the paper's table."""
     note: str = ""
 
     @property
     def source(self) -> str:
-        """Where it stands, in words: `Devlin et al. 2019, Table 1`, and what of that is unconfirmed."""
+        """The source in words: `Devlin et al. 2019, Table 1`, and its unconfirmed parts."""
         short = self.paper.partition(",")[0]
-        found = f"{short}, {self.table}" if self.table else short
-        return f"{found} ({self.unconfirmed} unconfirmed)" if self.unconfirmed else found
+        source = f"{short}, {self.table}" if self.table else short
+        return f"{source} ({self.unconfirmed} unconfirmed)" if self.unconfirmed else source
 
 
 @cache
@@ -52,15 +52,15 @@ def published() -> tuple[Published, ...]:
 
 
 def beside(task: str, metric: str, *, split: str | None = None) -> list[Published]:
-    """The figures of a task by one metric; those of one split, or of every one, each with its own named."""
+    """The figures of a task by one metric, of one split or of all."""
     return [row for row in published() if (row.task, row.metric) == (task, metric) and split in (None, row.split)]
 
 
 def mean_over(model: str, tasks: Sequence[tuple[str, str]], *, split: str = "test") -> float | None:
-    """The mean of a model's figures over (task, metric); None where one is missing."""
-    found = [next(_figures(model, task, metric, split), None) for task, metric in tasks]
-    given = [value for value in found if value is not None]
-    return fmean(given) if given and len(given) == len(found) else None
+    """The mean of a model's figures over (task, metric); None if one is missing."""
+    figures = [next(_figures(model, task, metric, split), None) for task, metric in tasks]
+    known = [figure for figure in figures if figure is not None]
+    return fmean(known) if known and len(known) == len(figures) else None
 
 
 def _figures(model: str, task: str, metric: str, split: str) -> Iterator[float]:

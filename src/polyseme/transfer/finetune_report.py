@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from polyseme.plots.charts import Curve
 from polyseme.plots.confusion_matrix import Confusion
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
-from polyseme.plots.svg_charts import Curve
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment, Kind
 from polyseme.tasks.kinds import KINDS
@@ -255,7 +255,7 @@ def _scores(report: FinetuneReport) -> list[SeedScores]:
                     split=f"{split}, a sample" if split in report.sampled else split,
                     values=values,
                     failed=[str(each.seed) for each in report.seeds if not each.learned],
-                    chance=report.baseline.get(metric) if split == "dev" else None,
+                    baseline=report.baseline.get(metric) if split == "dev" else None,
                     note=chosen,
                 )
             )

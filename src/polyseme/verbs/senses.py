@@ -42,7 +42,7 @@ def senses(
     `source` is read, as for `embed`.
 
         >>> found = polyseme.senses("broke", source="sentences.txt", output="broke.html")     # doctest: +SKIP
-        >>> found.n_senses, found.how                                                         # doctest: +SKIP
+        >>> found.n_senses, found.explanation                                                         # doctest: +SKIP
     """
     if output is not None:
         check_senses_output(output, force=force)

@@ -1,30 +1,35 @@
-"""Making an index of the uses of words: a file's words through the flow, into a folder, in bounded memory."""
+"""The uses of words in a file with their vectors, chunk by chunk; and building an index of them, in bounded memory.
+
+If only certain words are selected (as by `senses`), only documents that contain them are embedded.
+"""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from polyseme import files
-from polyseme.embedding.flow import Embedder
+from polyseme.embedding.embed_files import document_of, some_rows
+from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.errors import InputError, ModelError
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.rows import Row
-from polyseme.files.source import Reading
+from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Progress
+from polyseme.types import Document, Progress, Word
 from polyseme.word_senses import index as layout
-from polyseme.word_senses.gather_uses import Gathered, form, gather, told_name
-from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
+from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, form, load_index, view_to_json
 from polyseme.word_senses.nearest_neighbors import Graph, unit
 
 AnyPath = str | PathLike[str]
@@ -32,6 +37,58 @@ AnyPath = str | PathLike[str]
 _TEXTS = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
 _USES = pa.schema([("document", pa.int64()), ("start", pa.int64()), ("end", pa.int64()), ("form", pa.int32())])
 _FORMS = pa.schema([("form", pa.large_string())])
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A chunk of documents and the uses of words in them."""
+
+    documents: list[Document]
+    words: list[list[Word]]
+    """The selected words of each document."""
+    vectors: list[NDArray[Any]]
+    """[uses, D] for each embedder, documents concatenated."""
+
+
+def source_name(rows: Reading[Row]) -> str:
+    """The name of the source of rows, for messages."""
+    return "standard input" if rows.name == STANDARD_INPUT else rows.name
+
+
+def gather(
+    rows: Reading[Row],
+    embedders: Sequence[Embedder],
+    select: Callable[[Document], Sequence[int]] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Gathered]:
+    """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
+    for chunk in some_rows(rows):
+        documents, places = _select_words([document_of(row) for row in chunk], select)
+        if documents:
+            encoded = embedders[0].tokenizer.encode_many(documents)
+            vectors = [_vectors_at(embedder.embed(documents, encoded), places) for embedder in embedders]
+            words = [
+                [document.words[at] for at in indices] for document, indices in zip(documents, places, strict=True)
+            ]
+            yield Gathered(documents, words, vectors)
+        if progress is not None:
+            progress(rows.done, rows.total)
+    warn_unread(embedders[0].tally)
+
+
+def _select_words(
+    documents: Sequence[Document], select: Callable[[Document], Sequence[int]] | None
+) -> tuple[list[Document], list[Sequence[int]]]:
+    """The documents with selected words, and the positions of these."""
+    selected = [
+        (document, range(len(document.words)) if select is None else select(document)) for document in documents
+    ]
+    matching = [(document, places) for document, places in selected if len(places)]
+    return [document for document, _ in matching], [places for _, places in matching]
+
+
+def _vectors_at(embedded: Sequence[Any], places: Sequence[Sequence[int]]) -> NDArray[Any]:
+    return np.concatenate([document.vectors[indices] for document, indices in zip(embedded, places, strict=True)])
 
 
 @contextmanager
@@ -45,14 +102,13 @@ def opened_index(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[UseIndex]:
-    """The index in a folder, made first of `source` if it is not there; without a folder, one that goes afterwards.
+    """The index in a folder, built from `source` if it does not exist; without a folder, a temporary one.
 
-    `reading` is how the source is read: options of `files.read_rows`. With `force` an index that does not fit is made
-    anew.
+    `reading` are options of `files.read_rows`. With `force` an index that does not fit is rebuilt.
     """
     reading = reading or {}
-    if folder is not None and (found := _there(folder, source, views, reading, force=force)) is not None:
-        yield found
+    if folder is not None and (existing := _existing_index(folder, source, views, reading, force=force)) is not None:
+        yield existing
         return
     if source is None:
         place = f"There is no index {folder}" if folder is not None else "There is neither a text nor an index"
@@ -64,29 +120,29 @@ def opened_index(
                 index_uses(source, Path(place), embedders, views, reading=reading, progress=progress)
             folder = place
         else:
-            with whole_folder(folder, force=force or Path(folder).exists()) as made:
-                index_uses(source, made, embedders, views, reading=reading, progress=progress)
+            with whole_folder(folder, force=force or Path(folder).exists()) as target:
+                index_uses(source, target, embedders, views, reading=reading, progress=progress)
         yield load_index(folder, views)
 
 
-def _there(
+def _existing_index(
     folder: AnyPath, source: Sources | None, views: Sequence[View], reading: Mapping[str, Any], *, force: bool
 ) -> UseIndex | None:
-    """The index in a folder, or None if it is to be made: it is not there, or does not fit and may be replaced."""
+    """The index in a folder, or None if it must be built: it does not exist, or does not fit and may be replaced."""
     path = Path(folder)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return None
     if not (path / CARD).is_file():
         raise InputError(f"{folder} is no index, and is not replaced by one. Name another folder with --index.")
     try:
-        found = load_index(path, views)
+        index = load_index(path, views)
         if source is not None:
-            _check_source(found, source, reading, folder)
+            _check_source(index, source, reading, folder)
     except (InputError, ModelError):
         if force and source is not None:
             return None
         raise
-    return found
+    return index
 
 
 def index_uses(
@@ -98,7 +154,7 @@ def index_uses(
     reading: Mapping[str, Any],
     progress: Progress | None = None,
 ) -> None:
-    """Write the index of all words of a file into a folder: a view of them for each embedder."""
+    """Write the index of all words of a file into a folder, with one view per embedder."""
     numbers: dict[str, int] = {}
     n_documents = n_uses = 0
     with ExitStack() as stack:
@@ -108,13 +164,13 @@ def index_uses(
         spools = [
             stack.enter_context((folder / layout.vectors_name(number)).open("wb")) for number in range(len(views))
         ]
-        for some in gather(rows, embedders, progress=progress):
-            texts.write_table(_texts(some))
-            uses.write_table(_uses(some, n_documents, numbers))
-            for vectors, spool in zip(some.vectors, spools, strict=True):
+        for chunk in gather(rows, embedders, progress=progress):
+            texts.write_table(_texts(chunk))
+            uses.write_table(_uses(chunk, n_documents, numbers))
+            for vectors, spool in zip(chunk.vectors, spools, strict=True):
                 spool.write(unit(vectors).tobytes())
-            n_documents += len(some.documents)
-            n_uses += sum(map(len, some.words))
+            n_documents += len(chunk.documents)
+            n_uses += sum(map(len, chunk.words))
     if not n_uses:
         raise InputError(f"{rows.name} has no words in it: there is nothing to index.")
     with pa.ipc.new_file(str(folder / "forms.arrow"), _FORMS) as forms:
@@ -133,37 +189,38 @@ def index_uses(
 
 
 def _source_card(rows: Reading[Row], reading: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a source, to know it again: its name, its size where that is known, and how it was read."""
-    return {"name": told_name(rows), "bytes": rows.total, "reading": json.loads(json.dumps(dict(reading)))}
+    """The record by which a source is recognized: its name, its size if known, and the reading options."""
+    return {"name": source_name(rows), "bytes": rows.total, "reading": json.loads(json.dumps(dict(reading)))}
 
 
-def _check_source(found: UseIndex, source: Sources, reading: Mapping[str, Any], folder: AnyPath) -> None:
-    """Refuse to answer from an index that was made of something else than what was named."""
+def _check_source(index: UseIndex, source: Sources, reading: Mapping[str, Any], folder: AnyPath) -> None:
+    """Refuse an index that was built from another source than the one named."""
     with files.read_rows(source, **reading, sentences=split_sentences) as rows:
-        given = _source_card(rows, reading)
-    if given != found.source or given["bytes"] is None:
+        card = _source_card(rows, reading)
+    if card != index.source or card["bytes"] is None:
         raise InputError(
-            f"The index {folder} was made of {_told(found.source)}, and --in is {_told(given)}. To ask the index, "
-            "leave --in out; to make it anew, give --force; or name another folder with --index."
+            f"The index {folder} was made of {_describe_source(index.source)}, and --in is "
+            f"{_describe_source(card)}. To query the index, leave --in out; to rebuild it, give --force; or name "
+            "another folder with --index."
         )
 
 
-def _told(source: Mapping[str, Any]) -> str:
+def _describe_source(source: Mapping[str, Any]) -> str:
     size = "" if source["bytes"] is None else f", {source['bytes']:,} bytes"
     return f"{source['name']}{size}" + "".join(f", {name} {value}" for name, value in source["reading"].items())
 
 
-def _texts(some: Gathered) -> pa.Table:
+def _texts(chunk: Gathered) -> pa.Table:
     return pa.table(
-        {"id": [document.id for document in some.documents], "text": [document.text for document in some.documents]},
+        {"id": [document.id for document in chunk.documents], "text": [document.text for document in chunk.documents]},
         schema=_TEXTS,
     )
 
 
-def _uses(some: Gathered, n_before: int, numbers: dict[str, int]) -> pa.Table:
-    """Where the uses stand; forms that are new get the next number."""
-    words = [word for its in some.words for word in its]
-    documents = np.repeat(np.arange(n_before, n_before + len(some.documents)), [len(its) for its in some.words])
+def _uses(chunk: Gathered, n_before: int, numbers: dict[str, int]) -> pa.Table:
+    """The offsets of the uses; new forms get the next number."""
+    words = [word for document_words in chunk.words for word in document_words]
+    documents = np.repeat(np.arange(n_before, n_before + len(chunk.documents)), list(map(len, chunk.words)))
     forms = [numbers.setdefault(form(word), len(numbers)) for word in words]
     return pa.table(
         {

@@ -1,9 +1,11 @@
-"""Parting vectors into groups along the weakest links between neighbors, and how easily that goes.
+"""Spectral clustering of the uses of a word, and the number of its senses.
 
-Each vector is linked to its nearest neighbors. A group is a set of vectors with many links inside and few to others;
-the eigenvectors of the graph's normalized Laplacian lay such groups apart, and its eigenvalues say how little has to be
-cut: the second smallest is near 0 where the graph falls into two parts, the third where it falls into three. Nothing is
-asked of the shape or the size of a group, since the uses of one sense are seldom a round heap.
+Each vector is linked to its nearest neighbors. A group is a set of vectors with many links inside and few to others.
+The eigenvectors of the graph's normalized Laplacian separate such groups, and its eigenvalues measure the cost of the
+cut: the second smallest is near 0 if the graph falls into two parts, the third if it falls into three. Groups may have
+any shape and size, since the uses of one sense are seldom a round cluster.
+
+A word has one sense unless its uses fall into groups more easily than random clouds of the same spread do.
 
 Shapes: N vectors, D width, K groups.
 """
@@ -24,22 +26,30 @@ N_LINKS = 8
 """Neighbors that each vector is linked to."""
 ROUNDS = 100
 TRIES = 8
+SAME_DISTANCE = 0.08
+MIN_EASE = 1.75
+MIN_USES = 20
+"""Uses, without near copies, that are needed to estimate the number of senses."""
+MAX_SENSES = 9
+CLOUDS = 8
+SMALLEST_COST = 0.01
+"""Added to costs before they are divided, so that differences between costs near 0 do not count."""
 
 Labels = NDArray[np.int64]
 
 
 def centered(vectors: NDArray[Any]) -> Floats:
-    """The vectors around their mean, at length 1: what they have in common says nothing of how they differ."""
+    """The vectors minus their mean, at length 1: their common part does not distinguish them."""
     return unit(vectors - vectors.mean(axis=0))
 
 
-def costs_of_parting(vectors: Floats, most: int) -> NDArray[Any]:
-    """How much has to be cut to have 2, 3, … `most` groups: from 0, nothing, to about 1. [most − 1]"""
+def cut_costs(vectors: Floats, most: int) -> NDArray[Any]:
+    """The cost of cutting the graph into 2, 3, … `most` groups: from 0 to about 1. [most − 1]"""
     values = np.linalg.eigvalsh(_links(vectors))
     return 1.0 - values[::-1][1:most]
 
 
-def part(vectors: Floats, n_groups: int, rng: np.random.Generator) -> Labels:
+def cluster(vectors: Floats, n_groups: int, rng: np.random.Generator) -> Labels:
     """Each vector's group, the largest group first. [N]"""
     if n_groups == 1:
         return np.zeros(len(vectors), dtype=np.int64)
@@ -49,8 +59,8 @@ def part(vectors: Floats, n_groups: int, rng: np.random.Generator) -> Labels:
 
 def k_means(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> Labels:
     """Groups around means, the best of several starts; every group has at least one point. [N]"""
-    found = [_k_means_once(points, n_groups, rng) for _ in range(TRIES)]
-    return min(found, key=lambda each: each[0])[1]
+    results = [_k_means_once(points, n_groups, rng) for _ in range(TRIES)]
+    return min(results, key=lambda result: result[0])[1]
 
 
 def by_size(labels: Labels) -> Labels:
@@ -61,15 +71,15 @@ def by_size(labels: Labels) -> Labels:
     """
     names, first, counts = np.unique(labels, return_index=True, return_counts=True)
     order = names[np.lexsort((first, -counts))]
-    found: Labels = np.argmax(labels[:, None] == order, axis=1).astype(np.int64)
-    return found
+    ranked: Labels = np.argmax(labels[:, None] == order, axis=1).astype(np.int64)
+    return ranked
 
 
 def _links(vectors: Floats) -> NDArray[np.float64]:
-    """Who is whose neighbor, each link by the number of links at its ends; mutual ones count twice. [N, N]"""
+    """The links between neighbors, normalized by the degrees of both ends; mutual ones count twice. [N, N]"""
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -np.inf)
-    n_links = min(N_LINKS, max(len(vectors) // 3, 1))  # of few vectors all would be linked to all
+    n_links = min(N_LINKS, max(len(vectors) // 3, 1))  # otherwise few vectors would all be linked
     near = np.argpartition(-cosines, n_links - 1, axis=1)[:, :n_links]
     links = np.zeros(cosines.shape)
     np.put_along_axis(links, near, 0.5, axis=1)
@@ -86,7 +96,7 @@ def _k_means_once(points: NDArray[Any], n_groups: int, rng: np.random.Generator)
         distances = _squared_distances(points, means)
         new = distances.argmin(axis=1)
         for empty in set(range(n_groups)) - set(new.tolist()):
-            # It takes the point that lies farthest from its mean, of those that are not alone.
+            # It takes the point farthest from its mean, among groups of more than one point.
             far = np.where(np.bincount(new, minlength=n_groups)[new] > 1, distances[np.arange(len(points)), new], -1)
             new[far.argmax()] = empty
         if (new == labels).all():
@@ -97,7 +107,7 @@ def _k_means_once(points: NDArray[Any], n_groups: int, rng: np.random.Generator)
 
 
 def _spread_out(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Points to start from: each drawn with a chance that grows with its squared distance from those before."""
+    """Initial means: each is drawn with a probability proportional to its squared distance from those before."""
     chosen = [int(rng.integers(len(points)))]
     while len(chosen) < n_groups:
         nearest = _squared_distances(points, points[chosen]).min(axis=1)
@@ -108,104 +118,90 @@ def _spread_out(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -
 
 def _squared_distances(points: NDArray[Any], means: NDArray[Any]) -> NDArray[Any]:
     """[N, K]"""
-    found: NDArray[Any] = ((points[:, None] - means) ** 2).sum(axis=-1)
-    return found
-
-
-# MERGED: How many senses the uses of a word have, honestly: one, unless they fall apart more easily than chan
-
-
-SAME = 0.08
-LEAST = 1.75
-FEWEST = 20
-"""Uses, near copies counted once, below which nothing is said of the number of senses."""
-MOST_SENSES = 9
-CLOUDS = 8
-SMALLEST_COST = 0.01
-"""Added to costs before they are divided, so that a difference between next to nothing and nothing does not count."""
+    distances: NDArray[Any] = ((points[:, None] - means) ** 2).sum(axis=-1)
+    return distances
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many senses there are, and how that was found."""
+    """The number of senses, and the evidence for it."""
 
     n_senses: int
     ease: tuple[float, ...]
-    """How many times as easily as a cloud without senses the uses fall into 2, 3, … groups; empty if not measured."""
+    """How much more easily than a cloud without senses the uses fall into 2, 3, … groups; empty if not measured."""
     n_distinct: int
-    """Uses that were looked at, near copies counted once."""
+    """Uses that were compared, without near copies."""
 
     def sentence(self) -> str:
-        """In words.
+        """The evidence in words.
 
         >>> Count(2, (3.2, 1.1, 1.0), 80).sentence()
-        'The uses fall into 2 groups 3.2 times as easily as a cloud without senses would (1.75 times is asked for), \
+        'The uses fall into 2 groups 3.2 times as easily as a cloud without senses would (1.75 times is required), \
 and into 3 only 1.1 times.'
         """
         if not self.ease:
             return (
                 f"Uses to tell senses apart by, near copies counted once: {self.n_distinct}. That is too few; at least "
-                f"{FEWEST} are needed."
+                f"{MIN_USES} are needed."
             )
         if self.n_senses == 1:
             return (
                 f"The uses fall into 2 groups only {self.ease[0]:.2f} times as easily as a cloud without senses would; "
-                f"{LEAST} times is asked for."
+                f"{MIN_EASE} times is required."
             )
         eases = [f"{ease:.1f} times" for ease in self.ease]
         more = [f"into {number} {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]
         after = [f"into {self.n_senses + 1} only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
-        rest = "".join(f", and {each}" for each in [*more, *after])
+        rest = "".join(f", and {clause}" for clause in [*more, *after])
         return (
-            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({LEAST} times is asked "
-            f"for){rest}."
+            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({MIN_EASE} times is "
+            f"required){rest}."
         )
 
 
-def count_senses(vectors: Floats, rng: np.random.Generator, *, least: float = LEAST) -> Count:
-    """How many senses the uses have whose vectors (of length 1) these are, near copies put aside: [N, D]."""
-    if len(vectors) < FEWEST:
+def count_senses(vectors: Floats, rng: np.random.Generator, *, min_ease: float = MIN_EASE) -> Count:
+    """The number of senses of uses with these vectors (of length 1, without near copies): [N, D]."""
+    if len(vectors) < MIN_USES:
         return Count(1, (), len(vectors))
     ease = tuple(_ease(vectors, rng).tolist())
-    return Count(number_by(ease, least), ease, len(vectors))
+    return Count(number_by(ease, min_ease), ease, len(vectors))
 
 
-def number_by(ease: Sequence[float], least: float = LEAST) -> int:
-    """One, unless two groups come easily enough; then as many as after which the ease drops most.
+def number_by(ease: Sequence[float], min_ease: float = MIN_EASE) -> int:
+    """1, unless the ease of two groups is high enough; then the number after which the ease drops most.
 
     >>> number_by([1.4, 1.9, 1.2]), number_by([3.0, 2.9, 1.2, 1.1]), number_by([3.0, 1.8, 1.7, 1.1])
     (1, 3, 2)
     """
-    if not ease or ease[0] < least:
+    if not ease or ease[0] < min_ease:
         return 1
-    drops = [before / after if before >= least else 0.0 for before, after in pairwise(ease)]
+    drops = [before / after if before >= min_ease else 0.0 for before, after in pairwise(ease)]
     return 2 + drops.index(max(drops)) if drops else 2
 
 
-def distinct_rows(vectors: Floats, scale: float = 1.0, *, same: float = SAME) -> NDArray[np.int64]:
-    """The rows that are no near copies of an earlier one.
+def distinct_rows(vectors: Floats, scale: float = 1.0, *, same: float = SAME_DISTANCE) -> NDArray[np.int64]:
+    """The rows that are not near copies of an earlier one.
 
-    `scale` is the distance (1 − cosine) at which uses of different words typically lie in the same text.
+    `scale` is the typical distance (1 − cosine) between uses of different words in the same text.
     """
     closest = same * scale
-    kept: list[int] = []
+    selected: list[int] = []
     room = np.empty_like(vectors)
     for row, vector in enumerate(vectors):
-        if not kept or float((room[: len(kept)] @ vector).max()) <= 1 - closest:
-            room[len(kept)] = vector
-            kept.append(row)
-    return np.array(kept, dtype=np.int64)
+        if not selected or float((room[: len(selected)] @ vector).max()) <= 1 - closest:
+            room[len(selected)] = vector
+            selected.append(row)
+    return np.array(selected, dtype=np.int64)
 
 
 def _ease(vectors: Floats, rng: np.random.Generator) -> NDArray[np.float64]:
-    """What the clouds pay for being parted, by what the uses pay: for 2, 3, … groups."""
-    most = min(MOST_SENSES, len(vectors) // 3)
+    """The cut costs of random clouds divided by those of the uses, for 2, 3, … groups."""
+    most = min(MAX_SENSES, len(vectors) // 3)
     spread = vectors - vectors.mean(axis=0)
     clouds = [
-        costs_of_parting(centered(rng.standard_normal((len(vectors), len(vectors))) @ spread), most)
-        for _ in range(CLOUDS)
+        cut_costs(centered(rng.standard_normal((len(vectors), len(vectors))) @ spread), most) for _ in range(CLOUDS)
     ]
-    found: NDArray[np.float64] = (np.mean(clouds, axis=0) + SMALLEST_COST) / (
-        costs_of_parting(centered(vectors), most) + SMALLEST_COST
+    ease: NDArray[np.float64] = (np.mean(clouds, axis=0) + SMALLEST_COST) / (
+        cut_costs(centered(vectors), most) + SMALLEST_COST
     )
-    return found
+    return ease

@@ -1,22 +1,23 @@
-"""An index of the uses of words: every word of every text with its vector, to be asked for the nearest ones.
+"""An index of the uses of words: every word of every text with its vector, searched for nearest neighbors.
 
-An index is a folder, read through memory maps, so that one larger than memory can be asked too:
+An index is a folder, read through memory maps, so that it may be larger than memory:
 
 | file | |
 |---|---|
-| index.json | the model's fingerprint, layers, pooling, counts, what it was made of |
+| index.json | the model's fingerprint, layers, pooling, counts, the source |
 | texts.arrow | id and text of each document |
-| uses.arrow | of each use its document, where in the text it stands, and the number of its word's form |
-| forms.arrow | the forms: words whatever their case |
+| uses.arrow | for each use its document, its offsets in the text, and the number of its word's form |
+| forms.arrow | the forms: words without case |
 | vectors-N.f32 | [uses, D] of the N-th layer of index.json, at length 1 |
 | graph-N.usearch | past a million uses, a graph over them (the extra `index`) |
 
-Up to a million uses the search is exact; past that a graph proposes, and some may be missed, which is said.
+Up to a million uses the search is exact; beyond that a graph may miss neighbors, and a warning says so.
 """
 
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,33 +34,41 @@ from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
 from polyseme.plots.word_uses import Use
-from polyseme.word_senses.gather_uses import form
 from polyseme.word_senses.nearest_neighbors import Floats, Graph, Near, nearest
 
 CARD = "index.json"
 FORMAT = 1
 EXACT_UP_TO = 1_000_000
-"""Uses up to which every vector is looked at."""
+"""Uses up to which every vector is compared."""
+
+
+def form(word: str) -> str:
+    """The word in a canonical form, which does not depend on case or on the encoding of accents.
+
+    >>> form("Straße") == form("STRASSE"), form("Crane") == form("cranes")
+    (True, False)
+    """
+    return unicodedata.normalize("NFC", word).casefold()
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What the vectors of an index are: of which model, layer and pooling."""
+    """The origin of the vectors of an index: model, layer and pooling."""
 
     fingerprint: dict[str, str]
-    """By part; see `vectors.fingerprint`."""
+    """By part; see `embedding.model_fingerprint`."""
     layer: LayerChoice
     pool: str
 
     def differences(self, other: View) -> list[str]:
-        """In what `other` is not of the same kind, as messages say it."""
-        found = differences(self.fingerprint, other.fingerprint)
-        found += [f"layer ({_name(self.layer)} there, {_name(other.layer)} here)"] * (self.layer != other.layer)
-        return found + [f"pooling ({self.pool} there, {other.pool} here)"] * (self.pool != other.pool)
+        """The differences from `other`, in words."""
+        result = differences(self.fingerprint, other.fingerprint)
+        result += [f"layer ({_name(self.layer)} there, {_name(other.layer)} here)"] * (self.layer != other.layer)
+        return result + [f"pooling ({self.pool} there, {other.pool} here)"] * (self.pool != other.pool)
 
 
 class UseIndex:
-    """The uses of words in some texts, with their vectors; made by `indexing.index_uses`, opened by `load_index`."""
+    """The uses of words in texts, with their vectors; built by `build_index.index_uses`, opened by `load_index`."""
 
     def __init__(
         self, *, texts: pa.Table, uses: pa.Table, forms: pa.Table, vectors: Sequence[Floats],
@@ -67,7 +76,7 @@ class UseIndex:
     ) -> None:  # fmt: skip
         self.views = views
         self.source = source
-        """The name of what the index was made of, and its bytes, where they are known."""
+        """The name of the source, and its size in bytes if known."""
         self._texts = texts
         self._uses = uses
         self._forms = forms
@@ -87,14 +96,14 @@ class UseIndex:
         text = self._texts.column("text")[document].as_py()
         return self._texts.column("id")[document].as_py(), Use(text, start, end)
 
-    def are(self, word: str) -> NDArray[np.bool_]:
-        """Which uses are of this word, whatever its case: [uses]."""
+    def is_word(self, word: str) -> NDArray[np.bool_]:
+        """Whether each use is of this word, in any case: [uses]."""
         number = pc.index(self._forms.column("form"), form(word)).as_py()
-        found: NDArray[np.bool_] = self._form_of_use == number
-        return found
+        matches: NDArray[np.bool_] = self._form_of_use == number
+        return matches
 
     def rows_of(self, text: str, start: int, end: int) -> NDArray[np.int64]:
-        """The uses that stand at this very place of this very text."""
+        """The uses at exactly these offsets of exactly this text."""
         documents = np.flatnonzero(pc.equal(self._texts.column("text"), text).to_numpy())
         if not len(documents):
             return np.empty(0, dtype=np.int64)
@@ -111,40 +120,37 @@ class UseIndex:
 
     @property
     def is_exact(self) -> bool:
-        """Whether `nearest` looks at every vector."""
+        """Whether `nearest` compares every vector."""
         return all(graph is None for graph in self._graphs)
 
     @cached_property
     def _form_of_use(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self._uses.column("form").to_numpy()
-        return found
+        forms: NDArray[np.int32] = self._uses.column("form").to_numpy()
+        return forms
 
 
-def load_index(folder: str | PathLike[str], wanted: Sequence[View] | None = None) -> UseIndex:
-    """The index in a folder. One of another model, layer or pooling than `wanted` is refused, with what differs."""
+def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = None) -> UseIndex:
+    """The index in a folder. It must have the views that are requested; otherwise the error names the differences."""
     folder = Path(folder)
     card = _read_card(folder)
     views = [
-        View(fingerprint=each["fingerprint"], layer=_layer_of(each["layer"]), pool=each["pool"])
-        for each in card["views"]
+        View(fingerprint=view["fingerprint"], layer=_layer_of(view["layer"]), pool=view["pool"])
+        for view in card["views"]
     ]
-    if wanted is not None:
-        views_wanted = [_number_of(view, views, folder) for view in wanted]
-    else:
-        views_wanted = list(range(len(views)))
+    numbers = list(range(len(views))) if requested is None else [_number_of(view, views, folder) for view in requested]
     n_uses = card["uses"]
     try:
         return UseIndex(
             texts=_table(folder / "texts.arrow"),
             uses=_table(folder / "uses.arrow"),
             forms=_table(folder / "forms.arrow"),
-            vectors=[_vectors(folder, number, (n_uses, card["views"][number]["width"])) for number in views_wanted],
-            graphs=[_graph(folder, number, n_uses) for number in views_wanted],
-            views=[views[number] for number in views_wanted],
+            vectors=[_vectors(folder, number, (n_uses, card["views"][number]["width"])) for number in numbers],
+            graphs=[_graph(folder, number, n_uses) for number in numbers],
+            views=[views[number] for number in numbers],
             source=card["source"],
         )
     except (OSError, ValueError, pa.ArrowInvalid) as error:
-        raise InputError(f"The index {folder} is damaged ({error}). Make it again with --force.") from error
+        raise InputError(f"The index {folder} is damaged ({error}). Rebuild it with --force.") from error
 
 
 def view_to_json(view: View, width: int) -> dict[str, Any]:
@@ -157,25 +163,25 @@ def _read_card(folder: Path) -> dict[str, Any]:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"There is no index in {folder}: it has no {CARD}. Name what to make one of with --in."
+            f"There is no index in {folder}: it has no {CARD}. Name a source to build one from with --in."
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder / CARD} cannot be read: {error}. Make the index again with --force.") from error
+        raise InputError(f"{folder / CARD} cannot be read: {error}. Rebuild the index with --force.") from error
     if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise InputError(f"{folder / CARD} is not of the format that this polyseme reads ({FORMAT}). Make it again.")
+        raise InputError(f"{folder / CARD} is not of the format that this polyseme reads ({FORMAT}). Build it again.")
     return card
 
 
-def _number_of(wanted: View, views: Sequence[View], folder: Path) -> int:
-    """Which view of an index is the one that is wanted."""
-    differing = [view.differences(wanted) for view in views]
+def _number_of(requested: View, views: Sequence[View], folder: Path) -> int:
+    """The number of the view of an index that is requested."""
+    differing = [view.differences(requested) for view in views]
     for number, differs in enumerate(differing):
         if not differs:
             return number
     fewest = min(differing, key=len)
     raise ModelError(
-        f"The index {folder} does not fit: it differs in {', '.join(fewest)}. Ask it with the model and the settings "
-        "that it was made with, or make another with --index and --in."
+        f"The index {folder} does not fit: it differs in {', '.join(fewest)}. Query it with the model and the settings "
+        "that it was built with, or build another with --index and --in."
     )
 
 

@@ -1,4 +1,4 @@
-"""The nearest of many vectors by cosine: exact in blocks of bounded memory, or among candidates that a graph proposes.
+"""Nearest neighbors by cosine: exact, in blocks of bounded memory, or among candidates that a graph proposes.
 
 Vectors are unit vectors, so a cosine is a product. Shapes: N vectors, D width.
 """
@@ -22,22 +22,22 @@ Ints = NDArray[np.int64]
 
 
 class Near(NamedTuple):
-    """Rows and their cosines, the nearest first; of equally near ones the earlier first."""
+    """Rows and their cosines, nearest first; equally near ones in the order of rows."""
 
     rows: Ints
     cosines: Floats
 
 
 def unit(vectors: NDArray[Any]) -> Floats:
-    """The vectors at length 1, in float32; one of nothing but zeros stays so."""
+    """The vectors at length 1, in float32; a zero vector stays zero."""
     vectors = np.asarray(vectors, dtype=np.float32)
     if not np.isfinite(vectors).all():
         raise ModelError(
-            "Some vectors are not finite: the model's numbers have run over. Compute in a wider dtype: --dtype fp32."
+            "Some vectors are not finite: the model's numbers have overflowed. Compute in a wider dtype: --dtype fp32."
         )
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    found: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
-    return found
+    result: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
+    return result
 
 
 def nearest(
@@ -53,7 +53,7 @@ def nearest(
             continue
         whole = len(rows) == min(block, len(vectors) - start)
         cosines = (vectors[start : start + block] if whole else vectors[rows]) @ query
-        if len(best.rows) == top:  # what is not nearer than the last of the best is out: the earlier goes first
+        if len(best.rows) == top:  # a row that is not nearer than the last of the best is dropped
             closer = cosines > best.cosines[-1]
             rows, cosines = rows[closer], cosines[closer]
         best = _first(np.concatenate([best.rows, rows]), np.concatenate([best.cosines, cosines]), top)
@@ -70,37 +70,37 @@ def _first(rows: Ints, cosines: Floats, top: int) -> Near:
 
 
 class Graph:
-    """A navigable graph over the vectors, which finds most of the nearest without looking at all of them."""
+    """A navigable graph over the vectors, which finds most neighbors without comparing all vectors."""
 
     def __init__(self, index: Any) -> None:
         self._index = index
 
     @staticmethod
     def build(vectors: Floats, *, block: int = BLOCK) -> Graph:
-        """A graph of all rows; takes minutes a million."""
+        """A graph of all rows; building takes minutes per million."""
         index = _usearch().Index(ndim=vectors.shape[1], metric="ip", dtype="f32", expansion_search=128)
         for start in range(0, len(vectors), block):
-            some = np.asarray(vectors[start : start + block])
-            index.add(np.arange(start, start + len(some)), some)
+            rows = np.asarray(vectors[start : start + block])
+            index.add(np.arange(start, start + len(rows)), rows)
         return Graph(index)
 
     @staticmethod
     def load(path: Path) -> Graph:
-        """The graph in a file, which is read as it is needed."""
+        """The graph in a file, which is read on demand."""
         return Graph(_usearch().Index.restore(str(path), view=True))
 
     def save(self, path: Path) -> None:
         self._index.save(str(path))
 
     def nearest(self, vectors: Floats, query: Floats, top: int, allowed: NDArray[np.bool_] | None = None) -> Near:
-        """As `nearest`, but some may be missed. Cosines are computed anew, so those that are given are right."""
-        wanted = top
+        """As `nearest`, but neighbors may be missed. The cosines are recomputed and exact."""
+        n_candidates = top
         while True:
-            wanted = min(2 * wanted, len(vectors))
-            rows = np.sort(np.asarray(self._index.search(query, wanted).keys, dtype=np.int64))
-            kept = rows if allowed is None else rows[allowed[rows]]
-            if len(kept) >= top or wanted == len(vectors):
-                return _first(kept, vectors[kept] @ query, top)
+            n_candidates = min(2 * n_candidates, len(vectors))
+            rows = np.sort(np.asarray(self._index.search(query, n_candidates).keys, dtype=np.int64))
+            allowed_rows = rows if allowed is None else rows[allowed[rows]]
+            if len(allowed_rows) >= top or n_candidates == len(vectors):
+                return _first(allowed_rows, vectors[allowed_rows] @ query, top)
 
 
 def _usearch() -> Any:

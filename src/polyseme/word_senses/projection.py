@@ -1,7 +1,7 @@
-"""Vectors on a plane, to be looked at: near ones near each other, as far as a plane can do that.
+"""Vectors projected onto a plane, for maps: PCA, t-SNE or UMAP.
 
-PCA keeps distances as they are in the two directions of greatest spread, and needs nothing beyond the core. t-SNE and
-UMAP keep neighbors together and say little of distances; they need scikit-learn and umap-learn (the extra `maps`).
+PCA keeps distances in the two directions of greatest variance, and needs nothing beyond the core. t-SNE and UMAP keep
+neighbors together and distort distances; they need scikit-learn and umap-learn (the extra `maps`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from polyseme.word_senses.nearest_neighbors import Floats
 
 Points = NDArray[np.float64]
 NEIGHBORS = 15
-"""How many neighbors of a use t-SNE and UMAP try to keep, where there are more uses than that."""
+"""Neighbors of a use that t-SNE and UMAP try to preserve, if there are more uses than that."""
 
 
 def pca(vectors: Floats, seed: int) -> Points:
-    """The two directions of greatest spread; each points to where its largest part lies, so that a map has one side."""
+    """The two principal components; signs are such that the largest component of each direction is positive."""
     spread = vectors - vectors.mean(axis=0)
     if min(spread.shape) < 2:
         return np.zeros((len(vectors), 2))
@@ -34,7 +34,7 @@ def pca(vectors: Floats, seed: int) -> Points:
 
 
 def t_sne(vectors: Floats, seed: int) -> Points:
-    """Neighbors kept together, by scikit-learn."""
+    """t-SNE, by scikit-learn."""
     if len(vectors) < 3:
         return pca(vectors, seed)
     manifold: Any = require("sklearn.manifold", extra="maps")
@@ -44,7 +44,7 @@ def t_sne(vectors: Floats, seed: int) -> Points:
 
 
 def umap(vectors: Floats, seed: int) -> Points:
-    """Neighbors kept together, by umap-learn."""
+    """UMAP, by umap-learn."""
     if len(vectors) < 4:
         return pca(vectors, seed)
     learn: Any = require("umap", extra="maps")
@@ -54,14 +54,12 @@ def umap(vectors: Floats, seed: int) -> Points:
 
 
 MAPS: Mapping[str, Callable[[Floats, int], Points]] = {"pca": pca, "tsne": t_sne, "umap": umap}
+NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+"""As they are written under a map."""
 
 
 def find_map(name: str) -> Callable[[Floats, int], Points]:
-    """What a user's `--map` means."""
+    """The projection with a name (`--map`)."""
     if name not in MAPS:
         raise OptionError(f"There is no map {name!r}. {nearest(name, MAPS)}")
     return MAPS[name]
-
-
-NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
-"""As they are written under a map."""

@@ -1,4 +1,4 @@
-"""The senses of a word in a text: groups of its uses, how many and why, with examples and a map."""
+"""The senses of a word in a text: groups of its uses, the evidence for their number, examples and a map."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
-from polyseme.word_senses.clustering import Count, Labels, by_size, centered, count_senses, distinct_rows, part
-from polyseme.word_senses.gather_uses import form, gather, told_name
+from polyseme.word_senses.build_index import gather, source_name
+from polyseme.word_senses.clustering import Count, Labels, by_size, centered, cluster, count_senses, distinct_rows
+from polyseme.word_senses.index import form
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
 
 MOST_COMPARED = 1000
-"""Uses that are compared each with each; of more, so many are drawn, and the others go with the nearest of them."""
+"""Uses that are compared pairwise; of more, a sample is clustered and the others join the nearest sampled use."""
 N_EXAMPLES = 5
 
 
@@ -61,14 +62,14 @@ class Senses:
     word: str
     source: str
     n_senses: int
-    how: str
-    """How the number of senses was found, in words."""
+    explanation: str
+    """The evidence for the number of senses, in words."""
     ease: tuple[float, ...]
-    """How many times as easily as a cloud without senses the uses fall into 2, 3, … groups; see `vectors.counting`."""
+    """How much more easily than a cloud without senses the uses fall into 2, 3, … groups; see `clustering`."""
     uses: list[SenseUse]
     """In the order of the text."""
     examples: list[list[int]]
-    """Of each sense some uses, by their places in `uses`: those most like the others of it, the most typical first."""
+    """For each sense the indices of its most typical uses in `uses`, best first."""
     layer: str
     pool: str
     map: str
@@ -76,7 +77,7 @@ class Senses:
 
     @property
     def headline(self) -> str:
-        """How many senses there are in how many uses, or that there is no telling."""
+        """The number of senses and uses; only the uses if the number of senses was not estimated."""
         uses = f"{len(self.uses):,} use{'' if len(self.uses) == 1 else 's'}"
         if self.n_senses == 1 and not self.ease:
             return uses
@@ -102,7 +103,7 @@ def senses_of(
     reading: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Senses:
-    """Group the uses of a word, whatever its case, in the texts of `source`; `n_senses` sets the number of groups."""
+    """Group the uses of a word, in any case, in the texts of `source`; `n_senses` sets the number of groups."""
     started = time.perf_counter()
     draw = find_map(map)
     if not word.strip():
@@ -111,7 +112,7 @@ def senses_of(
     if embedder.choice.how == "all":
         raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
     with files.read_rows(source, **(reading or {}), sentences=split_sentences) as rows:
-        name = told_name(rows)
+        name = source_name(rows)
         ids, uses, vectors, others = _uses_of(word.strip(), rows, embedder, progress)
     _check_number(n_senses, len(uses))
     grouped = group(vectors, n_senses, seed=seed, scale=_scale(vectors, others))
@@ -120,7 +121,7 @@ def senses_of(
         word=word.strip(),
         source=name,
         n_senses=int(grouped.labels.max()) + 1,
-        how=grouped.how,
+        explanation=grouped.explanation,
         ease=grouped.count.ease,
         uses=[
             SenseUse(use.text, use.start, use.end, id, int(label) + 1, float(x), float(y))
@@ -136,88 +137,88 @@ def senses_of(
 
 @dataclass(frozen=True)
 class Grouped:
-    """Which use has which sense (counted from 0), and how the number of senses was found."""
+    """The sense of each use (counted from 0), and the evidence for the number of senses."""
 
     labels: Labels
     count: Count
-    how: str
+    explanation: str
 
 
 def group(vectors: Floats, n_senses: int | None = None, *, seed: int = 0, scale: float = 1.0) -> Grouped:
-    """Group vectors of length 1, into as many groups as there seem to be senses, or as are asked for."""
+    """Group vectors of length 1 into `n_senses` groups, or into as many as there seem to be senses."""
     rng = np.random.default_rng(seed)
     drawn = np.arange(len(vectors))
     if len(vectors) > MOST_COMPARED:
         drawn = np.sort(rng.permutation(len(vectors))[:MOST_COMPARED])
     distinct = drawn[distinct_rows(vectors[drawn], scale)]
     count = count_senses(vectors[distinct], rng)
-    wanted = n_senses or count.n_senses
-    parted = vectors[distinct if wanted <= len(distinct) else drawn]
-    labels = part(centered(parted), wanted, rng)[_nearest_rows(vectors, parted)]
-    return Grouped(by_size(labels), count, _how(count, n_senses, len(drawn), len(vectors)))
+    n_groups = n_senses or count.n_senses
+    parted = vectors[distinct if n_groups <= len(distinct) else drawn]
+    labels = cluster(centered(parted), n_groups, rng)[_nearest_rows(vectors, parted)]
+    return Grouped(by_size(labels), count, _explanation(count, n_senses, len(drawn), len(vectors)))
 
 
 def examples(vectors: Floats, labels: Labels, n_examples: int = N_EXAMPLES) -> list[list[int]]:
-    """Of each group the members with the highest mean cosine to its members: the first is its medoid."""
-    found = []
+    """For each group the members with the highest mean cosine to all members; the first is its medoid."""
+    result = []
     for label in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == label)
         typical = vectors[members] @ vectors[members].mean(axis=0)
-        found.append(members[np.argsort(-typical, kind="stable")[:n_examples]].tolist())
-    return found
+        result.append(members[np.argsort(-typical, kind="stable")[:n_examples]].tolist())
+    return result
 
 
 def _uses_of(
     word: str, rows: Reading[Row], embedder: Embedder, progress: Progress | None
 ) -> tuple[list[str], list[Use], Floats, Floats]:
-    """The word's uses with the ids of their texts and their vectors; and vectors of other words, one a text."""
-    wanted = form(word)
+    """The word's uses with the ids of their texts and their vectors; and vectors of other words, one per text."""
+    word_form = form(word)
     seen: dict[str, int] = {}
-    """Forms that are not the wanted one, with how often they occur: for the message if it is not there."""
+    """Other forms with their counts, for the message if the word does not occur."""
 
     def places(document: Document) -> list[int]:
         forms = [form(each) for each in document.words]
-        its = [place for place, each in enumerate(forms) if each == wanted]
-        if not its:
+        matches = [place for place, each in enumerate(forms) if each == word_form]
+        if not matches:
             for each in forms:
                 seen[each] = seen.get(each, 0) + 1
             return []
-        others = [place for place, each in enumerate(forms) if each != wanted]
-        return [*its, others[len(document.text) % len(others)]] if others else its
+        others = [place for place, each in enumerate(forms) if each != word_form]
+        return [*matches, others[len(document.text) % len(others)]] if others else matches
 
     ids: list[str] = []
     uses: list[Use] = []
     vectors: list[Floats] = []
     others: list[Floats] = []
-    for some in gather(rows, [embedder], places, progress):
-        found = iter(unit(some.vectors[0]))
-        for document, its in zip(some.documents, some.words, strict=True):
-            for each in its:
-                vector = next(found)
-                if form(each) != wanted:
+    for chunk in gather(rows, [embedder], places, progress):
+        unit_vectors = iter(unit(chunk.vectors[0]))
+        for document, words in zip(chunk.documents, chunk.words, strict=True):
+            for each in words:
+                vector = next(unit_vectors)
+                if form(each) != word_form:
                     others.append(vector)
                     continue
                 ids.append(document.id)
                 uses.append(Use(document.text, each.start, each.end))
                 vectors.append(vector)
-    _refuse_if_rare(word, uses, told_name(rows), seen)
+    _refuse_if_rare(word, uses, source_name(rows), seen)
     return ids, uses, np.stack(vectors), np.stack(others) if others else np.empty((0, vectors[0].size), np.float32)
 
 
 def _refuse_if_rare(word: str, uses: Sequence[Use], name: str, seen: Mapping[str, int]) -> None:
-    """A word that does not occur, or only once, has no senses to tell apart."""
+    """Refuse a word that does not occur, or occurs only once: it has no senses to distinguish."""
     if not uses:
         close = difflib.get_close_matches(form(word), seen, n=3, cutoff=0.7)
-        told = ", ".join(f"{each!r} ({'once' if seen[each] == 1 else f'{seen[each]:,} times'})" for each in close)
+        candidates = ", ".join(f"{each!r} ({'once' if seen[each] == 1 else f'{seen[each]:,} times'})" for each in close)
         raise InputError(
             f"The word {word!r} does not occur in {name}."
-            + (f" There is: {told}." if close else "")
+            + (f" There is: {candidates}." if close else "")
             + " Words are found by their form, whatever their case: name the form that the text has."
         )
     if len(uses) == 1:
-        before, found, after = uses[0].keyword(30)
+        before, match, after = uses[0].keyword(30)
         raise InputError(
-            f"The word {word!r} occurs only once in {name} ({before}{found}{after}): its senses are found by comparing "
+            f"The word {word!r} occurs only once in {name} ({before}{match}{after}): its senses are found by comparing "
             "uses, so at least 2 are needed. Give a longer text."
         )
 
@@ -231,7 +232,7 @@ def _check_number(n_senses: int | None, n_uses: int) -> None:
 
 
 def _scale(vectors: Floats, others: Floats) -> float:
-    """The distance at which uses of different words typically lie: the median over uses of the word and other words."""
+    """The typical distance between uses of different words: the median over uses of the word and of other words."""
     if not len(others):
         return 1.0
     return float(np.median(1 - vectors[:MOST_COMPARED] @ others[:MOST_COMPARED].T))
@@ -243,11 +244,11 @@ def _nearest_rows(vectors: Floats, among: Floats) -> NDArray[np.int64]:
     return np.concatenate([(block @ among.T).argmax(axis=1) for block in blocks])
 
 
-def _how(count: Count, n_senses: int | None, n_compared: int, n_uses: int) -> str:
-    said = count.sentence()
+def _explanation(count: Count, n_senses: int | None, n_compared: int, n_uses: int) -> str:
+    text = count.sentence()
     if n_senses is not None:
-        found = f"By itself polyseme finds {count.n_senses} sense{'' if count.n_senses == 1 else 's'}: "
-        said = f"The number was given. {found if count.ease else ''}{said}"
+        estimate = f"By itself polyseme finds {count.n_senses} sense{'' if count.n_senses == 1 else 's'}: "
+        text = f"The number was given. {estimate if count.ease else ''}{text}"
     if n_compared < n_uses:
-        said += f" Of {n_uses:,} uses {n_compared:,} were drawn and compared; the others go with the nearest of these."
-    return said
+        text += f" Of {n_uses:,} uses {n_compared:,} were drawn and compared; the others join the nearest of these."
+    return text

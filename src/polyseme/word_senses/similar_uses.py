@@ -1,4 +1,4 @@
-"""The nearest uses of a use: of the same word and of others, in context and, to compare, without."""
+"""The nearest uses of a marked use: of the same word and of other words, at one layer or at two to compare."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class NearUse:
 
 @dataclass(frozen=True)
 class Neighbors:
-    """The nearest uses at one layer, the nearest first; None where they were not asked for."""
+    """The nearest uses at one layer, nearest first; None for lists that were not requested."""
 
     layer: str
     same: list[NearUse] | None
-    """Uses of the marked word, whatever its case."""
+    """Uses of the marked word, in any case."""
     other: list[NearUse] | None
     """Uses of other words."""
 
@@ -70,13 +70,13 @@ class Similar:
     against: Neighbors | None
     """The neighbors at another layer, to compare."""
     n_uses: int
-    """How many uses there were to choose from."""
+    """The number of uses that were compared."""
     n_same: int
     """How many of them are of the marked word."""
     n_left_out: int
-    """How many were left out, being the marked use itself: the same place in the same text."""
+    """Uses that were left out because they are the marked use itself: the same offsets in the same text."""
     exact: bool
-    """Whether every use was looked at; past a million some neighbors may be missed."""
+    """Whether every use was compared; beyond a million uses neighbors may be missed."""
     cost: Cost
 
     @property
@@ -101,9 +101,9 @@ def similar_uses(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Similar:
-    """The `top` nearest uses of the word that is marked in `text`, among all words of `source` or of an index.
+    """The `top` nearest uses of the word marked in `text`, among all words of `source` or of an index.
 
-    `same_word` True looks only at uses of the marked word, False only at those of other words.
+    `same_word` True searches only uses of the marked word, False only those of other words.
     """
     started = time.perf_counter()
     if top < 1:
@@ -124,17 +124,17 @@ def similar_uses(
     embedders[0].tally.vanished = embedders[0].tally.unknown = 0
     model = fingerprint(bundle, precision)
     views = [View(fingerprint=model, layer=embedder.choice, pool=pool) for embedder in embedders]
-    with opened_index(source, index, embedders, views, reading=reading, force=force, progress=progress) as found:
-        same = found.are(use)
-        itself = found.rows_of(marked.text, use.start, use.end)
+    with opened_index(source, index, embedders, views, reading=reading, force=force, progress=progress) as uses:
+        same = uses.is_word(use)
+        itself = uses.rows_of(marked.text, use.start, use.end)
         same_but_itself, others = same.copy(), ~same
         same_but_itself[itself] = others[itself] = False
         n_same = int(same.sum())
         if same_word is not False and not same_but_itself.any():
-            _say_none(use, n_same, found, required=same_word is True)
+            _report_none(use, n_same, uses, required=same_word is True)
         sides = (same_but_itself if same_word is not False else None, others if same_word is not True else None)
         near, *rest = [
-            _neighbors(found, query, str(spec), number, top, sides)
+            _neighbors(uses, query, str(spec), number, top, sides)
             for number, (query, spec) in enumerate(zip(queries, layers, strict=True))
         ]
         return Similar(
@@ -145,50 +145,50 @@ def similar_uses(
             pool=pool,
             near=near,
             against=rest[0] if rest else None,
-            n_uses=len(found),
+            n_uses=len(uses),
             n_same=n_same,
             n_left_out=len(itself),
-            exact=found.is_exact,
+            exact=uses.is_exact,
             cost=cost_so_far(embedders[0], time.perf_counter() - started),
         )
 
 
 def _neighbors(
-    found: UseIndex,
+    index: UseIndex,
     query: Floats,
     layer: str,
     view: int,
     top: int,
     sides: Sequence[NDArray[np.bool_] | None],
 ) -> Neighbors:
-    same, other = (None if side is None else _near(found, query, view, top, side) for side in sides)
+    same, other = (None if side is None else _near(index, query, view, top, side) for side in sides)
     return Neighbors(layer, same, other)
 
 
-def _near(found: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_]) -> list[NearUse]:
-    near = found.nearest(query, top, allowed, view)
-    uses = [found.use(row) for row in near.rows.tolist()]
+def _near(index: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_]) -> list[NearUse]:
+    near = index.nearest(query, top, allowed, view)
+    uses = [index.use(row) for row in near.rows.tolist()]
     return [
         NearUse(use.text[use.start : use.end], use.text, use.start, use.end, id, cosine)
         for (id, use), cosine in zip(uses, near.cosines.tolist(), strict=True)
     ]
 
 
-def _say_none(word: str, n_same: int, found: UseIndex, *, required: bool) -> None:
-    """Say that there is no other use of the same word; refuse where that is all that was asked for."""
-    where = f"{found.source['name']} ({len(found):,} words)"
-    told = (
+def _report_none(word: str, n_same: int, index: UseIndex, *, required: bool) -> None:
+    """Warn that there is no other use of the same word; raise an error if only such uses are requested."""
+    where = f"{index.source['name']} ({len(index):,} words)"
+    message = (
         f"The word {word!r} does not occur in {where}"
         if not n_same
         else f"The word {word!r} occurs in {where} only as the marked use itself"
     )
     if required:
-        raise InputError(f"{told}, so no other use of it can be found. Look among other words, or in another text.")
-    warnings.warn(f"{told}; only uses of other words are found.", PolysemeWarning, stacklevel=3)
+        raise InputError(f"{message}, so no other use of it can be found. Look among other words, or in another text.")
+    warnings.warn(f"{message}; only uses of other words are found.", PolysemeWarning, stacklevel=3)
 
 
 def _masks(bundle: Bundle) -> list[str]:
-    """How masks are written in a text: as in any model's, and as in this one's."""
+    """The masks in a text: the common one, and the model's own."""
     tokenizer = bundle.tokenizer
     own = [] if tokenizer is None or "mask" not in tokenizer.specials else [tokenizer.specials["mask"]]
     return [MASK_TEXT, *(tokenizer.pieces(own) if tokenizer is not None else [])]

@@ -1,4 +1,4 @@
-"""Documents with their words colored by how alike they are to one use: what a notebook shows."""
+"""Documents with words colored by their similarity to one use, for notebooks."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from polyseme.plots.word_uses import Use
 from polyseme.types import Embedded
 
 MOST_WORDS = 2000
-"""Words that are shown; the rest is counted."""
+"""Words that are shown; the number of the others is reported."""
 CONTEXT = 40
 """Characters on each side of the chosen use in the caption."""
 
 
 @dataclass(frozen=True, eq=False)
 class SimilarityView:
-    """Words and how alike each is to a chosen use; at the end of a notebook's cell it shows itself."""
+    """Words and their similarity to a chosen use; a notebook displays it as HTML."""
 
     word: str
     use: tuple[int, int]
-    """Where the chosen use stands: which document, which of its words, both counted from 0."""
+    """The chosen use: the index of its document and of its word, counted from 0."""
     cosines: list[NDArray[Any]] = field(repr=False)
-    """One a word, for each document; not a number where a vector is zero."""
+    """One per word, for each document; NaN for zero vectors."""
     html: str = field(repr=False)
-    """What a notebook shows: a piece of a page, whole in itself, without scripts."""
+    """The HTML that a notebook displays, self-contained and without scripts."""
 
     def _repr_html_(self) -> str:
         return self.html
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
-        """Write it as a page of its own, which loads nothing from elsewhere."""
+        """Write a self-contained HTML page."""
         with whole_file(path, force=force) as file:
             file.write_text(page(f"Cosines to {self.word}", self.html), encoding="utf-8")
 
@@ -55,17 +55,17 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
 
         >>> polyseme.view(model.embed("Dawn broke, and so did the vase."), to="broke")          # doctest: +SKIP
     """
-    given = [documents] if isinstance(documents, Embedded) else list(documents)
-    _check(given)
-    number, position = _place(given, to)
-    chosen = given[number]
+    docs = [documents] if isinstance(documents, Embedded) else list(documents)
+    _check(docs)
+    number, position = _place(docs, to)
+    chosen = docs[number]
     word = chosen.words[position]
-    cosines = [_cosines(each.vectors, chosen.vectors[position]) for each in given]
+    cosines = [_cosines(each.vectors, chosen.vectors[position]) for each in docs]
     if not np.isfinite(cosines[number][position]):
         raise InputError(f"The vector of {str(word)!r} is zero, so that nothing can be compared with it.")
-    shown = _shown(given, cosines, number, position)
-    n_words, n_shown = (sum(len(each.words) for each in some) for some in (given, shown))
-    n_uses = len(_places(given, word))
+    shown = _shown(docs, cosines, number, position)
+    n_words, n_shown = (sum(len(each.words) for each in texts) for texts in (docs, shown))
+    n_uses = len(_places(docs, word))
     html = colored_texts(
         shown,
         least=_least(shown),
@@ -110,7 +110,7 @@ def _check(documents: Sequence[Any]) -> None:
 
 
 def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tuple[int, int]:
-    """Which document the chosen use stands in, and where."""
+    """The indices of the chosen use: of its document, and of its word."""
     if isinstance(to, str):
         return _find(documents, to)
     number, position = to if isinstance(to, tuple) else (0, to)
@@ -135,7 +135,7 @@ def _find(documents: Sequence[Embedded], word: str) -> tuple[int, int]:
 
 
 def _places(documents: Sequence[Embedded], word: str) -> list[tuple[int, int]]:
-    """All uses of a word: as it is written or, where there are none, in any case."""
+    """All uses of a word: with the same case or, if there are none, in any case."""
     every = [
         (str(each), (number, position))
         for number, document in enumerate(documents)
@@ -146,17 +146,17 @@ def _places(documents: Sequence[Embedded], word: str) -> list[tuple[int, int]]:
 
 
 def _cosines(vectors: NDArray[Any], to: NDArray[Any]) -> NDArray[Any]:
-    """[n], not a number where a vector is zero."""
+    """[n]; NaN for zero vectors."""
     vectors, to = vectors.astype(np.float64), to.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        found: NDArray[Any] = vectors @ to / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(to))
-    return found
+        cosines: NDArray[Any] = vectors @ to / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(to))
+    return cosines
 
 
 def _shown(
     documents: Sequence[Embedded], cosines: Sequence[NDArray[Any]], number: int, position: int
 ) -> list[ColoredText]:
-    """What there is room for: the chosen use's document first, around the use, then the others as they come."""
+    """The texts to show, up to `MOST_WORDS`: the document of the chosen use, around it, then the others in order."""
     ends: dict[int, tuple[int, int]] = {}
     room = MOST_WORDS
     for each in [number, *(other for other in range(len(documents)) if other != number)]:
@@ -178,6 +178,6 @@ def _shown(
 
 
 def _least(shown: Sequence[ColoredText]) -> float:
-    """Where the scale begins: the lowest cosine, down to a tenth."""
+    """The lower end of the scale: the lowest cosine, rounded down to a tenth."""
     every = [cosine for each in shown for cosine in each.cosines if math.isfinite(cosine)]
     return min(math.floor(min(every) * 10 + 1e-6) / 10, 0.9)

@@ -1,0 +1,273 @@
+"""Charts: shares as bars in groups, as a figure or in a page; curves over steps and dots on a line, as SVG in a page.
+
+Charts in pages follow the page's colors, dark or light. Names are escaped; numbers that are not finite are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polyseme.errors import OptionError
+from polyseme.extras import require
+from polyseme.plots.colors import group_color
+from polyseme.plots.html_page import escaped
+from polyseme.plots.similarity_heatmaps import DOTS_PER_INCH, FAINT, INK, Measure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Sizes in inches; of type, in points.
+_MARGIN = 0.35
+_LINE = 0.22
+_BARS_WIDTH = 5.0
+_BARS_TOP = 0.95
+_SIZE = 9.0
+
+BARS_STYLE = """
+.bars td { border: 0; padding: .08rem .4rem; white-space: nowrap; vertical-align: middle }
+.bars { table-layout: auto; width: auto }
+.bars td.bar { width: 24rem } .bars td.bar div { position: relative; background: var(--soft); height: .95rem }
+.bars td.bar i { position: absolute; left: 0; top: 0; bottom: 0; border-radius: 0 2px 2px 0 }
+.bars td.bar b { position: absolute; top: 0; bottom: 0; width: 1px; background: var(--ink); opacity: .55 }
+.bars td.bar u { position: absolute; top: .45rem; height: 1px; background: var(--ink) }
+""".strip()
+
+# Sizes of SVG charts, in pixels.
+_WIDTH, _HEIGHT = 520, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 26, 38
+_FEW = 12
+"""Curves with at most so many points have them marked."""
+_DOTS_WIDTH, _DOTS_HEIGHT = 520, 74
+CHART_STYLE = """
+.chart { width: 100%; max-width: 34rem; height: auto; display: block; overflow: visible }
+.chart text { font: 12px system-ui, sans-serif; fill: var(--faint); font-variant-numeric: tabular-nums }
+.chart .rule { stroke: var(--line); stroke-width: 1 } .chart .axis { stroke: var(--faint); stroke-width: 1 }
+.chart path { fill: none; stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round }
+.chart .thin { stroke-width: 1.1; opacity: .75 } .chart .median { stroke: var(--ink); stroke-width: 2 }
+.chart .hollow { fill: var(--paper); stroke-width: 1.6 } .chart .known { fill: var(--ink) }
+.legend-of { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; padding: 0; margin: .2rem 0;
+  font-size: .85rem } .legend-of i { display: inline-block; width: .9em; height: .25em; border-radius: 2px;
+  margin-right: .4em; vertical-align: middle }
+""".strip()
+
+
+class Bar(NamedTuple):
+    """A share from 0 to 1 with a name and an interval."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    group: str = ""
+    """Bars of one group have one color and are adjacent."""
+
+
+def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", baseline: float | None = None) -> Figure:
+    """The bars as a figure, with a line at the baseline; `figure_bytes` renders it."""
+    if not bars:
+        raise OptionError("A figure of bars needs at least one. Got none.")
+    figure: Figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
+    measure = Measure(figure)
+    left = _MARGIN + max(measure(bar.name, size=_SIZE) for bar in bars) + 0.12
+    groups = _groups(bars)
+    headed = len(groups) > 1
+    n_lines = len(bars) + (2 * len(groups) - 1 if headed else 0)
+    # 0.7 for the numbers
+    width = max(
+        left + _BARS_WIDTH + 0.7 + _MARGIN,
+        2 * _MARGIN + measure(title, "bold", 13),
+        2 * _MARGIN + measure(note, size=_SIZE),
+    )
+    height = _BARS_TOP + _LINE * n_lines + 0.55
+    figure.set_size_inches(width, height)
+    axes = figure.add_axes(
+        (left / width, 0.5 / height, _BARS_WIDTH / width, _LINE * n_lines / height), xlim=(0, 1), ylim=(n_lines, 0)
+    )
+    look: dict[str, Any] = {"fontsize": _SIZE, "color": INK, "va": "center", "parse_math": False}
+    line = 0.0
+    for number, group in enumerate(groups):
+        color = group_color(number)
+        if headed:
+            axes.text(0, line + 0.55, group[0].group, fontweight="bold", **look)
+            line += 1
+        for bar in group:
+            axes.barh(line + 0.5, bar.value, height=0.72, color=color)
+            if bar.low is not None and bar.high is not None:
+                axes.plot([bar.low, bar.high], [line + 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
+            axes.text(-0.012, line + 0.55, bar.name, ha="right", **look)
+            axes.text(1.015, line + 0.55, f"{100 * bar.value:.1f}", **look)
+            line += 1
+        line += 1
+    if baseline is not None:
+        axes.axvline(baseline, color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.set_yticks([])
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"], fontsize=_SIZE, color=FAINT)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    figure.text(_MARGIN / width, 1 - 0.4 / height, title, **{**look, "fontsize": 13, "fontweight": "bold"})
+    figure.text(_MARGIN / width, 1 - 0.68 / height, note, **{**look, "color": FAINT})
+    return figure
+
+
+def _groups(bars: Sequence[Bar]) -> list[list[Bar]]:
+    return [list(group) for _, group in itertools.groupby(bars, key=lambda bar: bar.group)]
+
+
+def bars_table(bars: Sequence[Bar], *, baseline: float | None = None) -> str:
+    """The same as a table in a page; the page needs `BARS_STYLE`."""
+    rows: list[str] = []
+    line = "" if baseline is None else f'<b style="left:{100 * baseline:.1f}%"></b>'
+    groups = _groups(bars)
+    for number, group in enumerate(groups):
+        if len(groups) > 1:
+            rows.append(f'<tr><td colspan="3"><h2>{escaped(group[0].group)}</h2></td></tr>')
+        for bar in group:
+            interval = ""
+            if bar.low is not None and bar.high is not None:
+                interval = f'<u style="left:{100 * bar.low:.1f}%;width:{100 * (bar.high - bar.low):.1f}%"></u>'
+            rows.append(
+                f'<tr><td>{escaped(bar.name)}</td><td class="bar"><div><i style="width:{100 * bar.value:.1f}%;'
+                f'background:{group_color(number)}"></i>{line}{interval}</div></td><td>{100 * bar.value:.1f}</td></tr>'
+            )
+    return f'<table class="bars">{"".join(rows)}</table>'
+
+
+# --- SVG --------------------------------------------------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """Points in the order of their first number."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    group: str = ""
+    """Curves of one group have one color, and the legend names the group; empty: each curve has its own."""
+
+
+class Dot(NamedTuple):
+    """A number with a name; hollow ones are set apart."""
+
+    name: str
+    value: float
+    hollow: bool = False
+
+
+def lines_chart(curves: Sequence[Curve], *, x: str, y: str) -> str:
+    """Curves over one pair of axes, with a legend if there are several; empty without points."""
+    drawn = [
+        Curve(each.name, [point for point in each.points if all(map(math.isfinite, point))], each.group)
+        for each in curves
+    ]
+    drawn = [each for each in drawn if each.points]
+    if not drawn:
+        return ""
+    across, up = (_reach([point[side] for each in drawn for point in each.points]) for side in (0, 1))
+    place_x = _scale(across, _LEFT, _WIDTH - _RIGHT)
+    place_y = _scale(up, _HEIGHT - _BOTTOM, _TOP)
+    groups = list(dict.fromkeys(each.group or each.name for each in drawn))
+    thin = "thin" if len(drawn) > len(groups) else ""
+    whole = all(float(point[0]).is_integer() for each in drawn for point in each.points)
+    parts = [_grid(across, up, x, y, whole=whole)]
+    for each in drawn:
+        color = group_color(groups.index(each.group or each.name))
+        places = [(place_x(first), place_y(second)) for first, second in each.points]
+        line = "L".join(f"{at:.1f} {height:.1f}" for at, height in places)
+        parts.append(f'<path class="{thin}" d="M{line}" stroke="{color}"><title>{escaped(each.name)}</title></path>')
+        shown = places if len(places) <= _FEW else places[-1:]
+        parts += [f'<circle cx="{at:.1f}" cy="{height:.1f}" r="2.3" fill="{color}"></circle>' for at, height in shown]
+    legend = "".join(
+        f'<li><i style="background:{group_color(number)}"></i>{escaped(name)}</li>'
+        for number, name in enumerate(groups)
+    )
+    picture = (
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escaped(f"{y} over {x}")}">'
+        f"{''.join(parts)}</svg>"
+    )
+    return picture + (f'<ul class="legend-of">{legend}</ul>' if len(groups) > 1 else "")
+
+
+def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
+    """Numbers as dots on one line, stacked where they would touch, and a stroke at the median."""
+    drawn = [dot for dot in dots if math.isfinite(dot.value)]
+    if not drawn:
+        return ""
+    reach = _reach([dot.value for dot in drawn])
+    place = _scale(reach, _LEFT, _DOTS_WIDTH - _RIGHT)
+    ground = _DOTS_HEIGHT - 24
+    parts = [f'<line class="axis" x1="{_LEFT}" x2="{_DOTS_WIDTH - _RIGHT}" y1="{ground}" y2="{ground}"></line>']
+    parts += [
+        f'<text x="{place(tick):.1f}" y="{ground + 17}" text-anchor="middle">{label_text}</text>'
+        for tick, label_text in _ticks(reach)
+    ]
+    if median is not None and math.isfinite(median):
+        at = place(median)
+        parts.append(f'<line class="median" x1="{at:.1f}" x2="{at:.1f}" y1="6" y2="{ground}"></line>')
+    taken: list[tuple[float, int]] = []
+    for dot in sorted(drawn, key=lambda dot: dot.value):
+        at, level = place(dot.value), 0
+        while any(abs(at - other) < 10 and level == other_level for other, other_level in taken):
+            level += 1
+        taken.append((at, level))
+        look = (
+            f'class="hollow" stroke="{group_color(1)}"' if dot.hollow else f'fill="{group_color(0)}"'
+        )  # fmt: skip
+        parts.append(
+            f'<circle cx="{at:.1f}" cy="{max(ground - 8 - 11 * level, 5)}" r="5" {look}>'
+            f"<title>{escaped(dot.name)}</title></circle>"
+        )
+    return (
+        f'<svg class="chart" viewBox="0 0 {_DOTS_WIDTH} {_DOTS_HEIGHT}" role="img" aria-label="{escaped(label)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _grid(across: tuple[float, float], up: tuple[float, float], x: str, y: str, *, whole: bool) -> str:
+    place_x, place_y = _scale(across, _LEFT, _WIDTH - _RIGHT), _scale(up, _HEIGHT - _BOTTOM, _TOP)
+    parts = []
+    for tick, label_text in _ticks(up):
+        at = place_y(tick)
+        parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"></line>')
+        parts.append(f'<text x="{_LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{label_text}</text>')
+    for tick, label_text in _ticks(across, whole=whole):
+        at = place_x(tick)
+        parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 17}" text-anchor="middle">{label_text}</text>')
+    parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 3}" text-anchor="end">{escaped(x)}</text>')
+    parts.append(f'<text x="{_LEFT}" y="12">{escaped(y)}</text>')
+    return "".join(parts)
+
+
+def _reach(values: Sequence[float]) -> tuple[float, float]:
+    """The range of the values with a margin; around a single value some interval."""
+    low, high = min(values), max(values)
+    spare = (high - low) * 0.05 or abs(high) * 0.01 or 1.0
+    return (low - spare if low else low), high + spare
+
+
+def _scale(reach: tuple[float, float], start: float, end: float) -> _Scale:
+    return _Scale(*reach, start, end)
+
+
+class _Scale(NamedTuple):
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def _ticks(reach: tuple[float, float], *, whole: bool = False) -> list[tuple[float, str]]:
+    """Round numbers, about five of them, 1, 2 or 5 times a power of ten apart, and how they are written."""
+    low, high = reach
+    rough = (high - low) / 5
+    power = float(10 ** math.floor(math.log10(rough)))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= 0.7 * rough)
+    step = max(step, 1.0) if whole else step
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    places = [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [(place, f"{place:,.{digits}f}".replace("-", "−")) for place in places]

@@ -1,0 +1,330 @@
+"""The senses of a word and the neighbors of a use, drawn: a map of uses with examples, as a figure and as a page.
+
+On the page each point of the map shows its sentence. The nearest uses of a use are a page of lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.errors import OptionError
+from polyseme.extras import require
+from polyseme.plots.colors import group_color
+from polyseme.plots.html_page import concordance, data, escaped, page
+from polyseme.plots.similarity_heatmaps import DOTS_PER_INCH, FAINT, INK, TEXT_SIZE, Measure
+from polyseme.plots.word_uses import Keyword, Use, spelled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_POINTS = 5000
+"""Points that are drawn at most; of more uses every n-th is drawn, and the plot states the number."""
+CONTEXT = 44
+"""Characters on each side of the word in examples."""
+WHOLE = 240
+"""Characters on each side of the word when a point is selected."""
+NEIGHBOR_CONTEXT = 60
+"""Characters on each side of a word."""
+
+# Sizes in inches; of type, in points.
+_MARGIN = 0.35
+_MAP = 5.6
+_GAP = 0.35
+_INDENT = 0.24
+_LINE = 0.24
+_SMALL = 9.5
+_WORD_SIZE = 17.0
+_MARKERS = "os^DvPX*h"
+
+_SIDE = 640
+_STYLE = """
+.map { position: relative; margin: 1rem 0 } .map svg { width: 100%; max-width: 44rem; height: auto;
+  background: var(--soft); border: 1px solid var(--line); border-radius: 6px; display: block }
+.map circle { stroke: var(--paper); stroke-width: .8; opacity: .8 } .map circle.at { stroke: var(--ink);
+  stroke-width: 2.5; opacity: 1 } .dim circle { opacity: .1 } .dim circle.shown { opacity: .9 }
+#sentence { min-height: 3.2em; padding: .4rem .7rem; border-left: 4px solid var(--line); background: var(--soft);
+  max-width: 44rem } .layout { display: grid; grid-template-columns: minmax(0, 44rem) minmax(0, 1fr); gap: 2rem }
+@media (max-width: 60rem) { .layout { grid-template-columns: minmax(0, 1fr) } }
+h2 { cursor: default } h2 i { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
+""".strip()
+_SCRIPT = """
+"use strict";
+const shown = JSON.parse(document.getElementById("data").textContent);
+const sentence = document.getElementById("sentence"), map = document.getElementById("map");
+const points = Array.from(map.querySelectorAll("circle"));
+function show(point) {
+  points.forEach(each => each.classList.toggle("at", each === point));
+  const [sense, before, word, after, id] = shown[Number(point.dataset.use)];
+  const bold = document.createElement("b");
+  bold.textContent = word;
+  const foot = document.createElement("div");
+  foot.className = "faint";
+  foot.textContent = "sense " + sense + ", text " + id;
+  sentence.replaceChildren(before, bold, after, foot);
+  sentence.style.borderColor = point.getAttribute("fill");
+}
+points.forEach(point => {
+  for (const kind of ["mouseenter", "click"]) point.addEventListener(kind, () => show(point));
+});
+document.querySelectorAll("h2[data-sense]").forEach(head => {
+  head.addEventListener("mouseenter", () => {
+    map.classList.add("dim");
+    points.forEach(each => each.classList.toggle("shown", each.dataset.sense === head.dataset.sense));
+  });
+  head.addEventListener("mouseleave", () => map.classList.remove("dim"));
+});
+""".strip()
+_LISTS_STYLE = """
+.lists { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 0 2.5rem }
+.use { font-size: 1.2rem }
+""".strip()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SenseMap:
+    """The content of a map: uses of a word, the sense of each, counted from 1, and their coordinates."""
+
+    word: str
+    headline: str
+    """The number of senses and of uses."""
+    explanation: str
+    """The evidence for the number of senses."""
+    map: str
+    """The name of the projection, written under the points."""
+    source: str
+    uses: Sequence[Use]
+    senses: Sequence[int]
+    points: NDArray[Any]
+    """[n, 2]"""
+    examples: Sequence[Sequence[int]]
+    """For each sense the indices of its most typical uses, best first."""
+
+    def __post_init__(self) -> None:
+        if not len(self.uses) == len(self.senses) == len(self.points) or not self.uses:
+            raise OptionError(
+                f"A map of senses needs as many uses as senses and points, and at least one. Got {len(self.uses)}, "
+                f"{len(self.senses)} and {len(self.points)}."
+            )
+
+    @property
+    def n_senses(self) -> int:
+        return len(self.examples)
+
+    def drawn(self) -> list[int]:
+        """The uses whose points are drawn."""
+        step = -(-len(self.uses) // MOST_POINTS)
+        return list(range(0, len(self.uses), step))
+
+    def share(self, sense: int) -> str:
+        """The number of uses of a sense, and its share of all uses."""
+        count = sum(other == sense for other in self.senses)
+        return f"{count:,} use{'' if count == 1 else 's'}, {100 * count / len(self.senses):.0f}%"
+
+    def left_out(self) -> str:
+        """The note for a map on which not every point is drawn."""
+        n_drawn = len(self.drawn())
+        return "" if n_drawn == len(self.uses) else f", of which {n_drawn:,} are drawn"
+
+
+# --- figure -----------------------------------------------------------------------------------------------------------
+
+
+def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
+    """The map on the left, the senses with examples on the right; `figure_bytes` renders it."""
+    figure: Figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
+    measure = Measure(figure)
+    examples = [[shown.uses[use].keyword(CONTEXT) for use in members[:n_examples]] for members in shown.examples]
+    every = [keyword for keywords in examples for keyword in keywords]
+    column = _MARGIN + _MAP + _GAP + _INDENT + max(measure(before, size=_SMALL) for before, _, _ in every)
+    rest = max(measure(word, "bold", _SMALL) + measure(after, size=_SMALL) for _, word, after in every)
+    width = max(column + rest, _MARGIN + _MAP + _GAP + 3.0) + _MARGIN
+    explanation = _wrapped(shown.explanation, width - 2 * _MARGIN, measure)
+    top = 0.98 + _LINE * len(explanation)
+    n_lines = sum(len(keywords) + 2 for keywords in examples)
+    page = _Page(figure, width, top + max(_MAP, _LINE * n_lines) + _MARGIN)
+    page.write(_MARGIN, 0.42, shown.word, size=_WORD_SIZE, weight="bold")
+    page.write(_MARGIN, 0.76, f"{shown.headline} of {shown.source}; {shown.map} of their vectors{shown.left_out()}")
+    for number, line in enumerate(explanation):
+        page.write(_MARGIN, 1.02 + _LINE * number, line, size=_SMALL, color=FAINT)
+    _draw_points(page.axes(_MARGIN, top, _MAP, _MAP), shown)
+    _write_senses(page, shown, examples, top + 0.12, column, measure)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A figure with coordinates in inches from the left and from the top."""
+
+    figure: Figure
+    width: float
+    height: float
+
+    def __post_init__(self) -> None:
+        self.figure.set_size_inches(self.width, self.height)
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        place = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
+        return self.figure.add_axes(place, xticks=[], yticks=[])
+
+    def write(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: float = TEXT_SIZE,
+        color: str = INK,
+        weight: str = "normal",
+        align: Literal["left", "right"] = "left",
+    ) -> None:
+        """A line of text, placed by its middle."""
+        self.figure.text(
+            x / self.width, 1 - y / self.height, text, fontsize=size, color=color, fontweight=weight,
+            ha=align, va="center_baseline", parse_math=False,
+        )  # fmt: skip
+
+    def mark(self, x: float, y: float, sense: int) -> None:
+        """The marker of a sense, as on the map."""
+        line: Any = require("matplotlib.lines", extra="plots").Line2D
+        place = ([x / self.width], [1 - y / self.height])
+        self.figure.add_artist(line(*place, **_look(sense), markersize=7, transform=self.figure.transFigure))
+
+
+def _look(sense: int) -> dict[str, Any]:
+    return {
+        "marker": _MARKERS[(sense - 1) % len(_MARKERS)],
+        "color": group_color(sense - 1),
+        "linestyle": "none",
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+    }
+
+
+def _draw_points(axes: Axes, shown: SenseMap) -> None:
+    drawn = np.array(shown.drawn())
+    senses, points = np.array(shown.senses)[drawn], np.asarray(shown.points)[drawn]
+    size = float(np.clip(95 / np.sqrt(len(drawn)), 2.5, 8.0))
+    for sense in range(1, shown.n_senses + 1):
+        x, y = points[senses == sense].T
+        axes.plot(x, y, **_look(sense), markersize=size, alpha=0.75)
+    for sense, members in enumerate(shown.examples, start=1):
+        axes.annotate(
+            str(sense), tuple(np.asarray(shown.points)[members[0]]), fontsize=13, fontweight="bold", color=INK,
+            ha="center", va="center",
+            bbox={"boxstyle": "circle", "fc": "white", "ec": group_color(sense - 1), "lw": 1.8, "alpha": 0.92},
+        )  # fmt: skip
+    axes.margins(0.06)
+    for side in axes.spines.values():
+        side.set_color("#dfe5ea")
+
+
+def _write_senses(
+    page: _Page, shown: SenseMap, examples: list[list[Keyword]], top: float, column: float, measure: Measure
+) -> None:
+    """Each sense with its marker, its number of uses, and examples with their words aligned in bold."""
+    left = _MARGIN + _MAP + _GAP
+    blank = measure(" ", size=_SMALL)
+    for sense, keywords in enumerate(examples, start=1):
+        page.mark(left + 0.08, top, sense)
+        page.write(left + _INDENT, top, f"{sense}   {shown.share(sense)}", weight="bold")
+        for before, word, after in keywords:
+            top += _LINE
+            page.write(column - blank * before[-1:].isspace(), top, before.rstrip(), size=_SMALL, align="right")
+            page.write(column, top, word, size=_SMALL, weight="bold")
+            end = column + measure(word, "bold", _SMALL)
+            page.write(end + blank * after[:1].isspace(), top, after.lstrip(), size=_SMALL)
+        top += 2 * _LINE
+
+
+def _wrapped(text: str, width: float, measure: Measure) -> list[str]:
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and measure(longer, size=_SMALL) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def senses_page(shown: SenseMap, ids: Sequence[str], *, n_examples: int = 5) -> str:
+    """The map as a page: hovering over a point shows its sentence, over the heading of a sense its points."""
+    drawn = shown.drawn()
+    places = _on_page(np.asarray(shown.points)[drawn])
+    radius = float(np.clip(120 / np.sqrt(len(drawn)), 3.0, 7.0))
+    circles = [
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{group_color(shown.senses[use] - 1)}" '
+        f'data-use="{number}" data-sense="{shown.senses[use]}"></circle>'
+        for number, (use, (x, y)) in enumerate(zip(drawn, places, strict=True))
+    ]
+    sentences = [[shown.senses[use], *shown.uses[use].keyword(WHOLE), ids[use]] for use in drawn]
+    sections = [
+        f'<h2 data-sense="{sense}"><i style="background:{group_color(sense - 1)}"></i>Sense {sense} '
+        f'<span class="faint">{shown.share(sense)}</span></h2>'
+        + concordance([(ids[use], shown.uses[use].keyword(CONTEXT)) for use in examples[:n_examples]])
+        for sense, examples in enumerate(shown.examples, start=1)
+    ]
+    body = "\n".join(
+        [
+            f"<h1>{escaped(shown.word)}</h1>",
+            f"<p><b>{escaped(shown.headline)}</b> of {escaped(shown.source)}</p>",
+            f'<p class="faint">{escaped(shown.explanation)}</p>',
+            '<div class="layout"><div>',
+            f'<div class="map"><svg id="map" viewBox="0 0 {_SIDE} {_SIDE}" role="img" '
+            f'aria-label="Map of the uses">{"".join(circles)}</svg></div>',
+            '<div id="sentence" dir="auto" aria-live="polite"><span class="faint">Point at a use to read it.'
+            "</span></div>",
+            f'<p class="faint">{escaped(shown.map)} of the vectors{escaped(shown.left_out())}.</p>',
+            f"</div><div>{''.join(sections)}</div></div>",
+            data(sentences),
+        ]
+    )
+    return page(f"{shown.word}: {shown.headline}", body, style=_STYLE, script=_SCRIPT)
+
+
+def _on_page(points: NDArray[Any]) -> NDArray[Any]:
+    """Points in the square of the page, with a margin, both axes on one scale."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    size = float((high - low).max()) or 1.0
+    scaled: NDArray[Any] = (points - (low + high) / 2) / size * (_SIDE - 60) * np.array([1, -1]) + _SIDE / 2
+    return scaled
+
+
+class UseList(NamedTuple):
+    """A heading and uses with their cosines, nearest first."""
+
+    heading: str
+    uses: Sequence[tuple[float, Use]]
+
+
+def similar_page(use: Use, lists: Sequence[UseList], notes: Sequence[str]) -> str:
+    """A page with a use, lists of its neighbors, and notes."""
+    before, word, after = use.keyword(NEIGHBOR_CONTEXT * 4)
+    sections = [
+        f"<section><h2>{escaped(each.heading)}</h2>"
+        + (
+            concordance([(spelled(cosine), near.keyword(NEIGHBOR_CONTEXT)) for cosine, near in each.uses])
+            if each.uses
+            else '<p class="faint">None.</p>'
+        )
+        + "</section>"
+        for each in lists
+    ]
+    body = "\n".join(
+        [
+            f"<h1>{escaped(word)}</h1>",
+            f'<p class="use" dir="auto">{escaped(before)}<b>{escaped(word)}</b>{escaped(after)}</p>',
+            *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
+            f'<div class="lists">{"".join(sections)}</div>',
+        ]
+    )
+    return page(f"Uses near {word}", body, style=_LISTS_STYLE)
