@@ -192,7 +192,7 @@ def test_which_scheme_it_is(sequences: list[list[str]], scheme: str | None) -> N
         (["I-X"], "BIO", 0, "'I-X' may not stand at the beginning of a sentence in BIO"),
         (["B-X", "I-Y"], "BIO", 1, "'I-Y' may not stand after 'B-X'"),
         (["I-X", "B-Y"], "IOB1", 1, "'B-Y' may not stand after 'I-X'"),
-        (["O", "B-X"], "BIOES", 1, "'B-X' may not stand at the end of a sentence in BIOES"),
+        (["O", "B-X"], "BIOES", 1, "'B-X' may not end a sentence in BIOES"),
         (["B-X", "O"], "BIOES", 1, "'O' may not stand after 'B-X'"),
         (["S-X", "E-X"], "BIOES", 1, "'E-X' may not stand after 'S-X'"),
         (["B-X", "Q-X"], "BIO", 1, "'Q-X' is no tag of BIO"),
@@ -202,7 +202,7 @@ def test_the_first_fault_is_named(tags: list[str], scheme: str, word: int, what:
     fault = fault_in(tags, scheme)
     assert fault is not None
     assert fault.word == word
-    assert fault.what.startswith(what)
+    assert fault.problem.startswith(what)
 
 
 @pytest.mark.parametrize(

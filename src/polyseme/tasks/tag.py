@@ -93,7 +93,7 @@ class Tag(Kind):
                 raise refuse(item, f"word {number} is empty.")
         fault = None if data.scheme is None else fault_in(item.gold, data.scheme)
         if fault is not None:
-            raise refuse(item, f"{fault.what}, at word {fault.word + 1}, {item.words[fault.word]!r}.")
+            raise refuse(item, f"{fault.problem}, at word {fault.word + 1}, {item.words[fault.word]!r}.")
 
     # --- rows, gold and answers ---------------------------------------------------------------------------------------
 
@@ -296,5 +296,5 @@ def _faults(items: Sequence[Item], scheme: str, by_line: bool) -> list[str]:
         if fault is not None:
             name, mark, line = item.place.rpartition(_A_LINE)
             place = f"{name}{mark}{int(line) + fault.word}" if mark and by_line else item.place
-            faults.append(f"{place}: {fault.what}, at word {fault.word + 1}, {item.words[fault.word]!r}")
+            faults.append(f"{place}: {fault.problem}, at word {fault.word + 1}, {item.words[fault.word]!r}")
     return faults

@@ -8,8 +8,8 @@
 | BILOU | B | I | L | U | BIOES by other letters |
 
 Spans are read as `conlleval` reads them, whatever the sequence: one ends where its type changes or where a tag says so,
-and one begins with any tag that does not go on with a span before it. On valid sequences of all four schemes that is
-what the scheme means; an invalid sequence has a meaning, too, and can be written anew without its fault.
+and one begins with any tag that does not continue a span before it. On valid sequences of all four schemes that is
+the meaning of the scheme; an invalid sequence has a meaning, too, and can be rewritten as a valid one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Span(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A tag that cannot stand where it stands."""
+    """A tag that the scheme does not allow at its position."""
 
     word: int
     """Its number, counted from 0."""
-    what: str
+    problem: str
 
 
 def named_scheme(name: str) -> str:
@@ -79,7 +79,7 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
     before, type_before = OUTSIDE, ""
     for number, tag in enumerate([*tags, OUTSIDE]):
         letter, type_ = parts_of(tag)
-        goes_on = _goes_on(before, type_before, letter, type_)
+        goes_on = _continues(before, type_before, letter, type_)
         if start is not None and not goes_on:
             spans.append(Span(start, number, type_before))
             start = None
@@ -90,8 +90,8 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _goes_on(before: str, type_before: str, letter: str, type_: str) -> bool:
-    """Whether a tag goes on with the span that the tag before it is in."""
+def _continues(before: str, type_before: str, letter: str, type_: str) -> bool:
+    """Whether a tag continues the span of the tag before it."""
     return (
         OUTSIDE not in (before, letter)
         and type_ == type_before
@@ -184,7 +184,7 @@ def fault_in(tags: Sequence[str], scheme: str) -> Fault | None:
             return Fault(number, f"{tag!r} may not stand {after} in {scheme}")
         before = tag
     if not may_end(before, scheme):
-        return Fault(len(tags) - 1, f"{before!r} may not stand at the end of a sentence in {scheme}")
+        return Fault(len(tags) - 1, f"{before!r} may not end a sentence in {scheme}")
     return None
 
 
@@ -197,8 +197,8 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> str | None:
     Letters beside B and I decide at once. Between IOB1 and BIO the one with fewer sequences that break it is taken,
     and BIO where both fit.
     """
-    given = [tuple(tags) for tags in sequences]
-    tags = {tag for each in given for tag in each}
+    distinct = [tuple(tags) for tags in sequences]
+    tags = {tag for each in distinct for tag in each}
     letters = {parts_of(tag)[0] for tag in tags if tag != OUTSIDE}
     marked = all(tag == OUTSIDE or (tag[:1] in set("BIESLU") and tag[1:2] in ("-", "")) for tag in tags)
     typed = any("-" in tag for tag in tags)
@@ -208,7 +208,7 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> str | None:
         return "BILOU"
     if letters - {"B", "I"}:
         return "BIOES"
-    broken = {name: sum(fault_in(each, name) is not None for each in given) for name in ("BIO", "IOB1")}
+    broken = {name: sum(fault_in(each, name) is not None for each in distinct) for name in ("BIO", "IOB1")}
     return min(broken, key=lambda name: broken[name])
 
 
