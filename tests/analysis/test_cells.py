@@ -138,7 +138,7 @@ def test_a_stack_that_reads_both_ways(tmp_path: Path) -> None:
 def test_tanh_cells_have_outputs_only(tmp_path: Path) -> None:
     model = character_model(tmp_path, cells="tanh")
     assert len(list(read_cells(model.bundle, TEXT, value="output"))) == 2
-    with pytest.raises(OptionError, match="Look at the value 'output'"):
+    with pytest.raises(OptionError, match="Use the value 'output'"):
         cells(model, TEXT, cell=0)
 
 
@@ -275,7 +275,7 @@ def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "elmo"}))
 def test_other_models_have_no_cells(family: str) -> None:
-    with pytest.raises(ModelError, match=r"has no cells to look at\. That is for recurrent models"):
+    with pytest.raises(ModelError, match=r"has no cells\. Only recurrent models have them"):
         cells(tiny_model(family), TEXT, cell=0)
     with pytest.raises(ModelError, match="has no cells"):
         correlated_cells(tiny_model(family), TEXT, "inside quotes")

@@ -30,7 +30,7 @@ def test_similar_prints_uses_of_the_word_and_of_others(run: Run, tiny: Path, sou
         "Uses of other words, layer 0: the word and its place, no context",
     ]
     assert out.count("[broke]") == 4
-    assert "23 uses were looked at, 3 of them of 'broke'; pooling mean." in err
+    assert "23 uses were compared, 3 of them of 'broke'; pooling mean." in err
     assert "6 texts, 24 words" in err
 
 

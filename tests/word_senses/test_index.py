@@ -170,7 +170,7 @@ def test_an_index_of_another_model_is_refused_with_what_differs(source: Path, tm
     similar("A [crane].", source, index=tmp_path / "uses")
     other = tiny_model("bert")
     next(other.bundle.encoder.parameters()).data[0, 0] += 1
-    with pytest.raises(ModelError, match=r"differs in weights\. Ask it with the model"):
+    with pytest.raises(ModelError, match=r"differs in weights\. Query it with the model"):
         similar_uses(other.bundle, "A [crane].", index=tmp_path / "uses")
     with pytest.raises(ModelError, match="differs in tokenizer, config, weights"):
         similar_uses(tiny_model("roberta").bundle, "A [crane].", index=tmp_path / "uses")
