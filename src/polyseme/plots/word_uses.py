@@ -67,7 +67,7 @@ class WordUses:
         for name, cosines in (("in_context", self.in_context), ("alone", self.alone)):
             if np.shape(cosines) != (n_uses, n_uses) or not n_uses:
                 raise OptionError(
-                    f"The {name!r} cosines of {self.word!r} need one row and one column per use, and there must be uses. "
+                    f"The {name!r} cosines of {self.word!r} need one row and one column per use, there must be uses. "
                     f"Got shape {np.shape(cosines)} for {n_uses} uses."
                 )
 
