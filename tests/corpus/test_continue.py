@@ -6,9 +6,7 @@ import contextlib
 import signal
 import subprocess
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +23,24 @@ from polyseme.errors import InputError, OutputError, PolysemeWarning
 
 SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "vocab_size": 300, "held_out": 0.1}
 PROGRAM = """
-import sys, time
+import os, pathlib, signal, sys, time
 from polyseme.corpus import document_reader as documents
 from polyseme.corpus import build
 documents.STRETCH = 2000
-wait = float(sys.argv[4])
+text, output, workers, wait, die_at = sys.argv[1:]
+journal = pathlib.Path(f"{output}.unfinished", "journal.jsonl")
+
+def progress(done, total):
+    if journal.is_file() and journal.read_bytes().count(b"\\n") >= int(die_at):
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(float(wait))
+
 build.build_corpus(
-    sys.argv[1], output=sys.argv[2], workers=int(sys.argv[3]), progress=lambda done, total: time.sleep(wait),
-    tokenizer="byte-bpe", vocab_size=300, held_out=0.1,
+    text, output=output, workers=int(workers), progress=progress, tokenizer="byte-bpe", vocab_size=300, held_out=0.1
 )
 """
+"""A build that kills itself once so many lines of its journal are there, however fast the machine is."""
+NEVER = 10**9
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +56,8 @@ def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, byt
         return contents(build_corpus(text, output=tmp_path_factory.mktemp("whole") / "c", **SETTINGS).folder)
 
 
-def start(text: Path, output: Path, *, workers: int, wait: float) -> subprocess.Popen[bytes]:
-    line = [sys.executable, "-c", PROGRAM, str(text), str(output), str(workers), str(wait)]
+def start(text: Path, output: Path, *, workers: int, wait: float = 0.0, die_at: int = NEVER) -> subprocess.Popen[bytes]:
+    line = [sys.executable, "-c", PROGRAM, str(text), str(output), str(workers), str(wait), str(die_at)]
     return subprocess.Popen(line, stderr=subprocess.PIPE)
 
 
@@ -61,22 +67,13 @@ def n_lines(output: Path) -> int:
     return 0
 
 
-def kill_when(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
-    while not ready():
-        assert process.poll() is None, process.stderr and process.stderr.read().decode()
-        time.sleep(0.005)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert process.stderr is not None
-    process.stderr.close()
-
-
 @pytest.mark.parametrize(("workers", "n"), [(1, 1), (1, 12), (2, 5)])
 def test_killed_outright_and_gone_on_with(
     workers: int, n: int, text: Path, tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ):
     output = tmp_path / "c"
-    kill_when(start(text, output, workers=workers, wait=0.02), lambda: n_lines(output) >= n)
+    with start(text, output, workers=workers, die_at=n) as process:
+        assert process.wait() == -signal.SIGKILL, process.stderr and process.stderr.read().decode()
     assert not output.exists()
     monkeypatch.setattr(build, "train_tokenizer", None)  # there already
     n_done = n_lines(output)
