@@ -54,7 +54,7 @@ class Terminal:
 
     def wait_for(self, text: bytes) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: text in self._read, timeout=60)
+            assert self._changed.wait_for(lambda: text in self._read, timeout=600)
 
     def shown(self) -> str:
         """Everything that was written, once nobody can write any more."""
@@ -168,7 +168,7 @@ def test_a_signal_takes_the_bar_away(number: signal.Signals, said: str) -> None:
     with waiting(terminal, HEEDING + WAITING) as process:
         terminal.wait_for(b"embedding")
         process.send_signal(number)
-        assert process.wait(timeout=60) == 128 + number
+        assert process.wait(timeout=600) == 128 + number
     shown = terminal.shown()
     assert shown.endswith(f"\r\npolyseme: {said}; nothing was left half-written.\r\n")
     assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "the cursor is back"
@@ -221,7 +221,7 @@ def test_a_swallowed_signal_still_stops(name: str, swallow: str, n_more: int) ->
         for _ in range(n_more):
             process.send_signal(number)
             time.sleep(0.05)  # signals that arrive together are one
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=600)
         said = process.stderr.read().decode() if process.stderr else ""
     if n_more > 1:
         assert code == -number  # as if it had never been handled
@@ -239,7 +239,7 @@ def test_what_is_ignored_stays_so() -> None:
         terminal.wait_for(b"embedding")
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 143
+        assert process.wait(timeout=600) == 143
     assert "SIGTERM" in terminal.shown()
 
 

@@ -145,6 +145,6 @@ def test_a_browser_runs_nothing(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(task_page(shown(hostile)), encoding="utf-8")
     command = ["chromium", "--headless", "--no-sandbox", "--dump-dom", f"--user-data-dir={tmp_path}", path.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "<title>run</title>" not in dom
     assert "Worst errors" in dom
