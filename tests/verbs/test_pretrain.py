@@ -215,6 +215,7 @@ def on_processes(n: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_killed_on_two_processes_and_gone_on_with_on_one(corpus: Path, finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shape = [f"--set={name}={value}" for name, value in SHAPE.items()]
