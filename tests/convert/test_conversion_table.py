@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from conformance.cases import REFERENCED, family_name
@@ -18,7 +19,7 @@ from polyseme.convert.family import Family
 from polyseme.convert.tensor_transforms import Same
 from polyseme.errors import ModelError, PolysemeWarning
 from references import make_reference
-from tiny_models import tiny_config, write_tokenizer
+from tiny_models import tiny_config, tiny_model, write_tokenizer
 
 every_family = pytest.mark.parametrize("family", REFERENCED.values(), ids=family_name)
 BERT = FAMILIES["bert"]
@@ -205,3 +206,24 @@ def test_leaving_out_a_task_layer_is_said(family: Family, tmp_path: Path) -> Non
     with pytest.warns(PolysemeWarning, match=rf"task layer of another library \({first}"):
         bundle = load_bundle(tmp_path)
     assert bundle.config == tiny_config(family.name)
+
+
+def test_task_layers_that_were_trained_beside_the_masked_output_are_left_out(tmp_path: Path) -> None:
+    """AntiBERTy's: `cls.species`, `cls.chain` and `cls.graft`, of which no library has a class."""
+    tiny_model("bert").save(tmp_path / "model")
+    path = tmp_path / "model" / "model.safetensors"
+    extra = {
+        f"cls.{name}.{kind}": torch.ones(2) for name in ("chain", "graft", "species") for kind in ("weight", "bias")
+    }
+    save_file({**load_file(path), **extra}, path)
+    with pytest.warns(
+        PolysemeWarning, match=r"task layer of another library \(cls\.chain\.bias, .*cls\.species\.weight\)"
+    ):
+        bundle = load_bundle(tmp_path / "model")
+    assert set(bundle.outputs) == {"pooled", "masked", "next"}
+
+
+@pytest.mark.parametrize("name", ["cls.predictions.flux.weight", "cls.flux", "cls.flux.running_mean"])
+def test_other_names_under_cls_are_refused(name: str) -> None:
+    with pytest.raises(ModelError, match=f"it has {name}, which nothing here takes"):
+        read_by(BERT, {**checkpoint(BERT), name: torch.ones(2)})

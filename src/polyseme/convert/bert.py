@@ -63,6 +63,8 @@ EMBEDDINGS = [
 POOLED = module("{p}pooler.dense", "outputs.pooled.dense")
 BUFFERS = [Derived(r"{p}embeddings\.(position_ids|token_type_ids)")]
 TASK_LAYERS = [Foreign(r"(classifier|qa_outputs|dropout)\..*")]
+OWN_TASKS = Foreign(r"cls\.(?!predictions\.|seq_relationship\.)\w+\.(.*\.)?(weight|bias)")
+"""Task layers that others trained beside the masked output (AntiBERTy's `cls.species`)."""
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
@@ -90,7 +92,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         },
         aliases=aliases,
         derived=BUFFERS,
-        foreign=TASK_LAYERS,
+        foreign=[*TASK_LAYERS, OWN_TASKS],
     )
 
 
