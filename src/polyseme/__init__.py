@@ -16,12 +16,12 @@ from polyseme.extras import later
 
 if TYPE_CHECKING:
     from polyseme.api import Model, load
-    from polyseme.corpus.build import build_corpus
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
     from polyseme.verbs.convert import convert_model
+    from polyseme.verbs.corpus import build_corpus
     from polyseme.verbs.embed import embed
     from polyseme.verbs.evaluate import evaluate
     from polyseme.verbs.fill import fill
@@ -44,7 +44,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Model": "api",
-    "build_corpus": "corpus.build",
+    "build_corpus": "verbs.corpus",
     "convert_model": "verbs.convert",
     "embed": "verbs.embed",
     "evaluate": "verbs.evaluate",

@@ -1,4 +1,4 @@
-"""What users hold: `load`, and the `Model` that it gives. The verbs of the command line are functions in `verbs`."""
+"""What users hold: `load`, and the `Model` that it returns. The verbs of the command line are functions in `verbs`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,20 +23,26 @@ from polyseme.embedding.pooling import check_per, per_text, warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
+from polyseme.options import flat_method
 from polyseme.parts.device import find_device
 from polyseme.text.documents import string_to_document, to_document, to_documents
-from polyseme.types import Batch, Document, Embedded, Framed
+from polyseme.types import Batch, Embedded, Framed
+from polyseme.verb_options import (
+    Dtype,
+    EmbedderOptions,
+    EmbedTextsOptions,
+    GenerateTextsOptions,
+    MaskOptions,
+    ScoreTextsOptions,
+)
 
 if TYPE_CHECKING:
-    from polyseme.files.vector_format import Per
-    from polyseme.generating.decoding_options import Decoding, EarlyStopping
+    from polyseme.generating.decoding_options import Decoding
     from polyseme.generating.next_piece import LanguageModel
-    from polyseme.generating.text_generator import OnText, TextGenerator
-    from polyseme.scoring.pseudo_likelihood import Hide
+    from polyseme.generating.text_generator import TextGenerator
     from polyseme.scoring.text_scores import Scored
 
 AnyPath = str | PathLike[str]
-Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
 DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -105,38 +111,22 @@ class Model:
 
     # --- words --------------------------------------------------------------------------------------------------------
 
-    def embed(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document],
-        *,
-        layer: str | int = -1,
-        pool: str = "mean",
-        stack: Stack = "encoder",
-        per: Per = "word",
-        batch_pieces: int | None = None,
-        carry_state: bool = False,
-    ) -> list[Embedded]:
-        """One vector for every word of every text, or with `per="text"` one a text: the mean of its words.
+    @flat_method(EmbedTextsOptions)
+    def embed(self, options: EmbedTextsOptions) -> list[Embedded]:
+        """One vector for every word of every text, or with `per="text"` one per text: the mean of its words.
 
-        A list of strings is texts; a list of lists of strings is words, which are kept as they are. `layer` is a
-        number (0 is the token layer, −1 the top), `all`, `sum:a:b`, `mean:a:b`, `concat:a:b` or `mix…`; `pool` is
-        first, last, mean or max. Of a model that has two stacks, `stack` says whose layers are meant: the encoder's, or
-        the decoder's, with the text on both sides.
-
-        With `carry_state` a recurrent encoder does not begin each text anew, but goes on as the original ELMo did: 64
-        texts are a batch, and each goes on from where the text of the same number in the batch before ended, also from
-        call to call, until `forget`. Then the same text does not have the same vectors each time.
+        With `carry_state` a recurrent encoder carries its state on as the original ELMo did: 64 texts are a batch, and
+        each starts where the text of the same number in the batch before ended, also from call to call, until `forget`.
+        Then the same text does not have the same vectors each time.
 
             >>> model = polyseme.load()                                         # doctest: +SKIP
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
-        check_per(per)
-        embedder = self.embedder(
-            layer=layer, pool=pool, stack=stack, batch_pieces=batch_pieces, carry_state=carry_state
-        )
-        found = embedder(to_documents(texts))
+        check_per(options.per)
+        embedder = self.embedder(**options.values(EmbedderOptions), batch_pieces=options.batch_pieces)
+        found = embedder(to_documents(options.texts))
         warn_unread(embedder.tally)
-        if per == "word":
+        if options.per == "word":
             return found
         if embedder.tally.wordless:
             warn_wordless(embedder.tally.wordless)
@@ -255,108 +245,49 @@ class Model:
             states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1]
             return float(output.log_probs(pooled(states[:, 0])).exp()[0, 0])
 
-    def score(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document],
-        *,
-        source: str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document] | None = None,
-        hide: Hide = "word",
-        order: str | Sequence[int] | None = None,
-        stride: int | None = None,
-        neural_cache: bool = False,
-        cache_size: int = 2000,
-        cache_share: float = 0.1,
-        cache_sharpness: float = 0.3,
-        batch_pieces: int | None = None,
-    ) -> list[Scored]:
-        """How likely every piece and every word of every text is: natural log-probabilities, and what they come to.
+    @flat_method(ScoreTextsOptions)
+    def score(self, options: ScoreTextsOptions) -> list[Scored]:
+        """How likely every piece and every word of every text is: natural log-probabilities, and their totals.
 
-        A causal model guesses each piece from those before it; a text longer than it can read goes in windows that
-        move on by `stride` pieces (None: by half a window). A masked model guesses each piece from both sides, with
-        its whole word hidden, the `piece` alone, or the rest of its word (`left-to-right`).
-
-        A model that has a decoder scores each text given its `source`: one for each text, in the same order. `order`
-        is left-to-right, right-to-left or both for a two-way model (ELMo), and for one that knows any order (XLNet)
-        left-to-right, right-to-left, or the places of the pieces in turn, as in `3,2,4,1`; None: left-to-right.
-
-        With `neural_cache` guesses are mixed with those of a cache of the text's own last pieces (Grave et al. 2017):
-        how many it keeps, how much of the probability is its own, and how much the likeness of states decides.
+        A causal model predicts each piece from those before it; a text longer than it reads goes in windows. A masked
+        model predicts each piece from both sides. A model that has a decoder scores each text given its `source`.
 
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        cache = later("polyseme.scoring.neural_cache").asked_for(neural_cache, cache_size, cache_share, cache_sharpness)
+        cache = later("polyseme.scoring.neural_cache").asked_for(
+            options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness
+        )
         scorer = later("polyseme.scoring.choose_scorer").scorer_of(
             self.bundle,
-            hide=hide,
-            order=order,
-            stride=stride,
+            **options.values(MaskOptions),
             neural_cache=cache,
-            batch_pieces=batch_pieces,
+            batch_pieces=options.batch_pieces,
             precision=self.precision,
             inference=self._inference if self.bundle.decoder is None else None,
         )
-        sources = None if source is None else to_documents(source)
-        found: list[Scored] = scorer(to_documents(texts), sources=sources)
+        sources = None if options.source is None else to_documents(options.source)
+        scores: list[Scored] = scorer(to_documents(options.texts), sources=sources)
         scorer.warn()
-        return found
+        return scores
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
-    def generate(
-        self,
-        prompts: str | Sequence[str],
-        *,
-        max_new: int | None = None,
-        min_new: int = 0,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        beam: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: EarlyStopping = False,
-        n: int = 1,
-        repetition_penalty: float = 1.0,
-        no_repeat_ngram: int = 0,
-        stop: str | Sequence[str] = (),
-        seed: int = 0,
-        stride: int | None = None,
-        batch_size: int | None = None,
-        on_text: OnText | None = None,
-    ) -> list[str] | list[list[str]]:
-        """What follows each prompt, without the prompt: a string each, or with `n` over 1 a list of them.
+    @flat_method(GenerateTextsOptions)
+    def generate(self, options: GenerateTextsOptions) -> list[str] | list[list[str]]:
+        """What follows each prompt, without the prompt: one string per prompt, or with `n` over 1 a list of them.
 
-        A model that has a decoder reads each prompt as a source, and writes a text of its own from it.
-
-        A temperature of 0 takes the likeliest piece each time, and is the default unless `top_k`, `top_p` or `n` ask
-        for drawing. `max_new` is how many pieces are written at most; None: 20, and from a source 200. A text's draws
-        depend on `seed` and on the prompt's place alone: prompts come out the same together and one at a time. What
-        the settings mean stands in `polyseme.generating.decoding_options.Decoding`; `batch_size` is how many texts are
-        written side by side, and `on_text` is told of new text as it comes.
+        A model that has a decoder reads each prompt as a source, and writes a text of its own from it. A text's samples
+        depend on `seed` and on the prompt's position alone: prompts give the same together and one at a time.
 
             >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
         """
-        decoding = later("polyseme.generating.decoding_options").Decoding(
-            max_new=self.usual_length if max_new is None else max_new,
-            min_new=min_new,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            beam=beam,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-            n=n,
-            repetition_penalty=repetition_penalty,
-            no_repeat_ngram=no_repeat_ngram,
-            stop=stop,
-            seed=seed,
-            stride=stride,
-        )
-        given = [document.text for document in to_documents(prompts)]
-        found = self.generator(decoding, batch_size=batch_size)(given, on_text=on_text)
-        if n == 1:
-            return [continuations[0].text for continuations in found]
-        return [[each.text for each in continuations] for continuations in found]
+        decoding = later("polyseme.generating.decoding_options").Decoding.of(options, self.usual_length)
+        prompts = [document.text for document in to_documents(options.prompts)]
+        texts = self.generator(decoding, batch_size=options.batch_size)(prompts, on_text=options.on_text)
+        if options.n == 1:
+            return [continuations[0].text for continuations in texts]
+        return [[each.text for each in continuations] for continuations in texts]
 
     def generator(self, decoding: Decoding, *, batch_size: int | None = None) -> TextGenerator:
         """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""
@@ -483,6 +414,3 @@ def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
     found: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()
     return found
-
-
-# --- uses of words ----------------------------------------------------------------------------------------------------

@@ -8,52 +8,46 @@ It pickles as its settings; each worker loads the model when its first batch com
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from polyseme.api import AnyPath, Dtype, load
+from polyseme.api import load
 from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.pooling import per_text
 from polyseme.errors import InputError, nearest
 from polyseme.files.rows import Place, Row
 from polyseme.files.vector_format import Per
+from polyseme.options import flat_method, option, same
 from polyseme.types import Embedded
+from polyseme.verb_options import ComputeOptions, EmbedOptions, LayerOptions
 
 COLUMNS = ("words", "start", "end", "vectors")
 """What is put beside the columns of a batch; with `per="text"` it is `vector`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class EmbedBatchesOptions(LayerOptions, ComputeOptions):
+    """What `EmbedBatches` takes."""
+
+    field: str = option("text", "Column with the texts, or with lists of words.")
+    per: Per = same(EmbedOptions, "per")
+
+
 class EmbedBatches:
     """A table in, the same table with a vector for every word of one column out; rows stay as they are, and in order.
 
-    `field` is the column with the texts, or with lists of words; the other settings are those of `embed`. The columns
-    that are added are those of a Parquet file of vectors.
+    The columns that are added are those of a Parquet file of vectors.
     """
 
-    def __init__(
-        self,
-        *,
-        model: AnyPath | None = None,
-        field: str = "text",
-        layer: str | int = -1,
-        pool: str = "mean",
-        per: Per = "word",
-        device: str = "auto",
-        dtype: Dtype = "fp32",
-        batch_pieces: int | None = None,
-    ) -> None:
-        self.model = None if model is None else str(model)
-        self.field = field
-        self.layer = layer
-        self.pool = pool
-        self.per: Per = per
-        self.device = device
-        self.dtype: Dtype = dtype
-        self.batch_pieces = batch_pieces
+    @flat_method(EmbedBatchesOptions)
+    def __init__(self, options: EmbedBatchesOptions) -> None:
+        """Keep the settings; the model is loaded with the first batch."""
+        self.options = options
 
     def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
         """One batch; pieces of different batches never run together."""
@@ -63,14 +57,15 @@ class EmbedBatches:
                 "map_batches(…, batch_format='pyarrow').)"
             )
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-        if self.field not in table.column_names:
-            raise InputError(f"There is no column {self.field!r}. {nearest(self.field, table.column_names)}")
-        added = ("vector",) if self.per == "text" else COLUMNS
+        field, per = self.options.field, self.options.per
+        if field not in table.column_names:
+            raise InputError(f"There is no column {field!r}. {nearest(field, table.column_names)}")
+        added = ("vector",) if per == "text" else COLUMNS
         for name in added:
             if name in table.column_names:
                 raise InputError(f"The batch has a column {name!r} already, which is where vectors go. Rename it.")
-        embedded = self._embed(table[self.field].to_pylist())
-        columns = _texts(embedded, self.width) if self.per == "text" else _words(embedded, self.width)
+        embedded = self._embed(table[field].to_pylist())
+        columns = _texts(embedded, self.width) if per == "text" else _words(embedded, self.width)
         for name in added:
             table = table.append_column(name, columns[name])
         return table
@@ -82,12 +77,12 @@ class EmbedBatches:
     @cached_property
     def embedder(self) -> Embedder:
         """The model at work, loaded when first asked for."""
-        loaded = load(self.model, device=self.device, dtype=self.dtype)
+        options = self.options
+        loaded = load(options.model, device=options.device, dtype=options.dtype)
         return Embedder(
             loaded.bundle,
-            layer=self.layer,
-            pool=self.pool,
-            batch_pieces=self.batch_pieces,
+            **options.values(LayerOptions),
+            batch_pieces=options.batch_pieces,
             precision=loaded.precision,
         )
 
@@ -101,12 +96,12 @@ class EmbedBatches:
     def _embed(self, contents: list[Any]) -> list[Embedded]:
         documents = []
         for number, content in enumerate(contents, start=1):
-            place = Place(f"column {self.field!r}", number, "row")
+            place = Place(f"column {self.options.field!r}", number, "row")
             if not isinstance(content, (str, list)):
                 raise InputError(f"{place} is a {type(content).__name__}. It must be a text or a list of words.")
             documents.append(document_of(Row(content, str(number), place)))
         found = self.embedder(documents)
-        return per_text(found) if self.per == "text" else found
+        return per_text(found) if self.options.per == "text" else found
 
 
 def _texts(embedded: list[Embedded], shape: tuple[int, ...]) -> dict[str, pa.Array]:

@@ -84,6 +84,12 @@ def doc(
     return {_DOC: OptionDoc(help=help, metavar=metavar, default=default, flags=flags, parse=parse)}
 
 
+def same(record: Any, name: str) -> Any:
+    """A field with the default and the documentation of another record's."""
+    field = {each.name: each for each in dataclasses.fields(record)}[name]
+    return dataclasses.field(default=field.default, metadata=field.metadata)
+
+
 def doc_of(field: dataclasses.Field[Any]) -> OptionDoc:
     """What is known of a field of a record."""
     found: OptionDoc = field.metadata[_DOC]

@@ -210,11 +210,16 @@ TABLE = ("--text", "review", "--label", "stars")
 REFUSED: dict[str, tuple[str, dict[str, str], tuple[str, ...], str]] = {
     "a typo in a benchmark": ("rtee", {}, ("--data", "."), "Did you mean 'rte'?"),
     "a typo in a kind": ("clasify", {"train": "review,stars\na,x\n"}, TABLE, "Did you mean 'classify'?"),
-    "a typo in a rate": ("classify", {"train": "review,stars\na,x\n"}, (*TABLE, "--rates", "kg=1"), "no rate 'kg'"),
+    "a typo in a rate": (
+        "classify",
+        {"train": "review,stars\na,x\n"},
+        (*TABLE, "--cost-rates", "kg=1"),
+        "no rate 'kg'",
+    ),
     "a rate that is no number": (
         "classify",
         {"train": "review,stars\n" + "b,x\nc,y\n" * 9},
-        (*TABLE, "--rates", "kg_per_kwh=much"),
+        (*TABLE, "--cost-rates", "kg_per_kwh=much"),
         "must be a number",
     ),
     "a benchmark without its data": ("rte", {}, (), "name the folder"),
@@ -359,7 +364,7 @@ def test_a_table_that_cannot_be(tiny: Path, tmp_path: Path, refuse: Refuse) -> N
     assert "none of GLUE's tasks" in refuse(*line, "--tasks", "trec", folder=tmp_path)
     assert "holds the data of none" in refuse(*line, folder=tmp_path)
     assert "one seed at least" in refuse(*line, "--seeds", "0", folder=tmp_path)
-    assert "no rate 'x'" in refuse(*line, "--rates", "x=1", folder=tmp_path)
+    assert "no rate 'x'" in refuse(*line, "--cost-rates", "x=1", folder=tmp_path)
     assert "does not hold the data of rte" in refuse(*line, "--tasks", "rte", folder=tmp_path)
     write_rte(tmp_path / "rte", ["entailment", "not_entailment"] * 4)
     other = ("glue", "-m", tmp_path / "nowhere", "--data", tmp_path, "-o", tmp_path / "glue")

@@ -21,13 +21,13 @@ from typing import TextIO
 import pytest
 
 from polyseme.cli import progress
-from polyseme.cli.progress import Bar
+from polyseme.cli.terminal import Bar
 from polyseme.embedding.embed_files import CHUNK_CHARACTERS
 
 ALWAYS, NEVER = 0.0, 3600.0
 """Seconds before a bar is drawn."""
 
-EAGER = "import polyseme.cli.progress as p; p.DELAY = 0.0; from polyseme.cli import main; main(prog_name='polyseme')"
+EAGER = "import polyseme.cli.terminal as p; p.DELAY = 0.0; from polyseme.cli import main; main(prog_name='polyseme')"
 """The command line with a bar that does not wait."""
 
 
@@ -131,7 +131,7 @@ def test_there_is_no_bar_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capfd: pytes
 
 
 WAITING = """
-import sys, polyseme, polyseme.cli.progress as p
+import sys, polyseme, polyseme.cli.terminal as p
 from polyseme.cli import main
 def embed(source, *, progress, **settings):
     progress._timer.join()

@@ -98,7 +98,7 @@ SOME_VALUE = {
     "log_every": 2,
     "evaluate_every": 5,
     "checkpoint_every": 11,
-    "keep": 6,
+    "keep_checkpoints": 6,
     "tensorboard": True,
     "workers": 13,
     "dry_run": True,
@@ -106,9 +106,9 @@ SOME_VALUE = {
     "lowercase": True,
     "sample": 1000,
     "limit": 2000,
-    "again": True,
+    "reuse": True,
     "reread_inputs": True,
-    "rates": {"kg_per_kwh": 0.05},
+    "cost_rates": {"kg_per_kwh": 0.05},
     "max_new": 21,
     "min_new": 2,
     "temperature": 0.7,
@@ -254,7 +254,8 @@ def test_every_option_reaches_the_function(verb: str, monkeypatch: pytest.Monkey
     defaults = {name: _plain(name, parameters_of(verb)[name].default) for name in options}
     line: list[str] = []
     for name, option in options.items():
-        line += [option.opts[-1]] if option.is_flag else [option.opts[-1], _typed(SOME_VALUE[name])]
+        flags = option.secondary_opts if option.is_flag and SOME_VALUE[name] is False else option.opts
+        line += [flags[-1]] if option.is_flag else [flags[-1], _typed(SOME_VALUE[name])]
     given = call(monkeypatch, verb, *line)
     for name, default in defaults.items():
         assert given[name] == SOME_VALUE[name]
@@ -288,7 +289,12 @@ def test_the_help_of_a_verb_says_something_of_everything_it_takes(verb: str) -> 
     for option in options_of(verb).values():
         assert option.opts[-1] in text
         assert option.help
-        assert " ".join(option.help.split()) in " ".join(text.split())
+        assert _unwrapped(option.help) in _unwrapped(text)
+
+
+def _unwrapped(text: str) -> str:
+    """In one line, whether or not words were broken after a hyphen."""
+    return " ".join(text.split()).replace("- ", "-")
 
 
 def test_the_help_lists_the_verbs_with_what_they_do() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from corpus.texts import made_up
-from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
+from polyseme.verbs.corpus import build_corpus
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from polyseme.corpus import document_reader as documents
-from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.verbs.corpus import build_corpus
 
 
 @pytest.fixture

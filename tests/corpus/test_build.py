@@ -16,12 +16,12 @@ import pytest
 from corpus.texts import made_up
 from polyseme.corpus import build
 from polyseme.corpus import document_reader as documents
-from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.document_reader import Stretched
 from polyseme.corpus.shards import SPLITS, dtype_for
 from polyseme.corpus.text_sample import sample_of
 from polyseme.errors import PolysemeWarning
+from polyseme.verbs.corpus import build_corpus
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -341,4 +341,4 @@ def test_again_takes_what_is_there(text: Path, tmp_path: Path, corpus: Corpus, m
     settings = {"output": tmp_path / "c", "tokenizer": corpus.folder / "tokenizer"}
     first = build_corpus(text, **settings)
     monkeypatch.setattr(build, "begun", None)
-    assert build_corpus(text, **settings, again=True).fingerprint == first.fingerprint
+    assert build_corpus(text, **settings, reuse=True).fingerprint == first.fingerprint

@@ -17,9 +17,9 @@ from corpus.test_build import contents
 from corpus.texts import made_up
 from polyseme.corpus import build
 from polyseme.corpus import document_reader as documents
-from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OutputError, PolysemeWarning
+from polyseme.verbs.corpus import build_corpus
 
 SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "vocab_size": 300, "held_out": 0.1}
 PROGRAM = """
@@ -151,7 +151,7 @@ def test_a_finished_corpus_is_not_replaced_unless_forced(text: Path, tmp_path: P
     with pytest.raises(OutputError, match="already there"):
         build_corpus(text, output=output, **SETTINGS)
     with pytest.raises(OutputError, match="already there"):
-        build_corpus(text, output=output, **SETTINGS, again=True)
+        build_corpus(text, output=output, **SETTINGS, reuse=True)
     assert contents(build_corpus(text, output=output, **SETTINGS, force=True).folder) == whole
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 

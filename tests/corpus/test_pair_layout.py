@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from corpus.texts import made_up
-from polyseme.corpus.build import build_corpus
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.pair_layout import NOBODY, Pairs
 from polyseme.corpus.parallel_text import pair_sources
 from polyseme.corpus.row_layouts import Packed
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.types import Rows
+from polyseme.verbs.corpus import build_corpus
 
 SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "frame": "transformer", "vocab_size": 400}
 
@@ -87,7 +87,7 @@ def test_several_packed_files_and_pairs_to_hold_out_by_name(lines: tuple[list[st
     held, train = (texts_of(epoch_of(Pairs(corpus, split, length=400)), corpus) for split in ("held", "train"))
     assert held == list(zip(lines[0][90:100], lines[1][90:100], strict=True))
     assert sorted(train) == sorted(zip(lines[0][:90], lines[1][:90], strict=True))
-    again = build_corpus(**named, output=tmp_path / "c", again=True, **SETTINGS)
+    again = build_corpus(**named, output=tmp_path / "c", reuse=True, **SETTINGS)
     assert again.fingerprint == corpus.fingerprint
 
 

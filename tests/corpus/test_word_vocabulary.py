@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from corpus.texts import made_up
-from polyseme.corpus.build import build_corpus
 from polyseme.corpus.fast_tokenization import Speller
 from polyseme.corpus.tokenizer_training import train_tokenizer
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.text.words import split_words
+from polyseme.verbs.corpus import build_corpus
 
 KINDS = ("words", "blanks", "characters")
 TEXTS = [

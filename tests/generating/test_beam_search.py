@@ -10,8 +10,9 @@ import torch
 from generating.writing import before, for_the_reference, gpt2, language, prompts, rereading, step_by_step
 from polyseme.errors import OptionError
 from polyseme.generating.decoding_loop import write_on
-from polyseme.generating.decoding_options import Decoding, EarlyStopping
+from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.sequences import Written
+from polyseme.verb_options import EarlyStopping
 
 MAX_NEW = 12
 ENDS = (17, 36, 95)

@@ -283,7 +283,7 @@ def test_a_loss_that_is_no_number_stops_with_a_checkpoint_and_a_reason(corpus: P
         ({"device": "cuda:9"}, "cuda:9"),
         ({"batch_size": 0}, "at least 1 row"),
         ({"log_every": 0}, "'log_every' must be at least 1"),
-        ({"keep": 0}, "'keep' must be at least 1"),
+        ({"keep_checkpoints": 0}, "'keep_checkpoints' must be at least 1"),
         ({"shard_size": -5}, "'shard_size' must be at least 1"),
         ({"workers": -1}, "workers must be 0 or more"),
     ],

@@ -1,7 +1,7 @@
-"""The command line: a file a verb, loaded when it is called.
+"""The command line: one file per verb, loaded when it is called.
 
 `polyseme --help` loads no verb, and so neither torch nor numpy. How a command ends, and with which exit code, is in
-`ending`.
+`exit_codes`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,42 @@ from typing import Any
 import click
 
 from polyseme import __version__
-from polyseme.cli import exit_codes as ending
+from polyseme.cli import exit_codes
 from polyseme.errors import nearest
 from polyseme.extras import later
 
-VERBS: Mapping[str, str] = {
-    "embed": "Embed every word of a text file: one vector a word.",
-    "similar": "Find the nearest uses of a word that is marked with brackets.",
-    "senses": "Group the uses of a word by sense, with examples and a map.",
-    "generate": "Write on from a prompt.",
-    "score": "Say how likely a text is, word by word or piece by piece.",
-    "evaluate": "Test a language model: BLiMP, agreement, LAMBADA, your own pairs.",
-    "pretrain": "Pretrain a model on raw text, in one command.",
-    "finetune": "Fit a model to a task, frozen or fine-tuned.",
-    "predict": "Let a model that was fitted to a task judge texts.",
-    "glue": "Fit a model to GLUE's nine tasks, in one table.",
-    "recipes": "List what can be pretrained, with size, paper and cost.",
-    "corpus": "Make raw text into a corpus of pieces, ready for pretraining.",
-    "show": "Show what a model is and what it can do.",
-    "pieces": "Show a text in a model's pieces.",
-    "fill": "Guess what stands at [MASK].",
-    "next": "Say how likely one sentence follows another.",
-    "convert": "Load a model and save it in today's layout.",
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Words": {
+        "embed": "Embed every word of text files: one vector per word.",
+        "similar": "Find the nearest uses of a word that is marked with brackets.",
+        "senses": "Group the uses of a word by sense, with examples and a map.",
+        "pieces": "Show a text in a model's pieces.",
+    },
+    "Pretraining": {
+        "pretrain": "Pretrain a model on raw text, in one command.",
+        "recipes": "List what can be pretrained, with size, paper and cost.",
+        "corpus": "Build a corpus of pieces from raw text, ready for pretraining.",
+    },
+    "Transfer": {
+        "finetune": "Fit a model to a task, frozen or fine-tuned.",
+        "predict": "Predict with a model that was fitted to a task.",
+        "glue": "Fit a model to GLUE's nine tasks, in one table.",
+    },
+    "Writing and scoring": {
+        "generate": "Continue a prompt.",
+        "score": "Score texts: how likely each word, piece or byte is.",
+        "evaluate": "Evaluate a model: BLiMP, agreement, LAMBADA, BLEU, your own data.",
+        "fill": "Predict what stands at [MASK].",
+        "next": "Predict whether one sentence follows another.",
+    },
+    "Models": {
+        "show": "Show what a model is and what it can do.",
+        "convert": "Convert a model to today's layout.",
+    },
 }
-"""Verb → what it does; `cli/VERB.py` holds it as `command`."""
+"""The verbs with what they do, as `--help` groups them; `cli/VERB.py` holds each as `command`."""
+
+VERBS: Mapping[str, str] = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items()}
 
 
 class Verbs(click.Group):
@@ -52,11 +64,12 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl(list(verbs.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        with ending.written_to_the_end():
+        with exit_codes.written_to_the_end():
             return super().invoke(ctx)
 
     def main(
@@ -67,14 +80,14 @@ class Verbs(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Parse the command line and carry it out; in standalone mode the process ends here, with its exit code."""
+        """Parse and run the command line; in standalone mode the process ends here, with its exit code."""
 
         def carry_out() -> Any:
             return super(Verbs, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
 
         if not standalone_mode:
             return carry_out()
-        sys.exit(ending.exit_code(carry_out))
+        sys.exit(exit_codes.exit_code(carry_out))
 
 
 @click.group(

@@ -7,15 +7,13 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import options_of
+from polyseme.cli.terminal import Bar
+from polyseme.verb_options import ConvertOptions
 
 
 @click.command()
-@options.model
-@options.output("The folder to write.")
-@click.option("--shard-size", type=int, metavar="BYTES", help="Cut the weights into files of at most this size.")
-@options.force
+@options_of(ConvertOptions)
 def command(output: str, **settings: Any) -> None:
     """Load a model and save it: config.json, model.safetensors, tokenizer.json, as transformers loads them too.
 

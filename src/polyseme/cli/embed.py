@@ -9,58 +9,14 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import options_of
+from polyseme.cli.terminal import Bar
+from polyseme.verb_options import EmbedOptions
 
 
 @click.command()
 @click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
-@options.output("Where the vectors go: .parquet, .npz, .safetensors, .h5, .jsonl; with --shard-rows, a folder.")
-@options.model
-@click.option(
-    "--layer",
-    default="-1",
-    show_default=True,
-    metavar="LAYER",
-    help="A number (0 is the token layer, -1 the top), all, sum:a:b, mean:a:b, concat:a:b, mix, mix:last3:0.2,0.3,0.5.",
-)
-@options.pool
-@options.stack
-@click.option(
-    "--carry-state",
-    is_flag=True,
-    help="Let a recurrent encoder go on from text to text, as the original ELMo did: 64 texts side by side, each from "
-    "where the one 64 before it ended. Work that was stopped then starts anew.",
-)
-@click.option(
-    "--per",
-    default="word",
-    show_default=True,
-    metavar="UNIT",
-    help="What gets a vector: every word, or every text (the mean of its words).",
-)
-@options.reading
-@click.option(
-    "--store",
-    default="fp32",
-    show_default=True,
-    metavar="DTYPE",
-    help="What numbers are in the file: fp32, fp16, bf16 (.safetensors only).",
-)
-@click.option("--shard-rows", type=int, metavar="N", help="Write a folder of files with N texts each.")
-@click.option(
-    "--shard-format",
-    default="parquet",
-    show_default=True,
-    metavar="FORMAT",
-    help="What these files are: parquet, npz, safetensors, h5, jsonl.",
-)
-@options.device
-@options.dtype
-@options.batch_pieces
-@click.option(
-    "--force", is_flag=True, help="Replace the output if it exists; start anew where unfinished work does not fit."
-)
+@options_of(EmbedOptions)
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     """Embed every word of INPUT...: files, folders or patterns, or - for standard input.
 

@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import finetune_options as tuning
-from polyseme.cli import options, scoring
-from polyseme.cli.plain_text import print_table
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_table
+from polyseme.training_options import EvaluateOptions
 
 DEEPEST = 2
 """How far down groups are printed: all, wide ones, and those within them."""
@@ -20,26 +19,8 @@ DEEPEST = 2
 
 @click.command()
 @click.argument("name", metavar="NAME|FILE")
-@options.model
-@click.option("--data", metavar="PATH", help="The file or the folder with the data of the benchmark NAME.")
-@click.option("--in", "source", metavar="FILE", help="For bleu: the texts that are evaluated, one a line.")
-@click.option(
-    "--reference", multiple=True, metavar="FILE", help="For bleu: the reference of each; may be given several times."
-)
-@tuning.text
-@tuning.second
-@tuning.label
-@tuning.choices
-@tuning.marks
-@options.output("Keep the report as .json, .tsv, .html, .png or .svg; .jsonl has a line an item.", required=False)
-@scoring.hide
-@scoring.order
-@scoring.stride
-@options.device
-@options.dtype
-@options.batch_pieces
-@options.force
-@options.as_json
+@options_of(EvaluateOptions)
+@as_json
 def command(name: str, as_json: bool, **settings: Any) -> None:
     """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of one's own minimal pairs.
 

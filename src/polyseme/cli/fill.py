@@ -9,17 +9,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_table
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_table
+from polyseme.verb_options import FillOptions
 
 
 @click.command()
 @click.argument("text")
-@options.model
-@click.option("--top", type=int, default=5, show_default=True, metavar="N", help="How many pieces a mask.")
-@options.device
-@options.as_json
+@options_of(FillOptions)
+@as_json
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Guess what stands at each [MASK] of TEXT, with probabilities; each mask by itself.
 

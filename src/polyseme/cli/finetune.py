@@ -8,25 +8,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import finetune_options as tuning
-from polyseme.cli import options
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import FinetuneLine
+from polyseme.training_options import FinetuneTaskOptions
 
 
 @click.command()
 @click.argument("task", metavar="TASK")
-@options.model
-@options.output("The folder for the model: encoder, head, labels and report.", required=False)
-@tuning.data
-@click.option("--train", metavar="FILE", help="What to learn from.")
-@click.option("--dev", metavar="FILE", help="What chooses the best step.  [default: a tenth of train]")
-@click.option("--test", metavar="FILE", help="What is scored once, at the end.")
-@tuning.columns
-@tuning.settings
-@options.device
-@click.option(
-    "--force", is_flag=True, help="Replace the output if it exists; start anew where other work is unfinished."
-)
-@options.as_json
+@options_of(FinetuneTaskOptions)
+@as_json
 def command(task: str, as_json: bool, **settings: Any) -> None:
     """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose with files of your own.
 
@@ -42,9 +32,8 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
       polyseme finetune span --train squad.json -o models/qa
       polyseme finetune wnut17 -m none --inputs char-cnn --data data/tasks
     """
-    settings["rates"] = options.pairs(settings["rates"], "--rates")
-    with tuning.TuningLine() as line:
-        report = polyseme.finetune(task, **settings, on_report=line.report, progress=line.progress)
+    with FinetuneLine() as line:
+        report = polyseme.finetune(task, **settings, on_report=line.report, progress=line.bar)
     if as_json:
         click.echo(json.dumps(report.to_json()))
         return

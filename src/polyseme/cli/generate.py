@@ -4,121 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.progress import Bar
-
-EARLY_STOPPING: Mapping[str, bool | str] = {"off": False, "on": True, "never": "never"}
-
-
-def _early_stopping(context: click.Context, option: click.Parameter, given: str) -> bool | str:
-    return EARLY_STOPPING.get(given, given)
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar
+from polyseme.verb_options import GenerateOptions
 
 
 @click.command()
 @click.argument("prompts", metavar="PROMPT...", nargs=-1)
-@click.option(
-    "--in", "source", metavar="INPUT", help="Prompts: a file, folder or pattern, or - for standard input; -o is needed."
-)
-@options.model
-@options.output("Where texts go: .jsonl for a record each, with its score, else a plain line each.", required=False)
-@click.option(
-    "--max-new",
-    type=int,
-    metavar="N",
-    help="Pieces written at most.  [default: 20; by a model that reads sources, 200]",
-)
-@click.option(
-    "--min-new", type=int, default=0, show_default=True, metavar="N", help="Pieces before which no text ends by itself."
-)
-@click.option(
-    "--temperature",
-    type=float,
-    metavar="T",
-    help="0 takes the likeliest piece, above that pieces are drawn.  [default: 1 with --top-k, --top-p or --n, else 0]",
-)
-@click.option("--top-k", type=int, metavar="N", help="Draw among so many of the likeliest pieces.")
-@click.option(
-    "--top-p", type=float, metavar="SHARE", help="Draw among the likeliest pieces with this much of the probability."
-)
-@click.option(
-    "--beam", type=int, default=1, show_default=True, metavar="N", help="Keep so many texts a prompt side by side."
-)
-@click.option(
-    "--length-penalty",
-    type=float,
-    default=1.0,
-    show_default=True,
-    metavar="POWER",
-    help="In a beam, scores are log-probabilities by length to this power.",
-)
-@click.option(
-    "--early-stopping",
-    default="off",
-    show_default=True,
-    metavar="WHEN",
-    callback=_early_stopping,
-    help="When a beam ends: on (it is full of finished texts), off (a better one is unlikely), never (impossible).",
-)
-@click.option("--n", type=int, default=1, show_default=True, metavar="N", help="Texts a prompt.")
-@click.option(
-    "--repetition-penalty",
-    type=float,
-    default=1.0,
-    show_default=True,
-    metavar="FACTOR",
-    help="Multiply the log-probability of pieces that stand in the text already.",
-)
-@click.option(
-    "--no-repeat-ngram",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Never write N pieces that stand in the text in this order already.",
-)
-@click.option(
-    "--stop", multiple=True, metavar="TEXT", help="End a text before this string; may be given several times."
-)
-@click.option(
-    "--seed", type=int, default=0, show_default=True, metavar="N", help="What is drawn at random starts here."
-)
-@click.option(
-    "--stride", type=int, metavar="N", help="Let what is read move on by N pieces where a text fills the positions."
-)
-@options.field
-@click.option("--id-field", metavar="NAME", help="The field of INPUT with the id of a prompt.  [default: its number]")
-@click.option(
-    "--fields",
-    callback=options.names,
-    metavar="NAMES",
-    help="Other fields of INPUT to keep beside the texts, with commas between them, or all.",
-)
-@click.option(
-    "--format",
-    metavar="FORMAT",
-    help="What INPUT is, where its ending does not say it: text, jsonl, csv, tsv, parquet.",
-)
-@click.option(
-    "--split",
-    default="line",
-    show_default=True,
-    metavar="UNIT",
-    help="What is a prompt in plain text: line, paragraph, document.",
-)
-@options.device
-@options.dtype
-@click.option("--batch-size", type=int, metavar="N", help="Texts written side by side.  [default: 16, on a GPU 64]")
-@click.option(
-    "--force", is_flag=True, help="Replace the output if it exists; start anew where unfinished work does not fit."
-)
-@options.as_json
+@options_of(GenerateOptions)
+@as_json
 def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Write on from each PROMPT..., or from those of a file; a model with a decoder reads them as sources.
 

@@ -8,22 +8,14 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import finetune_options as tuning
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_table
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import FinetuneLine, print_table
+from polyseme.training_options import GlueOptions
 
 
 @click.command()
-@options.model
-@click.option("--data", required=True, metavar="FOLDER", help="The folder with the folders of the tasks.")
-@click.option(
-    "--tasks", callback=options.names, metavar="NAMES", help="Some of the nine, with commas.  [those that are there]"
-)
-@options.output("A folder for a model a task, glue.json and glue.md.", required=False)
-@tuning.settings
-@options.device
-@options.force
-@options.as_json
+@options_of(GlueOptions)
+@as_json
 def command(as_json: bool, **settings: Any) -> None:
     """Fit a model to each of GLUE's nine tasks, and print one table beside ELMo, GPT and BERT.
 
@@ -34,13 +26,12 @@ def command(as_json: bool, **settings: Any) -> None:
       polyseme glue -m models/mine --data data/tasks --seeds 5
       polyseme glue -m models/mine --data data/tasks --tasks rte,mrpc,cola -o glue/
     """
-    settings["rates"] = options.pairs(settings["rates"], "--rates")
-    with tuning.TuningLine() as line:
+    with FinetuneLine() as line:
 
         def begins(task: str) -> None:
             line.about = task
 
-        report = polyseme.glue(**settings, on_start=begins, on_report=line.report, progress=line.progress)
+        report = polyseme.glue(**settings, on_start=begins, on_report=line.report, progress=line.bar)
     if as_json:
         click.echo(json.dumps(report.to_json()))
         return

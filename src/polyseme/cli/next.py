@@ -7,15 +7,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import options_of
+from polyseme.cli.terminal import Bar
+from polyseme.verb_options import NextOptions
 
 
 @click.command()
 @click.argument("first")
 @click.argument("second")
-@options.model
-@options.device
+@options_of(NextOptions)
 def command(first: str, second: str, **settings: Any) -> None:
     """Say how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
 

@@ -8,20 +8,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_table
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_table
+from polyseme.verb_options import PiecesOptions
 
 
 @click.command()
 @click.argument("text")
-@options.model
-@options.stack
-@click.option("--attentions", is_flag=True, help="Write the attentions of every layer to OUTPUT as well.")
-@options.output("Write ids, spans and the states of every layer to this .npz.", required=False)
-@options.device
-@options.force
-@options.as_json
+@options_of(PiecesOptions)
+@as_json
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Show TEXT in a model's pieces, specials included, and where in TEXT each stands; -o keeps the states.
 

@@ -8,25 +8,14 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import options_of
+from polyseme.cli.terminal import Bar
+from polyseme.training_options import PredictOptions
 
 
 @click.command()
 @click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
-@click.option("-m", "--model", required=True, metavar="MODEL", help="A folder that finetune has written.")
-@options.output("Where predictions go: .jsonl, .tsv, .parquet, or .conll for tags.  [shown]", required=False)
-@click.option("--second", metavar="NAME", help="The field with the second text, or the question.")
-@click.option(
-    "--choices", callback=options.names, metavar="NAMES", help="The fields with the choices, or one with lists."
-)
-@click.option(
-    "--marks", metavar="NAME", help="The field with a mark a word: 1 at the predicate whose roles are asked for."
-)
-@options.reading
-@options.device
-@click.option("--dtype", default="fp32", show_default=True, metavar="DTYPE", help="What is computed in: fp32, bf16.")
-@options.force
+@options_of(PredictOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
     """Judge every text of INPUT... (as for embed) by a model that finetune has fitted to a task.
 

@@ -8,12 +8,12 @@ import json
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_table
+from polyseme.cli.record_options import as_json
+from polyseme.cli.terminal import print_table
 
 
 @click.command()
-@options.as_json
+@as_json
 def command(as_json: bool) -> None:
     """List the recipes: what `polyseme pretrain --recipe NAME` trains.
 

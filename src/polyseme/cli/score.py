@@ -11,53 +11,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options, scoring
-from polyseme.cli.plain_text import print_table
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_table
+from polyseme.verb_options import ScoreOptions
 
 
 @click.command()
 @click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
-@click.option(
-    "--source", metavar="FILE", help="For a model with a decoder: the source of each text, in the same order."
-)
-@click.option("--source-field", metavar="NAME", help="The field of FILE with the source.  [default: as --field]")
-@options.output(
-    "Where the scores go: .tsv, .jsonl, .parquet, or .html with the text shaded.  [default: printed]", required=False
-)
-@options.model
-@click.option(
-    "--by", default="word", show_default=True, metavar="UNIT", help="What has a score of its own: word, piece, byte."
-)
-@scoring.hide
-@scoring.order
-@scoring.stride
-@click.option(
-    "--neural-cache", is_flag=True, help="Mix a causal model's guesses with those of a cache of the text's last pieces."
-)
-@click.option(
-    "--cache-size", default=2000, show_default=True, metavar="N", help="Pieces of a text that the neural cache keeps."
-)
-@click.option(
-    "--cache-share",
-    default=0.1,
-    show_default=True,
-    metavar="SHARE",
-    help="How much of the probability is the neural cache's.",
-)
-@click.option(
-    "--cache-sharpness",
-    default=0.3,
-    show_default=True,
-    metavar="NUMBER",
-    help="How much the likeness of states decides in the neural cache; at 0 it only counts pieces.",
-)
-@options.reading
-@options.device
-@options.dtype
-@options.batch_pieces
-@options.force
-@options.as_json
+@options_of(ScoreOptions)
+@as_json
 def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Score every text of INPUT...: how likely each word is, given the others that the model sees.
 

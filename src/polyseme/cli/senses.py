@@ -9,29 +9,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_uses
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_uses
+from polyseme.verb_options import SensesOptions
 
 
 @click.command()
 @click.argument("word")
-@options.source()
-@options.output("Keep the senses as .html, .png, .svg or .json.", required=False)
-@options.model
-@options.layer
-@options.pool
-@click.option("--n-senses", type=int, metavar="N", help="Make so many groups.  [default: as many as are found]")
-@click.option("--map", default="pca", show_default=True, metavar="MAP", help="How uses are laid out: pca, tsne, umap.")
-@click.option(
-    "--seed", type=int, default=0, show_default=True, metavar="N", help="What is drawn at random starts here."
-)
-@options.reading_alone
-@options.device
-@options.dtype
-@options.batch_pieces
-@options.force
-@options.as_json
+@options_of(SensesOptions)
+@as_json
 def command(word: str, as_json: bool, **settings: Any) -> None:
     """Group the uses of WORD, whatever its case, by sense: how many there are and why, with examples of each.
 

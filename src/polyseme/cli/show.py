@@ -8,9 +8,9 @@ import json
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_table
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_table
+from polyseme.verb_options import ShowOptions
 
 DEFAULT_MODEL = (
     "Without -m this is all-MiniLM-L6-v2: a real BERT, trained further as a sentence model; it has no masked output."
@@ -19,8 +19,8 @@ SEES = {"both": "both sides of a piece", "causal": "what stands before a piece"}
 
 
 @click.command()
-@options.model
-@options.as_json
+@options_of(ShowOptions)
+@as_json
 def command(model: str | None, as_json: bool) -> None:
     """Show what a model is: family, sizes, parameters, tokenizer, outputs, and which verbs work with it.
 

@@ -9,36 +9,15 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli import options
-from polyseme.cli.plain_text import print_uses
-from polyseme.cli.progress import Bar
+from polyseme.cli.record_options import as_json, options_of
+from polyseme.cli.terminal import Bar, print_uses
+from polyseme.verb_options import SimilarOptions
 
 
 @click.command()
 @click.argument("text")
-@options.source(required=False)
-@click.option(
-    "--index",
-    metavar="FOLDER",
-    help="Keep the vectors of the texts here; once it is there, it is asked without --in.",
-)
-@options.model
-@click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many uses a list.")
-@options.layer
-@click.option(
-    "--against", metavar="LAYER", help="Also find the neighbors at this layer: 0 shows those without context."
-)
-@options.pool
-@click.option(
-    "--same-word/--other-words", default=None, help="Only uses of the marked word, or only of others.  [default: both]"
-)
-@options.reading_alone
-@options.output("Keep the result as .json or .html.", required=False)
-@options.device
-@options.dtype
-@options.batch_pieces
-@options.force
-@options.as_json
+@options_of(SimilarOptions)
+@as_json
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Find the nearest uses of the word that brackets mark in TEXT: of the same word, and of others.
 

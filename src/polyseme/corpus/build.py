@@ -31,107 +31,54 @@ from polyseme.files.unfinished_folder import clear_up
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
+from polyseme.training_options import CorpusOptions, PairedTextOptions
 from polyseme.types import Progress
 
 VOCABULARY = 30_522
 """Pieces of a tokenizer that is trained here, where nothing is said: as many as BERT's has."""
-SAMPLE = 1 << 25
-"""Bytes of text that a tokenizer is trained on, at most."""
 SMALL = 1 << 23
 """Bytes of files below which other processes take longer to start than they save."""
 
 
-def build_corpus(
-    sources: Sources | dict[str, tuple[Sources, float]] | None = None,
-    *,
-    output: AnyPath,
-    source: Sources | None = None,
-    target: Sources | None = None,
-    held_source: Sources | None = None,
-    held_target: Sources | None = None,
-    tokenizer: AnyPath = "wordpiece",
-    vocab_size: int | None = None,
-    frame: str | None = None,
-    lowercase: bool | None = None,
-    field: str | None = None,
-    format: str | None = None,
-    documents: str | None = None,
-    held_out: float = 0.01,
-    sample: int = SAMPLE,
-    limit: int | None = None,
-    workers: int | None = None,
-    seed: int = 0,
-    force: bool = False,
-    again: bool = False,
-    progress: Progress | None = None,
-) -> Corpus:
-    """Make a corpus of text: a folder with pieces for training, a tokenizer, and what there is to know about both.
-
-    A call that was stopped, however, is gone on with by the same call. The number of workers changes nothing but the
-    time it takes.
-
-    Args:
-        sources: files, folders and patterns of text, JSON Lines, CSV, TSV or Parquet, packed or not. Several sources
-            with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among the others.
-        output: the folder of the corpus.
-        source: in place of `sources`, one side of texts in pairs, a text a line: what is to be translated, say.
-        target: the other side, with as many lines; one tokenizer is trained on both.
-        held_source: pairs that are kept for evaluation, instead of a share of the others; their one side.
-        held_target: and their other side.
-        tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks (what stands between them) or characters, which is
-            trained on the text; or a folder with a tokenizer, which is used as it is.
-        vocab_size: how many pieces a tokenizer that is trained has at most, sentinels (T5's) included; None: 30,522.
-        frame: which specials it has, by the family that has them (bert, roberta, gpt2, albert, xlnet, t5 …); None: what
-            is usual for its kind.
-        lowercase: whether it lower-cases text; None: what is usual for its kind.
-        field: the field with the text, where files have fields.
-        format: what the files are, where their endings do not say it.
-        documents: what a document is in plain text: blank-lines (what stands between them, a paragraph a line), file or
-            line. Elsewhere it is a record.
-        held_out: the share of documents that is kept for evaluation; at least one, where there are two.
-        sample: bytes of text, from all over the input, that a tokenizer is trained on at most.
-        limit: bytes of text of each source after which no more is read.
-        workers: processes; None: as many as there are cores, or one where there is little text.
-        seed: what the documents that are held out are drawn by.
-        force: replace what is there under the name `output`.
-        again: take a finished corpus of these settings, where there is one, instead of refusing to replace it.
-        progress: told how many bytes of the files are done.
-    """
-    _check(held_out=held_out, sample=sample, workers=workers, limit=limit)
-    texts = _sources(
-        sources,
-        {"source": source, "target": target, "held_source": held_source, "held_target": held_target},
-        {"documents": documents, "field": field, "format": format},
+def build(options: CorpusOptions) -> Corpus:
+    """Build the corpus that the options describe, resume it, or with `reuse` open the one that is there."""
+    _check(held_out=options.held_out, sample=options.sample, workers=options.workers, limit=options.limit)
+    output, force = options.output, options.force
+    reading = {name: getattr(options, name) for name in ("documents", "field", "format")}
+    texts = _sources(options.sources, options.values(PairedTextOptions), reading)
+    choice = _Choice.of(
+        options.tokenizer,
+        vocab_size=options.vocab_size,
+        frame=options.frame,
+        lowercase=options.lowercase,
+        sample=options.sample,
     )
-    choice = _Choice.of(tokenizer, vocab_size=vocab_size, frame=frame, lowercase=lowercase, sample=sample)
     settings = {
         "sources": [[source.name, source.weight, described(source.found)] for source in texts],
-        "field": field,
-        "format": format,
-        "documents": documents,
-        "limit": limit,
-        "held_out": held_out,
-        "seed": seed,
+        **reading,
+        "limit": options.limit,
+        "held_out": options.held_out,
+        "seed": options.seed,
         **choice.settings,
         "corpus format": FORMAT,
     }
     clear_up(output)
-    if again and not force and (found := _finished(Path(output), settings, texts)) is not None:
-        return found
+    if options.reuse and not force and (finished := _finished(Path(output), settings, texts)) is not None:
+        return finished
     check_output(
         output,
         force=force,
         kind="folder",
-        inputs=[*(name for source in texts for name in source.found.names), tokenizer],
+        inputs=[*(name for source in texts for name in source.found.names), options.tokenizer],
         marks=["corpus.json"],
     )
     _refuse_reading_twice(texts, choice)
     with begun(output, settings, force=force) as unfinished, told_in_words(output):
-        building = _Building(unfinished, texts, choice, settings, limit, held_out, progress)
-        building.run(seed, workers)
+        building = _Building(unfinished, texts, choice, settings, options.limit, options.held_out, options.progress)
+        building.run(options.seed, options.workers)
         unfinished.finish(force=force)
     for note in building.warned:
-        warnings.warn(note, PolysemeWarning, stacklevel=2)
+        warnings.warn(note, PolysemeWarning, stacklevel=4)
     return Corpus.open(output)
 
 

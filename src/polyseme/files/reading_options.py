@@ -76,7 +76,7 @@ class TextOptions(TableOptions):
     )
     check_text: bool = option(
         True,
-        "Whether CoNLL-U sentences are refused whose words do not add up to their text.",
+        "Refuse CoNLL-U sentences whose words do not add up to their text (the default).",
         flags="--check-text/--no-check-text",
     )
 

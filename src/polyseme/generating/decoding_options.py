@@ -1,57 +1,34 @@
-"""How to write on: the settings of `generate`, and which of them contradict each other."""
+"""How texts are written: the checked options of `generate`, and which of them contradict each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from polyseme.config import Config
 from polyseme.errors import OptionError
+from polyseme.verb_options import DecodingOptions
 
-EarlyStopping = bool | Literal["never"]
 MAX_NEW = 20
-"""Pieces that are written at most, where nothing is said."""
+"""Most pieces that are written, unless another number is set."""
 MAX_FROM_SOURCE = 200
-"""The same of a model that makes texts of its own from sources, and has learned to end them."""
+"""The same of a model that writes texts of its own from sources, and has learned to end them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoding(Config):
-    """What decides which piece follows, and when a text ends; what cannot be meant is refused at once."""
+class Decoding(DecodingOptions):
+    """What decides which piece follows, and when a text ends; contradictions are refused at once."""
 
     max_new: int = MAX_NEW
-    """Pieces that are written at most."""
-    min_new: int = 0
-    """Pieces before which a text does not end by itself."""
-    temperature: float | None = None
-    """What log-probabilities are divided by before a piece is drawn; 0 takes the likeliest. None: 1 where drawing is
-    asked for otherwise (`top_k`, `top_p`, or `n` without a beam), else 0."""
-    top_k: int | None = None
-    """Draw among so many of the likeliest pieces."""
-    top_p: float | None = None
-    """Draw among the fewest of the likeliest pieces that have this much of the probability."""
-    beam: int = 1
-    """How many texts a prompt are kept side by side, the likeliest of all their continuations."""
-    length_penalty: float = 1.0
-    """A text's score in a beam is its log-probability by its length to this power: above 0, longer ones gain."""
-    early_stopping: EarlyStopping = False
-    """Whether a beam ends once it has as many finished texts as it is wide; False: once it is unlikely, "never": once
-    it is impossible, that a better one comes."""
-    n: int = 1
-    """How many texts a prompt: so many draws, or the best of a beam."""
-    repetition_penalty: float = 1.0
-    """What the log-probability of a piece is multiplied by if it stands in the text already, prompt included."""
-    no_repeat_ngram: int = 0
-    """Never write so many pieces that stand in the text in this order already; 0: no bound."""
-    stop: Sequence[str] = ()
-    """Strings at which a text ends; it is cut before them."""
-    seed: int = 0
-    stride: int | None = None
-    """By how many pieces what is read moves on when it has filled the model's positions; None: that is refused."""
+
+    @classmethod
+    def of(cls, options: DecodingOptions, max_new: int = MAX_NEW) -> Decoding:
+        """The options, with a length where none is set."""
+        values = options.values(DecodingOptions)
+        return cls(**{**values, "max_new": max_new if options.max_new is None else options.max_new})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
         for name, least in _WHOLE.items():
             _check_whole(name, getattr(self, name), least)
@@ -65,15 +42,15 @@ class Decoding(Config):
 
     @property
     def heat(self) -> float:
-        """The temperature, where it is not given as what the other settings ask for."""
+        """The temperature, or where none is set, what the other options imply."""
         if self.temperature is not None:
             return float(self.temperature)
-        asked = self.top_k is not None or self.top_p is not None or (self.n > 1 and self.beam == 1)
-        return 1.0 if asked else 0.0
+        samples = self.top_k is not None or self.top_p is not None or (self.n > 1 and self.beam == 1)
+        return 1.0 if samples else 0.0
 
     @property
     def rows(self) -> int:
-        """How many rows a prompt takes."""
+        """Rows per prompt."""
         return max(self.beam, self.n)
 
     def _check_ranges(self) -> None:

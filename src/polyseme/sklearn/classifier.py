@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.api import AnyPath, Model
 from polyseme.extras import require
+from polyseme.options import flat_method
 from polyseme.sklearn.inputs import GivenError, Texts, documents, refuse_to_pickle
-from polyseme.sklearn.task_estimator import FittedTask, fit_task
+from polyseme.sklearn.task_estimator import FittedTask, TaskEstimatorOptions, fit_task
 from polyseme.tasks.items import Item, TaskData
+from polyseme.training_options import ReadoutOption
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.types import Document
 
 _base: Any = require("sklearn.base", extra="sklearn")
 _validation: Any = require("sklearn.utils.validation", extra="sklearn")
 _multiclass: Any = require("sklearn.utils.multiclass", extra="sklearn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(TaskEstimatorOptions, ReadoutOption):
+    """What `ContextualClassifier` takes."""
 
 
 class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
@@ -27,16 +34,6 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
     scikit-learn takes for classes: strings, whole numbers, truth values. Settings have the names, meanings and defaults
     of `polyseme.finetune`; None is what suits the encoder and the size of the data.
 
-    - `model`: a folder, a name or `hub:owner/name`, as in `polyseme.load`; None is the default model. A loaded `Model`
-      stays as it is and is shared by clones; an estimator with one cannot be pickled.
-    - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
-    - `layer`, `stack`, `pool`, `readout`, `head`, `inner_width`, `dropout`: what the head reads, and what it is.
-    - `epochs`, `batch_size`, `learning_rate`, `seed`: how it learns.
-    - `max_pieces`: of a text that a tuned encoder reads; what is longer is cut, and that is said. A frozen one reads
-      long texts in windows.
-    - `dev`: the share of the texts that is set aside and chooses the best epoch; 0: those that are learned from do.
-    - `device`, `dtype`: as in `finetune`. `cache`: a folder for frozen vectors, so that a search computes them once.
-
     Fitted, it has `classes_` and `report_`, what `finetune` returns.
 
         >>> ContextualClassifier(tune=True).fit(texts, labels).predict_proba(others)         # doctest: +SKIP
@@ -45,46 +42,10 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
     classes_: NDArray[Any]
     report_: FinetuneReport
 
-    def __init__(
-        self,
-        model: AnyPath | Model | None = None,
-        *,
-        tune: bool = False,
-        layer: str | int | None = None,
-        stack: str | None = None,
-        pool: str | None = None,
-        readout: str | None = None,
-        head: str | None = None,
-        inner_width: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        seed: int = 0,
-        max_pieces: int | None = None,
-        dev: float = 0.1,
-        device: str = "auto",
-        dtype: str = "auto",
-        cache: AnyPath | None = None,
-    ) -> None:
-        self.model = model
-        self.tune = tune
-        self.layer = layer
-        self.stack = stack
-        self.pool = pool
-        self.readout = readout
-        self.head = head
-        self.inner_width = inner_width
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.seed = seed
-        self.max_pieces = max_pieces
-        self.dev = dev
-        self.device = device
-        self.dtype = dtype
-        self.cache = cache
+    @flat_method(ClassifierOptions)
+    def __init__(self, options: ClassifierOptions) -> None:
+        """Set the parameters; nothing is checked before `fit`."""
+        self.__dict__.update(options.values())
 
     def fit(self, X: Texts, y: Any) -> ContextualClassifier:
         """Learn from texts and a label each."""

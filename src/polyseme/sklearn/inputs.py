@@ -8,12 +8,17 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Dtype, Model, load
+from polyseme.api import AnyPath, Model, load
 from polyseme.convert.hub import HUB, find_model
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.text.documents import to_document
 from polyseme.types import Document
+from polyseme.verb_options import Dtype
 
+MODEL = (
+    "A folder, a name or `hub:owner/name`, as in `polyseme.load`. A loaded `Model` is not changed, and is shared by "
+    "clones; an estimator with one cannot be pickled."
+)
 KEPT_MODELS = 2
 """How many models stay loaded; of more, those used last."""
 

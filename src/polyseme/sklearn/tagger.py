@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.api import AnyPath, Model
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.extras import require
 from polyseme.metrics.task_metrics import measure
+from polyseme.options import flat_method, option
 from polyseme.parts.crf import SCHEMES
 from polyseme.sklearn.inputs import GivenError, documents, refuse_to_pickle
-from polyseme.sklearn.task_estimator import FittedTask, fit_task
+from polyseme.sklearn.task_estimator import FittedTask, TaskEstimatorOptions, fit_task
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.tag import in_scheme
 from polyseme.text.tag_schemes import detect_scheme
@@ -29,23 +30,20 @@ Sentences = Iterable[Sequence[str]]
 Tags = Iterable[Sequence[Any]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaggerOptions(TaskEstimatorOptions):
+    """What `ContextualTagger` takes."""
+
+    repair: bool = option(False, "Repair tags that their scheme does not allow, instead of refusing them.")
+    metric: str = option("word_accuracy", "What `score` returns and what chooses the best epoch: or span_f1.")
+
+
 class ContextualTagger(_base.BaseEstimator):
     """Lists of words in, lists of tags out: what `polyseme finetune tag` does, as an estimator.
 
     Tags are strings (or whole numbers), one a word. Where they mark spans (B-PER, I-PER, O …) a sequence that its
     scheme does not allow is refused, or with `repair` written anew, and a head with a CRF only says what is allowed.
     Settings have the names, meanings and defaults of `polyseme.finetune`; None is what suits the encoder and the data.
-
-    - `model`: a folder, a name or `hub:owner/name`, as in `polyseme.load`; None is the default model. A loaded `Model`
-      stays as it is and is shared by clones; an estimator with one cannot be pickled.
-    - `tune`: whether the encoder learns, too. Otherwise it is frozen: vectors are computed once, and a head learns.
-    - `layer`, `stack`, `pool`: what the head reads. `head` (linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf),
-      `inner_width`, `dropout`: what it is.
-    - `epochs`, `batch_size`, `learning_rate`, `seed`: how it learns.
-    - `max_pieces`: of a window; longer sentences are read in several, and no word is lost.
-    - `metric`: what `score` gives, and what chooses the best epoch: word_accuracy, or span_f1.
-    - `dev`: the share of the sentences that is set aside and chooses the best epoch; 0: those that are learned from do.
-    - `device`, `dtype`: as in `finetune`. `cache`: a folder for frozen vectors, so that a search computes them once.
 
     Fitted, it has `classes_`, the tags, and `report_`, what `finetune` returns.
 
@@ -56,48 +54,10 @@ class ContextualTagger(_base.BaseEstimator):
     classes_: NDArray[Any]
     report_: FinetuneReport
 
-    def __init__(
-        self,
-        model: AnyPath | Model | None = None,
-        *,
-        tune: bool = False,
-        layer: str | int | None = None,
-        stack: str | None = None,
-        pool: str | None = None,
-        head: str | None = None,
-        inner_width: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        seed: int = 0,
-        max_pieces: int | None = None,
-        repair: bool = False,
-        metric: str = "word_accuracy",
-        dev: float = 0.1,
-        device: str = "auto",
-        dtype: str = "auto",
-        cache: AnyPath | None = None,
-    ) -> None:
-        self.model = model
-        self.tune = tune
-        self.layer = layer
-        self.stack = stack
-        self.pool = pool
-        self.head = head
-        self.inner_width = inner_width
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.seed = seed
-        self.max_pieces = max_pieces
-        self.repair = repair
-        self.metric = metric
-        self.dev = dev
-        self.device = device
-        self.dtype = dtype
-        self.cache = cache
+    @flat_method(TaggerOptions)
+    def __init__(self, options: TaggerOptions) -> None:
+        """Set the parameters; nothing is checked before `fit`."""
+        self.__dict__.update(options.values())
 
     def fit(self, X: Sentences, y: Tags) -> ContextualTagger:
         """Learn from sentences, as lists of words, and a list of tags each."""

@@ -10,7 +10,7 @@ import copy
 import tempfile
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,16 @@ from polyseme.api import AnyPath, Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
+from polyseme.options import doc, option, same
 from polyseme.parts.device import find_device
-from polyseme.sklearn.inputs import GivenError, model_of, shared_model
+from polyseme.sklearn.inputs import MODEL, GivenError, model_of, shared_model
 from polyseme.tasks.data_checks import check_data
 from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import build_head
 from polyseme.tasks.splits import dev_note, with_dev
+from polyseme.training_options import FinetuneRunOptions, TaskModelOptions, TransferDtype
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
@@ -36,6 +38,24 @@ from polyseme.transfer.train_seed import put
 
 CHUNK_TEXTS = 1024
 """Texts that are judged together: of all that went before, only what was said of them is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskEstimatorOptions(TaskModelOptions):
+    """What classifier and tagger take: names, meanings and defaults are those of `polyseme.finetune`."""
+
+    model: AnyPath | Model | None = field(default=None, kw_only=False, metadata=doc(MODEL, default="the default model"))
+    tune: bool = option(
+        False,
+        "Whether the encoder is trained as well. Otherwise it is frozen: vectors are computed once, and a head learns.",
+    )
+    seed: int = option(0, "Seed of everything random.")
+    dev: float = option(
+        0.1, "Share of the texts that is set aside and chooses the best epoch; 0: the training texts choose it."
+    )
+    device: str = same(FinetuneRunOptions, "device")
+    dtype: TransferDtype = same(FinetuneRunOptions, "dtype")
+    cache: AnyPath | None = same(FinetuneRunOptions, "cache")
 
 
 class FittedTask:

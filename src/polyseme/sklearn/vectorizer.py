@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.api import AnyPath, Dtype, Model
+from polyseme.api import AnyPath, Model
 from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.pooling import per_text, warn_wordless
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
 from polyseme.files.vector_format import Per
-from polyseme.sklearn.inputs import Texts, documents, model_of, refuse_to_pickle
+from polyseme.options import doc, flat_method, option, same
+from polyseme.sklearn.inputs import MODEL, Texts, documents, model_of, refuse_to_pickle
 from polyseme.types import Document
+from polyseme.verb_options import ComputeOptions, Dtype, LayerOptions
 
 if TYPE_CHECKING:
     from polyseme.embedding.flow import Embedder
@@ -26,44 +29,40 @@ CHUNK_CHARACTERS = 1 << 18
 """Texts are embedded so many characters at a time: of all that went before, only the features are kept."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class VectorizerOptions(LayerOptions):
+    """What `ContextualVectorizer` takes."""
+
+    model: AnyPath | Model | None = field(default=None, kw_only=False, metadata=doc(MODEL, default="the default model"))
+    per: Per = option(
+        "text",
+        'What gets a row: "text" (the mean of its words\' vectors), or "word", those of the first text first. '
+        'Splitting texts and labels alike (cross-validation) needs "text".',
+    )
+    device: str = same(ComputeOptions, "device")
+    dtype: Dtype = same(ComputeOptions, "dtype")
+    batch_pieces: int | None = same(ComputeOptions, "batch_pieces")
+
+
 class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.TransformerMixin, _base.BaseEstimator):
     """Texts in, vectors of their words in context out; nothing is learned, so that `fit` only checks.
 
     A text is a string, which is split into words, or a list of words, which are kept as they are; texts come as a list,
     a Series, a one-dimensional array or any other iterable.
 
-    - `model`: a folder, a name or `hub:owner/name`, as in `polyseme.load`; None is the default model. A loaded `Model`
-      is used as it is and shared by clones; an estimator with one cannot be pickled.
-    - `layer`, `pool`, `batch_pieces`: as in `Model.embed`. Every layer at once is written `concat:0:-1` here.
-    - `per`: "text" gives a row a text, the mean of its words' vectors; a text without words gets zeros, and that is
-      said. "word" gives a row a word, those of the first text first: in a pipeline, `fit(texts, tags)` then takes the
-      tags of all words one after another, and `predict(texts)` returns them so. What splits texts and labels alike
-      (cross-validation) needs as many of one as of the other, and so `per="text"`.
-    - `device`, `dtype`: as in `polyseme.load`; a loaded model has its own.
+    Every layer at once is written `concat:0:-1` here. A text without words gets zeros, which is reported. With
+    `per="word"` in a pipeline, `fit(texts, tags)` takes the tags of all words one after another, and `predict(texts)`
+    returns them so.
 
         >>> from sklearn.linear_model import LogisticRegression                              # doctest: +SKIP
         >>> from sklearn.pipeline import make_pipeline                                       # doctest: +SKIP
         >>> make_pipeline(ContextualVectorizer(), LogisticRegression()).fit(texts, labels)   # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        model: AnyPath | Model | None = None,
-        *,
-        layer: str | int = -1,
-        pool: str = "mean",
-        per: Per = "text",
-        device: str = "auto",
-        dtype: Dtype = "fp32",
-        batch_pieces: int | None = None,
-    ) -> None:
-        self.model = model
-        self.layer = layer
-        self.pool = pool
-        self.per = per
-        self.device = device
-        self.dtype = dtype
-        self.batch_pieces = batch_pieces
+    @flat_method(VectorizerOptions)
+    def __init__(self, options: VectorizerOptions) -> None:
+        """Set the parameters; nothing is checked before `fit`."""
+        self.__dict__.update(options.values())
 
     def fit(self, X: Texts, y: object = None) -> ContextualVectorizer:
         """Check the settings and the texts; nothing is learned from them, and `y` is not looked at."""

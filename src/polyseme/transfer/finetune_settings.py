@@ -6,19 +6,19 @@ What a user does not set is chosen by what the encoder is, after Devlin et al. (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from polyseme.config import Config, EncoderConfig
+from polyseme.config import EncoderConfig
 from polyseme.embedding.decoder_stack import Stack
 from polyseme.errors import OptionError, nearest
 from polyseme.heads.head_config import NAMES as HEAD_NAMES
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.schedules import Schedule
+from polyseme.training_options import FinetuneOptions, TransferDtype
 from polyseme.transfer.text_labels import Answers
 
-TransferDtype = Literal["auto", "fp32", "bf16"]
 Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
 
 MOST_PIECES = 512
@@ -34,58 +34,15 @@ OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSettings(Config):
-    """The settings of a fine-tuning; None is what suits the encoder (`chosen`)."""
+class FinetuneSettings(FinetuneOptions):
+    """The checked options of a fine-tuning; None is what suits the encoder (`chosen`)."""
 
-    frozen: bool = False
-    """Whether the encoder stays as it is: then the words' vectors are computed once, and only the head learns."""
     layer: str | None = None
-    """As for `Model.embed`; `mix` is learned."""
-    stack: str | None = None
-    """Of a model that has two, whose layers are read: the encoder's, or the decoder's, with the text on both sides."""
-    pool: str | None = None
-    """How the pieces of a word become one: first, last, mean, max, ends."""
-    readout: str | None = None
-    """What stands for a whole text: `first` (the start special's state, as it is), `pooled` (through the pooler),
-    `last`, `mean`, `max`, or `concat`, which is [last; max; mean]."""
-    head: str | None = None
-    """linear, mlp, bilstm, bilstm-attention, crf or bilstm-crf; or text: the label is written by the decoder."""
-    inner_width: int | None = None
-    """Of the head's own layer."""
-    reread_inputs: bool = False
-    """Whether the head reads the words' vectors a second time, beside its body's output (ELMo at input and output)."""
-    inputs: str | None = None
-    """`char-cnn`: word vectors and a character CNN that are learned with the head, beside those of the encoder."""
-    epochs: int | None = None
-    batch_size: int | None = None
-    """Items of a step."""
-    learning_rate: float | None = None
-    head_learning_rate: float | None = None
-    """Of what is new (head, mix); None: the same."""
-    layer_decay: float = 1.0
-    """By how much the rate falls from each layer of the encoder to the one below."""
-    schedule: Schedule = field(default_factory=Schedule)
-    gradual_unfreezing: bool = False
-    """Whether layers are let learn one after another, from the top, one more each epoch (ULMFiT)."""
-    reinit_layers: int = 0
-    """How many of the top layers are drawn anew before training."""
-    weight_decay: float = 0.01
-    """Of matrices; norms, biases and other vectors have none."""
-    max_grad_norm: float | None = 1.0
-    dropout: float | None = None
-    """Of the head; None: the head's own. The encoder keeps its own."""
-    dtype: TransferDtype = "auto"
-    compile: bool | None = None
-    """Whether steps are recorded once and replayed (CUDA graphs); None: on a GPU."""
     seeds: tuple[int, ...] = (0,)
-    max_pieces: int | None = None
-    """Of a row, specials included; longer texts are cut, and counted. Span tasks read windows of so many."""
-    stride: int = 128
-    """Pieces by which the windows of a passage overlap."""
-    evaluations: int = 1
-    """How often an epoch dev is scored; the best is kept."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        Schedule(kind=self.schedule, warmup=self.warmup)  # type: ignore[arg-type]
         if self.readout is not None and self.readout not in get_args(Readout):
             raise OptionError(f"There is no readout {self.readout!r}. {nearest(self.readout, get_args(Readout))}")
         if self.dtype not in get_args(TransferDtype):
@@ -138,11 +95,10 @@ class FinetuneSettings(Config):
                     "nothing. Leave it out, or take another head."
                 )
 
-    @classmethod
-    def from_json(cls, settings: Mapping[str, Any]) -> FinetuneSettings:
-        """The settings of `to_json`, the schedule included."""
-        read: FinetuneSettings = super().from_json({**settings, "schedule": Schedule.from_json(settings["schedule"])})
-        return read
+    @property
+    def learning_rates(self) -> Schedule:
+        """How the learning rate moves."""
+        return Schedule(kind=self.schedule, warmup=self.warmup)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -256,27 +212,21 @@ def _one_width(config: EncoderConfig) -> bool:
     return len(set(config.widths)) == 1
 
 
-# MERGED: The settings of a fine-tuning among what a user gives: `finetune` and `glue` take the same, under th
+def settings_of(options: FinetuneOptions) -> FinetuneSettings:
+    """The settings among a verb's options.
 
-
-def settings_of(given: Mapping[str, Any]) -> FinetuneSettings:
-    """The settings among a verb's parameters; what is none of them is passed over.
-
-    >>> settings_of({"task": "rte", "layer": -1, "seeds": 2, "schedule": "linear", "warmup": 0.1}).seeds
+    >>> settings_of(FinetuneOptions(layer=-1, seeds=2)).seeds
     (0, 1)
     """
-    found = {each.name: given[each.name] for each in fields(FinetuneSettings) if each.name in given}
-    layer = found.get("layer")
-    found["layer"] = None if layer is None else str(layer)
-    found["seeds"] = seeds_of(given["seeds"])
-    found["schedule"] = Schedule(kind=given["schedule"], warmup=given["warmup"])
-    return FinetuneSettings(**found)
+    values = options.values(FinetuneOptions)
+    layer = None if options.layer is None else str(options.layer)
+    return FinetuneSettings(**{**values, "layer": layer, "seeds": seeds_of(options.seeds)})
 
 
-def seeds_of(given: int | Sequence[int]) -> tuple[int, ...]:
+def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """So many seeds from 0 on, or those that are named."""
-    if isinstance(given, int):
-        if given < 1:
-            raise OptionError(f"There must be one seed at least. Got {given} instead.")
-        return tuple(range(given))
-    return tuple(given)
+    if isinstance(seeds, int):
+        if seeds < 1:
+            raise OptionError(f"There must be one seed at least. Got {seeds} instead.")
+        return tuple(range(seeds))
+    return tuple(seeds)

@@ -30,13 +30,14 @@ from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS, baseline_scores
 from polyseme.training.ledger import Ledger, Meter, Rates
+from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, SeedFigures, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.task_model import TaskModel, pooler_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Learned, Told, fresh_top, learn, put, take_turns
+from polyseme.transfer.train_seed import Learned, Told, fresh_top, learn, put, take_turns
 from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
 

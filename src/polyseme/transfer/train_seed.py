@@ -26,14 +26,13 @@ from polyseme.training.checkpoint import (
     write_checkpoint,
 )
 from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
+from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import Prepared
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
 from polyseme.transfer.unit_batches import order
 
-CHECKPOINT_SECONDS = 60.0
-"""Between two checkpoints, at least."""
 WEIGHTS, BEST, OPTIMISER = "weights/", "best/", "optimizer/"
 
 Result = TypeVar("Result")
@@ -91,6 +90,7 @@ def learn(
     lengths = train.source.lengths
     an_epoch = -(-len(lengths) // batch)
     n_steps = epochs * an_epoch
+    schedule = settings.learning_rates
     optimizer = build_optimizer(
         model,
         OptimizerSettings(lr=float(settings.learning_rate or 1e-4), weight_decay=settings.weight_decay),
@@ -115,7 +115,7 @@ def learn(
             if step < done:
                 continue
             torch.manual_seed(step_seed(seed, step))
-            steps(train.source, numbers.tolist(), settings.schedule.factor(step, n_steps))
+            steps(train.source, numbers.tolist(), schedule.factor(step, n_steps))
             yield
             if told is not None and (step + 1) % 10 == 0:
                 told(Told(seed, step + 1, n_steps))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from polyseme.api import AnyPath, load
+from polyseme.api import load
 from polyseme.files.atomic import check_output
+from polyseme.options import flat
+from polyseme.verb_options import ConvertOptions
 
 
-def convert_model(
-    *, output: AnyPath, model: AnyPath | None = None, force: bool = False, shard_size: int | None = None
-) -> None:
+@flat(ConvertOptions)
+def convert_model(options: ConvertOptions) -> None:
     """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
-    check_output(output, force=force, kind="folder", inputs=[model], marks=["*config.json", "*options.json"])
-    load(model, device="cpu").save(output, force=force, shard_size=shard_size)
+    marks = ["*config.json", "*options.json"]
+    check_output(options.output, force=options.force, kind="folder", inputs=[options.model], marks=marks)
+    load(options.model, device="cpu").save(options.output, force=options.force, shard_size=options.shard_size)

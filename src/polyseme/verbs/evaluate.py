@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from os import PathLike
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyseme.api import AnyPath, Dtype, load
+from polyseme.api import AnyPath, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.datasets import agreement, lambada
@@ -24,32 +23,19 @@ from polyseme.datasets.minimal_pairs import PairSet, read_pairs
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.row_reader import ENDINGS
 from polyseme.files.source import suffixes
+from polyseme.files.source_paths import listed
 from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
 from polyseme.metrics.evaluation_report import Figures, Report, check_report_output, write_report
+from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs
 from polyseme.scoring.choose_scorer import scorer_of
-from polyseme.scoring.pseudo_likelihood import Hide, check_hide
+from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.target_rows import OnBatch
+from polyseme.training_options import EvaluateOptions, TaskColumns
 from polyseme.transfer.evaluate_task import evaluate_labelled, has_head
-from polyseme.types import Progress
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What an evaluation is run with."""
-
-    model: AnyPath | None
-    hide: Hide
-    order: str | Sequence[int] | None
-    stride: int | None
-    device: str
-    dtype: Dtype
-    batch_pieces: int | None
-    on_batch: OnBatch | None = None
-    started: float = field(default_factory=time.perf_counter)
+from polyseme.verb_options import MaskOptions
 
 
 class Answers(NamedTuple):
@@ -72,88 +58,39 @@ class Evaluation:
     """Patterns of its files below the folder that a user names."""
     read: Callable[[Sequence[Path]], Any]
     """From files to items."""
-    score: Callable[[Any, Asked], Answers]
-    """From items to answers; loads what it needs, if anything."""
+    score: Callable[[Any, EvaluateOptions, float], Answers]
+    """From items, options and the time of the start to answers; loads what it needs, if anything."""
     measure: Callable[[Any, Any], Figures]
     """From items and the values of answers to figures."""
     two_sides: bool = False
     """Whether what is evaluated are texts beside their references, without a model."""
 
 
-def evaluate(
-    name: str,
-    *,
-    model: AnyPath | None = None,
-    data: AnyPath | None = None,
-    source: AnyPath | None = None,
-    reference: AnyPath | Sequence[AnyPath] = (),
-    text: str | int | None = None,
-    second: str | int | None = None,
-    label: str | int | None = None,
-    choices: Sequence[str | int] | str | int | None = None,
-    marks: str | int | None = None,
-    output: AnyPath | None = None,
-    hide: Hide = "word",
-    order: str | Sequence[int] | None = None,
-    stride: int | None = None,
-    device: str = "auto",
-    dtype: Dtype = "fp32",
-    batch_pieces: int | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Report:
-    """Evaluate a model on a benchmark, or on a file of minimal pairs of one's own; or texts beside their references.
+@flat(EvaluateOptions)
+def evaluate(options: EvaluateOptions) -> Report:
+    """Evaluate a model on a benchmark, or on your own minimal pairs or labels; or texts against their references.
 
-    Args:
-        name: one of `EVALUATIONS` (blimp, lambada, agreement, pairs, bleu), or a file of pairs: a table with the
-            columns good and bad, and group where there are several kinds.
-        model: a model folder, or `hub:owner/name`, with an output that guesses pieces; none for bleu.
-        data: the benchmark's file, or the folder that it lies in.
-        source: for bleu, the file with the texts that are evaluated, one a line.
-        reference: for bleu, the file with the reference of each, or several such files.
-        text: for a model that `finetune` made, whose `name` is a file with labels or a benchmark: the column with the
-            text, by name or counted from 1. None: as in training; likewise the other columns.
-        second: the column with the second text, or the question.
-        label: the column with the gold.
-        choices: the columns with the choices, or the one with a list of them.
-        marks: the column with a number a word, as 1 at the predicate whose roles are asked for.
-        output: where the report goes: .json, .tsv, .html, .png or .svg; .jsonl has a line an item.
-        hide: as for `Model.score`.
-        order: as for `Model.score`.
-        stride: as for `Model.score`.
-        device: as for `load`.
-        dtype: what is computed in, as for `load`.
-        batch_pieces: how many pieces run together.
-        force: replace an output that is there.
-        progress: told how many pieces are done, and of how many; of a model that `finetune` made, how many items.
+    For a model that `finetune` has written, columns that are not named are those of training.
     """
-    asked = Asked(
-        model=model,
-        hide=hide,
-        order=order,
-        stride=stride,
-        device=device,
-        dtype=dtype,
-        batch_pieces=batch_pieces,
-        on_batch=progress,
-    )
-    check_hide(hide)
+    started = time.perf_counter()
+    name, model, output, force = options.name, options.model, options.output, options.force
+    check_hide(options.hide)
     if output is not None:
         check_report_output(output, force=force)
     folder = None if name in EVALUATIONS or model is None else find_model(str(model))
     if folder is not None and has_head(folder):
-        columns = {"text": text, "second": second, "label": label, "choices": choices, "marks": marks}
+        columns = options.values(TaskColumns)
+        device = find_device(options.device)
         report = evaluate_labelled(
-            name, folder, data=data, columns=columns, device=find_device(device), progress=progress
+            name, folder, data=options.data, columns=columns, device=device, progress=options.progress
         )
         if output is not None:
             write_report(report, output, force=force)
         return report
-    references = [reference] if isinstance(reference, (str, PathLike)) else list(reference)
-    chosen, files = _chosen(name, data, source, references, model)
+    chosen, files = _chosen(name, options.data, options.source, listed(options.reference), model)
     evaluation = EVALUATIONS[chosen]
     items = evaluation.read(files)
-    answers = evaluation.score(items, asked)
+    answers = evaluation.score(items, options, started)
     figures = evaluation.measure(items, answers.values)
     report = Report(
         **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
@@ -203,27 +140,27 @@ def _chosen(
     )
 
 
-def _score_pairs(sets: Sequence[PairSet], asked: Asked) -> Answers:
+def _score_pairs(sets: Sequence[PairSet], options: EvaluateOptions, started: float) -> Answers:
     """Minimal pairs: how likely each side is."""
     if not any(each.pairs for each in sets):
         raise InputError("There is no pair in the data.")
-    path, scorer = _scorer(asked)
-    values = score_pairs(scorer, sets, asked.on_batch)
+    path, scorer = _scorer(options)
+    values = score_pairs(scorer, sets, options.progress)
     notes = [*(note for each in sets for note in each.notes), *scorer.notes()]
-    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - asked.started))
+    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - started))
 
 
-def _score_last_words(items: Sequence[lambada.LastWord], asked: Asked) -> Answers:
+def _score_last_words(items: Sequence[lambada.LastWord], options: EvaluateOptions, started: float) -> Answers:
     """Last words: how likely each is, and whether it would have been guessed, piece by piece."""
-    path, scorer = _scorer(asked)
-    values = score_last_words(scorer, items, asked.on_batch)
+    path, scorer = _scorer(options)
+    values = score_last_words(scorer, items, options.progress)
     notes = scorer.notes()
     if scorer.from_both_sides:
         notes.append("A masked model is told how many pieces the last word has, which a causal one is not.")
-    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - asked.started))
+    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - started))
 
 
-def _compare(sides: bleu.Sides, asked: Asked) -> Answers:
+def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Answers:
     """Texts beside their references: no model is asked."""
     found = bleu.compare(sides)
     return Answers(found, "none", f"beside {sides.n_references} reference{'s' * (sides.n_references > 1)}", found.notes)
@@ -274,14 +211,12 @@ def _two_sided() -> list[str]:
     return [name for name, evaluation in EVALUATIONS.items() if evaluation.two_sides]
 
 
-def _scorer(asked: Asked) -> tuple[str, Scorer]:
-    loaded = load(asked.model, device=asked.device, dtype=asked.dtype)
+def _scorer(options: EvaluateOptions) -> tuple[str, Scorer]:
+    loaded = load(options.model, device=options.device, dtype=options.dtype)
     scorer = scorer_of(
         loaded.bundle,
-        hide=asked.hide,
-        order=asked.order,
-        stride=asked.stride,
-        batch_pieces=asked.batch_pieces,
+        **options.values(MaskOptions),
+        batch_pieces=options.batch_pieces,
         precision=loaded.precision,
     )
     return loaded.path, scorer

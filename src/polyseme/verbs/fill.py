@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from polyseme.api import AnyPath, Filled, load
+from polyseme.api import Filled, load
+from polyseme.options import flat
+from polyseme.verb_options import FillOptions
 
 
-def fill(text: str, *, model: AnyPath | None = None, top: int = 5, device: str = "auto") -> list[Filled]:
-    """What may stand at each `[MASK]` of a text."""
-    return load(model, device=device).fill(text, top=top)
+@flat(FillOptions)
+def fill(options: FillOptions) -> list[Filled]:
+    """Predict what stands at each `[MASK]` of a text, each mask by itself."""
+    return load(options.model, device=options.device).fill(options.text, top=options.top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,91 +15,47 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, nam
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import check_output, explained, parents_of, whole_file
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove
+from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.training.ledger import Rates
+from polyseme.training_options import FinetuneRunOptions, GlueOptions
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import settings_of
 from polyseme.transfer.glue_table import TASKS, GlueReport
 from polyseme.transfer.task_folder import REPORT
-from polyseme.transfer.train_seed import CHECKPOINT_SECONDS, Told
-from polyseme.types import Progress
 from polyseme.verbs.finetune import NO_MODEL, finetune
 
 
-def glue(
-    *,
-    model: Model | AnyPath | None = None,
-    data: AnyPath,
-    tasks: Sequence[str] = (),
-    output: AnyPath | None = None,
-    seeds: int | Sequence[int] = 1,
-    frozen: bool = False,
-    layer: str | int | None = None,
-    stack: str | None = None,
-    pool: str | None = None,
-    readout: str | None = None,
-    head: str | None = None,
-    inner_width: int | None = None,
-    reread_inputs: bool = False,
-    inputs: str | None = None,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    learning_rate: float | None = None,
-    head_learning_rate: float | None = None,
-    layer_decay: float = 1.0,
-    schedule: str = "linear",
-    warmup: float = 0.1,
-    gradual_unfreezing: bool = False,
-    reinit_layers: int = 0,
-    weight_decay: float = 0.01,
-    max_grad_norm: float | None = 1.0,
-    dropout: float | None = None,
-    dtype: str = "auto",
-    compile: bool | None = None,
-    max_pieces: int | None = None,
-    stride: int = 128,
-    evaluations: int = 1,
-    device: str = "auto",
-    cache: AnyPath | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    rates: Mapping[str, Any] | None = None,
-    force: bool = False,
-    on_start: Callable[[str], None] | None = None,
-    on_report: Callable[[Told], None] | None = None,
-    progress: Progress | None = None,
-) -> GlueReport:
+@flat(GlueOptions)
+def glue(options: GlueOptions) -> GlueReport:
     """`finetune` over GLUE's nine tasks, and one table of all, beside what is published.
 
-    `data` is the folder with the tasks' folders; `tasks` are some of the nine, or none: those whose data is there.
-    `output` is a folder for a model a task, and for glue.json and glue.md; what is finished there is not done again,
-    unless `force` replaces it. `on_start` is told which task begins. Everything else is as for `finetune`.
+    What is finished in `output` is not computed again, unless `force` replaces it. Other options are as for `finetune`.
 
         >>> table = polyseme.glue(model="models/mine", data="data/tasks", seeds=5)            # doctest: +SKIP
         >>> print(table.markdown())                                                           # doctest: +SKIP
     """
-    given = dict(locals())
-    settings = settings_of(given)
-    find_device(device)
-    Rates.told(rates)
+    model, data = options.model, options.data
+    settings = settings_of(options)
+    find_device(options.device)
+    Rates.told(options.cost_rates)
     named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
     if not isinstance(model, Model) and named != NO_MODEL:
         find_model(None if model is None else str(model))
-    there, notes = _tasks(tasks, data)
-    passed_on = {name: value for name, value in given.items() if name not in _OF_GLUE}
+    there, notes = _tasks(options.tasks, data)
     reports: dict[str, FinetuneReport] = {}
     needed = [data, model.path if isinstance(model, Model) else model]
-    with _folder(output, {"model": named, **settings.to_json()}, needed, force=force) as folder:
+    with _folder(options.output, {"model": named, **settings.to_json()}, needed, force=options.force) as folder:
         for benchmark in there:
-            if on_start is not None:
-                on_start(benchmark.name)
+            if options.on_start is not None:
+                options.on_start(benchmark.name)
             place = None if folder is None else folder / benchmark.name
             if place is not None and (place / REPORT).is_file():
                 before = json.loads((place / REPORT).read_text(encoding="utf-8"))
                 reports[benchmark.name] = FinetuneReport.from_json(before)
                 continue
-            reports[benchmark.name] = finetune(
-                benchmark.name, model=model, data=data, output=place, force=force, **passed_on
-            )
+            shared = options.values(FinetuneRunOptions)
+            reports[benchmark.name] = finetune(benchmark.name, data=data, output=place, **shared)
         first = next(iter(reports.values()))
         report = GlueReport(model=first.model, how=first.how, reports=reports, notes=notes)
         if folder is not None:
@@ -108,10 +64,6 @@ def glue(
                 with whole_file(folder / name, force=True) as made:
                     made.write_text(content + "\n", encoding="utf-8")
     return report
-
-
-_OF_GLUE = frozenset({"model", "data", "tasks", "output", "force", "on_start"})
-"""What `finetune` is told otherwise, or not at all."""
 
 
 def _tasks(names: Sequence[str], data: AnyPath) -> tuple[list[Benchmark], tuple[str, ...]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from polyseme.api import AnyPath, load
+from polyseme.api import load
+from polyseme.options import flat
+from polyseme.verb_options import NextOptions
 
 
-def next(first: str, second: str, *, model: AnyPath | None = None, device: str = "auto") -> float:
-    """The probability that `second` follows `first`."""
-    return load(model, device=device).next(first, second)
+@flat(NextOptions)
+def next(options: NextOptions) -> float:
+    """The probability that `second` follows `first`, by the model's next-sentence output."""
+    return load(options.model, device=options.device).next(options.first, options.second)

@@ -7,26 +7,27 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
-from polyseme.api import AnyPath, Dtype, load
+from polyseme.api import AnyPath, load
 from polyseme.cost import Cost
 from polyseme.embedding.embed_files import document_of, some_rows
 from polyseme.errors import InputError, OptionError
 from polyseme.files import read_rows
-from polyseme.files.reading_options import Quotes, Split, Words
+from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import Row
-from polyseme.files.source_paths import Sources, listed
+from polyseme.files.source_paths import listed
+from polyseme.options import flat
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.neural_cache import asked_for
-from polyseme.scoring.pseudo_likelihood import Hide, check_hide
-from polyseme.scoring.score_files import By, check_by, check_scores_output, scores_writer
+from polyseme.scoring.pseudo_likelihood import check_hide
+from polyseme.scoring.score_files import check_by, check_scores_output, scores_writer
 from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.target_rows import OnBatch
 from polyseme.scoring.text_scores import Scored, Totals, totals
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
+from polyseme.verb_options import MaskOptions, ScoreOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,105 +43,33 @@ class Scores:
     cost: Cost
 
 
-def score(
-    sources: Sources,
-    *,
-    source: AnyPath | None = None,
-    source_field: str | None = None,
-    output: AnyPath | None = None,
-    model: AnyPath | None = None,
-    by: By = "word",
-    hide: Hide = "word",
-    order: str | Sequence[int] | None = None,
-    stride: int | None = None,
-    neural_cache: bool = False,
-    cache_size: int = 2000,
-    cache_share: float = 0.1,
-    cache_sharpness: float = 0.3,
-    field: str | None = None,
-    id_field: str | None = None,
-    fields: str | Sequence[str] = (),
-    format: str | None = None,
-    words: Words = "syntactic",
-    split: Split = "line",
-    quotes: Quotes = "double",
-    delimiter: str | None = None,
-    check_text: bool = True,
-    device: str = "auto",
-    dtype: Dtype = "fp32",
-    batch_pieces: int | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Scores:
-    """Score every text of some files (folders, patterns, `-`): how likely a model finds its words, pieces or bytes.
-
-    Args:
-        sources: a path, folder, pattern or `-` for standard input, or several of them.
-        source: for a model that has a decoder, the file with the source of each text, in the same order; read as
-            `sources` are.
-        source_field: the field of `source` with the text; None: as `field`.
-        output: where the scores go: .tsv, .jsonl, .parquet, or .html with the text shaded; None: they are returned.
-        model: a model folder, or `hub:owner/name`, with an output that guesses pieces.
-        by: what has a row of its own in the output: word, piece or byte.
-        hide: as for `Model.score`.
-        order: as for `Model.score`.
-        stride: as for `Model.score`.
-        neural_cache: whether a causal model's guesses are mixed with those of a cache of the text's own last pieces
-            (Grave et al. 2017, `decode.neural_cache`).
-        cache_size: how many pieces it keeps.
-        cache_share: how much of the probability is the cache's (the paper's λ).
-        cache_sharpness: how much the likeness of states decides (the paper's θ).
-        field: the field, column or key with the text, or with the list of its words.
-        id_field: the field with the id of a text; None: its number, counted from 1.
-        fields: names of other fields to keep beside the scores, as strings, or "all".
-        format: what the input is, where its ending does not say it: text, jsonl, csv, tsv, parquet, conll, conllu.
-        words: in CoNLL-U, whether words are the syntactic words or the tokens of the surface.
-        split: in plain text, whether a text is a line, a sentence (lines are split further), a paragraph or the whole
-            document.
-        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
-        delimiter: in CSV and TSV, what separates the fields.
-        check_text: in CoNLL-U, whether a sentence whose words do not add up to its text is refused.
-        device: as for `load`.
-        dtype: what is computed in, as for `load`.
-        batch_pieces: how many pieces run together.
-        force: replace an output that is there.
-        progress: told how many bytes of the input are done, and of how many.
-    """
+@flat(ScoreOptions)
+def score(options: ScoreOptions) -> Scores:
+    """Score every text of files (folders, patterns, `-`): how likely a model finds its words, pieces or bytes."""
     started = time.perf_counter()
-    check_by(by)
-    check_hide(hide)
-    cache = asked_for(neural_cache, cache_size, cache_share, cache_sharpness)
-    if order is not None:
-        parse_order(order)
-    if source is None and source_field is not None:
-        raise OptionError(f"The option 'source_field' ({source_field!r}) is about a source, and there is none.")
-    names = listed(sources)
+    check_by(options.by)
+    check_hide(options.hide)
+    cache = asked_for(options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness)
+    if options.order is not None:
+        parse_order(options.order)
+    output, source = options.output, options.source
+    if source is None and options.source_field is not None:
+        raise OptionError(f"The option 'source_field' ({options.source_field!r}) is about a source, and there is none.")
+    names = listed(options.sources)
     if output is not None:
-        check_scores_output(output, force=force, inputs=[*names, source])
-    loaded = load(model, device=device, dtype=dtype)
+        check_scores_output(output, force=options.force, inputs=[*names, source])
+    loaded = load(options.model, device=options.device, dtype=options.dtype)
     scorer = scorer_of(
         loaded.bundle,
-        hide=hide,
-        order=order,
-        stride=stride,
+        **options.values(MaskOptions),
         neural_cache=cache,
-        batch_pieces=batch_pieces,
+        batch_pieces=options.batch_pieces,
         precision=loaded.precision,
     )
     _check_source(scorer, source)
-    reading: dict[str, Any] = {
-        "field": field,
-        "id_field": id_field,
-        "fields": fields,
-        "format": format,
-        "words": words,
-        "split": split,
-        "quotes": quotes,
-        "delimiter": delimiter,
-        "check_text": check_text,
-        "sentences": split_sentences,
-    }
-    of_source = {**reading, "field": field if source_field is None else source_field, "id_field": None, "fields": ()}
+    reading = {**options.values(ReadingOptions), "sentences": split_sentences}
+    source_field = options.field if options.source_field is None else options.source_field
+    of_source = {**reading, "field": source_field, "id_field": None, "fields": ()}
     found: list[Scored] = []
     summed = Totals()
     with (
@@ -152,7 +81,7 @@ def score(
             before = 0
             beside = None if source_rows is None else iter(source_rows)
             for some in some_rows(rows):
-                told = _of_chunk(progress, before, rows.done, rows.total)
+                told = _of_chunk(options.progress, before, rows.done, rows.total)
                 theirs = None if beside is None else _their_sources(some, beside, str(source))
                 yield scorer([document_of(row) for row in some], told, sources=theirs)
                 before = rows.done
@@ -167,7 +96,7 @@ def score(
                 found += scored
                 summed += totals(scored)
         else:
-            with scores_writer(output, by=by, how=scorer.how, force=force) as sink:
+            with scores_writer(output, by=options.by, how=scorer.how, force=options.force) as sink:
                 for scored in chunks():
                     sink.write(scored)
                     summed += totals(scored)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from polyseme.api import AnyPath, Card, load
+from polyseme.api import Card, load
+from polyseme.options import flat
+from polyseme.verb_options import ShowOptions
 
 
-def show(*, model: AnyPath | None = None) -> Card:
-    """What a model is: family, sizes, parameters, tokenizer, outputs, what it can do."""
-    return load(model, device="cpu").show()
+@flat(ShowOptions)
+def show(options: ShowOptions) -> Card:
+    """Describe a model: family, sizes, parameters, tokenizer, outputs, and which verbs work with it."""
+    return load(options.model, device="cpu").show()

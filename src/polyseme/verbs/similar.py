@@ -2,80 +2,42 @@
 
 from __future__ import annotations
 
-from polyseme.api import AnyPath, Dtype, load
-from polyseme.files.reading_options import Quotes, ReadingOptions, Split, Words
-from polyseme.files.source_paths import Sources
-from polyseme.types import Progress
+from polyseme.api import load
+from polyseme.files.reading_options import TextOptions
+from polyseme.options import flat
+from polyseme.verb_options import LayerOptions, SimilarOptions
 from polyseme.word_senses.result_files import check_similar_output, write_similar
 from polyseme.word_senses.similar_uses import Similar, similar_uses
 
 
-def similar(
-    text: str,
-    *,
-    source: Sources | None = None,
-    index: AnyPath | None = None,
-    model: AnyPath | None = None,
-    top: int = 10,
-    layer: str | int = -1,
-    against: str | int | None = None,
-    pool: str = "mean",
-    same_word: bool | None = None,
-    field: str | None = None,
-    id_field: str | None = None,
-    format: str | None = None,
-    words: Words = "syntactic",
-    split: Split = "line",
-    quotes: Quotes = "double",
-    delimiter: str | None = None,
-    check_text: bool = True,
-    output: AnyPath | None = None,
-    device: str = "auto",
-    dtype: Dtype = "fp32",
-    batch_pieces: int | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Similar:
-    r"""The nearest uses of the word that brackets mark in a text: of the same word, and of others.
+@flat(SimilarOptions)
+def similar(options: SimilarOptions) -> Similar:
+    """The nearest uses of the word that brackets mark in a text: of the same word, and of others.
 
-    They are looked for among all words of `source`, as `embed` reads it, or of the `index` that was made of it: a
-    folder, which is made if it is not there, and later serves without `source`. A bracket of the text's own is written
-    `\[` or `\]`; `[MASK]` is left alone. `same_word` True looks only at uses of the marked word, False only at those
-    of other words; `against` names another layer whose neighbors are found as well (0: without context); `output`
-    keeps the result as .json or .html. `force` replaces it, and an index that does not fit. `field` and what follows it
-    say how `source` is read, as for `embed`.
+    They are searched among all words of `source`, as `embed` reads it, or of the `index` that was made of it. `[MASK]`
+    is not taken for a marked word. `force` also replaces an index that does not fit.
 
-        >>> found = polyseme.similar("A [crane] caught a fish.", source="sentences.txt")      # doctest: +SKIP
-        >>> [(use.text, use.cosine) for use in found.near.same]                               # doctest: +SKIP
+        >>> result = polyseme.similar("A [crane] caught a fish.", source="sentences.txt")     # doctest: +SKIP
+        >>> [(use.text, use.cosine) for use in result.near.same]                              # doctest: +SKIP
     """
-    if output is not None:
-        check_similar_output(output, force=force)
-    loaded = load(model, device=device, dtype=dtype)
-    found = similar_uses(
+    if options.output is not None:
+        check_similar_output(options.output, force=options.force)
+    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    result = similar_uses(
         loaded.bundle,
-        text,
-        source,
-        index=index,
-        layer=layer,
-        against=against,
-        pool=pool,
-        top=top,
-        same_word=same_word,
-        batch_pieces=batch_pieces,
+        options.text,
+        options.source,
+        index=options.index,
+        **options.values(LayerOptions),
+        against=options.against,
+        top=options.top,
+        same_word=options.same_word,
+        batch_pieces=options.batch_pieces,
         precision=loaded.precision,
-        reading=ReadingOptions(
-            field=field,
-            id_field=id_field,
-            format=format,
-            words=words,
-            split=split,
-            quotes=quotes,
-            delimiter=delimiter,
-            check_text=check_text,
-        ).changed(),
-        force=force,
-        progress=progress,
+        reading=options.changed(TextOptions),
+        force=options.force,
+        progress=options.progress,
     )
-    if output is not None:
-        write_similar(found, output, force=force)
-    return found
+    if options.output is not None:
+        write_similar(result, options.output, force=options.force)
+    return result

@@ -1,0 +1,235 @@
+"""What the command line shows: progress on standard error, and tables as plain columns on standard output.
+
+Progress is drawn on terminals only, for anything that takes over two seconds. Tables are neither cut nor wrapped, and
+in a pipe there is nothing but text.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn, TaskID
+    from typing_extensions import Self
+
+    from polyseme.plots.word_uses import Use
+    from polyseme.training.effects import Report
+    from polyseme.transfer.train_seed import Told as SeedReport
+
+DELAY = 2.0
+"""Seconds before anything is drawn."""
+REDRAW_SECONDS = 0.1
+GAP = "  "
+CONTEXT = 40
+"""Characters on each side of a word."""
+
+Reported = TypeVar("Reported")
+
+
+class Bar:
+    """A line that says what is going on; it goes when the work is done.
+
+    `at_first` is shown with the time elapsed. Once the bar is called with bytes of input, or with `what` else is
+    counted, it shows them with the time left, beside `then`; and when all are done, `at_last` with the time since.
+    """
+
+    def __init__(self, at_first: str, then: str = "", at_last: str = "", *, what: str = "bytes") -> None:
+        self.at_first = at_first
+        self.then = then
+        self.at_last = at_last
+        self.what = what
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._drawn: tuple[Progress, TaskID] | None = None
+        self._counts = False
+
+    def __enter__(self) -> Bar:
+        if sys.stderr.isatty():
+            self._timer = threading.Timer(DELAY, self._draw)
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show how many bytes are done, and of how many, where that is known."""
+        with self._lock:
+            if self._drawn is None:
+                return
+            progress, task = self._drawn
+            if self.at_last and total is not None and done >= total:
+                self._wait(progress)
+                progress.reset(task, description=self.at_last, total=None)
+                return
+            if not self._counts:
+                self._count(progress)
+            progress.update(task, description=self.then, completed=done, total=total)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        with self._lock:
+            self._timer = None
+            if self._drawn is not None:
+                self._drawn[0].stop()
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with self._lock:
+            if self._timer is None:
+                return
+            progress = Progress(console=Console(stderr=True), transient=True)
+            self._wait(progress)
+            self._drawn = (progress, progress.add_task(self.at_first, total=None))
+            progress.start()
+
+    def _wait(self, progress: Progress) -> None:
+        """Show that something is going on, and for how long, from now on."""
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._counts = False
+        progress.columns = (TextColumn("{task.description}"), SpinnerColumn("line"), TimeElapsedColumn())
+
+    def _count(self, progress: Progress) -> None:
+        """Show how much is done, its rate where it is bytes, and the time left from now on."""
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+        self._counts = True
+        amount: tuple[ProgressColumn, ...] = (DownloadColumn(), TransferSpeedColumn())
+        if self.what != "bytes":
+            amount = (TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {self.what}"),)
+        progress.columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
+
+
+class _Line(Generic[Reported]):
+    """How training is shown: a bar for what comes before it, then a line that moves on a terminal; elsewhere one line
+    per evaluation.
+    """
+
+    def __init__(self, bar: Bar) -> None:
+        self.bar = bar
+        self._shown: tuple[Progress, TaskID] | None = None
+        self._drawn_at = 0.0
+
+    def __enter__(self) -> Self:
+        self.bar.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.__exit__(kind, error, trace)
+        if self._shown is not None:
+            self._shown[0].stop()
+
+    def report(self, report: Reported) -> None:
+        """Show how training goes."""
+        evaluated = self._evaluated(report)
+        if not sys.stderr.isatty():
+            if evaluated:
+                click.echo(self._line(report), err=True)
+            return
+        if time.monotonic() - self._drawn_at < REDRAW_SECONDS and not evaluated:
+            return
+        self._drawn_at = time.monotonic()
+        if self._shown is None:
+            self.bar.__exit__(None, None, None)
+            self._shown = self._begin()
+        progress, task = self._shown
+        progress.update(task, description=self._line(report))
+
+    def _evaluated(self, report: Reported) -> bool:
+        """Take note of an evaluation, if there was one."""
+        raise NotImplementedError
+
+    def _line(self, report: Reported) -> str:
+        raise NotImplementedError
+
+    def _begin(self) -> tuple[Progress, TaskID]:
+        from rich.console import Console
+        from rich.progress import Progress, TextColumn
+
+        progress = Progress(TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
+        progress.start()
+        return progress, progress.add_task("", total=None)
+
+
+class PretrainLine(_Line["Report"]):
+    """First a bar for the text that becomes a corpus, then loss, perplexity, speed, wait and the time left."""
+
+    def __init__(self) -> None:
+        super().__init__(Bar("setting up", then="building the corpus", at_last="setting up, timing steps"))
+        self._held_out = ""
+
+    def _evaluated(self, report: Report) -> bool:
+        if report.held_out:
+            self._held_out = f"  held-out {report.held_out['loss']:.3f}"
+        return bool(report.held_out)
+
+    def _line(self, report: Report) -> str:
+        perplexity = "" if report.perplexity is None else f"  perplexity {report.perplexity:,.1f}"
+        left = str(timedelta(seconds=round(report.seconds_left)))
+        return (
+            f"step {report.done:,}/{report.n_steps:,} ({left} left)  loss {report.loss:.3f}{perplexity}"
+            f"{self._held_out}  {report.pieces_a_second:,.0f} pieces/s  wait {report.wait_share:.1%}"
+        )
+
+
+class FinetuneLine(_Line["SeedReport"]):
+    """First a bar for frozen vectors, then the step of each seed, its loss and its score on dev."""
+
+    def __init__(self) -> None:
+        super().__init__(Bar("setting up", then="computing frozen vectors", at_last="setting up", what="texts"))
+        self.about = ""
+        self._dev: dict[int, str] = {}
+
+    def _evaluated(self, report: SeedReport) -> bool:
+        if report.dev is not None:
+            name, value = next(iter(report.dev.items()))
+            self._dev[report.seed] = f"  loss {report.loss:.3f}  dev {name} {100 * value:.1f}"
+        return report.dev is not None
+
+    def _line(self, report: SeedReport) -> str:
+        about = f"{self.about}, " if self.about else ""
+        return f"{about}seed {report.seed}, step {report.done:,}/{report.n_steps:,}{self._dev.get(report.seed, '')}"
+
+
+def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None = None) -> None:
+    """Print rows of cells under each other; a header is bold on a terminal."""
+    from rich.cells import cell_len  # how many columns a cell takes on a terminal: some letters take two, some none
+
+    lines = [*([header] if header is not None else []), *rows]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
+        text = GAP.join(padded).rstrip()
+        click.echo(click.style(text, bold=True) if number == 0 and header is not None else text)
+
+
+def print_uses(lines: Sequence[tuple[str, Use]]) -> None:
+    """Print uses of words, something short before each, their words in one column; "none" where there are none."""
+    from rich.cells import cell_len
+
+    if not lines:
+        click.echo("none")
+        return
+    keywords = [use.keyword(CONTEXT) for _, use in lines]
+    first = max(cell_len(label) for label, _ in lines)
+    margin = max(cell_len(keyword.before) for keyword in keywords)
+    for (label, _), (before, word, after) in zip(lines, keywords, strict=True):
+        indented = " " * (margin - cell_len(before)) + before
+        click.echo(
+            f"{label}{' ' * (first - cell_len(label))}  {indented}{click.style(f'[{word}]', bold=True)}{after}".rstrip()
+        )

@@ -1,0 +1,414 @@
+"""The options of the verbs that use a model: embed, similar, senses, generate, score, evaluate, predict and the rest.
+
+Those of the verbs that train one are in `training_options`. What an option means is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from polyseme.files.reading_options import ReadingOptions, TextOptions
+from polyseme.options import Options, callback, doc, option
+
+if TYPE_CHECKING:
+    from polyseme.embedding.decoder_stack import Stack
+    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.vector_format import Per, Store
+    from polyseme.generating.text_generator import OnText
+    from polyseme.scoring.pseudo_likelihood import Hide
+    from polyseme.scoring.score_files import By
+    from polyseme.types import Document, Progress
+
+    Texts = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document]
+
+Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
+EarlyStopping = bool | Literal["never"]
+SOURCES = "Files, folders or patterns, or - for standard input; one, or several."
+BYTES_DONE = "Called with the number of bytes of the input that are done, and the number of all."
+
+
+# --- what several verbs share -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Options):
+    """Which model runs, and where."""
+
+    model: AnyPath | None = option(
+        None,
+        "Model to use: a model folder, the folder of a run, or hub:owner/name.",
+        "MODEL",
+        default="minilm, of the extra 'demo'",
+        flags="-m --model",
+    )
+    device: str = option("auto", "Device to compute on: auto (a GPU where there is one), cpu, cuda, cuda:N.", "DEVICE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions(DeviceOptions):
+    """Which model runs, where, and in which precision."""
+
+    dtype: Dtype = option("fp32", "Precision to compute in: fp32, bf16, fp16, fp64, int8.", "DTYPE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeOptions(LoadOptions):
+    """Which model runs, and how."""
+
+    batch_pieces: int | None = option(
+        None, "Batch size, in pieces: how many run together.", "N", default="2048, on a GPU 65536"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForceOption(Options):
+    """Whether an output that exists is replaced."""
+
+    force: bool = option(False, "Replace the output if it exists; discard unfinished work that has other settings.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOptions(Options):
+    """Which vectors of a word are taken."""
+
+    layer: str | int = option(
+        -1,
+        "Layer of the vectors: a number (0 is the token layer, -1 the top), all, sum:a:b, mean:a:b, concat:a:b, mix, "
+        "mix:last3:0.2,0.3,0.5.",
+        "LAYER",
+    )
+    pool: str = option(
+        "mean",
+        "How the pieces of a word become one vector: first, last, mean, max; ends (two-way models).",
+        "POOLING",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOption(Options):
+    """Which of two stacks is read."""
+
+    stack: Stack = option(
+        "encoder",
+        "Stack of a model that has two: encoder, or decoder, which then reads the text on both sides.",
+        "STACK",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderOptions(LayerOptions, StackOption):
+    """What decides a word's vector."""
+
+    carry_state: bool = option(
+        False,
+        "Let a recurrent encoder carry its state from text to text, as the original ELMo did: 64 texts side by side, "
+        "each from where the one 64 before it ended. Interrupted work then restarts.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskOptions(Options):
+    """How texts are scored."""
+
+    hide: Hide = option(
+        "word",
+        "What is hidden from a masked model besides the piece that it predicts: its whole word, nothing (piece), or "
+        "the rest of its word (left-to-right).",
+        "UNIT",
+    )
+    order: str | Sequence[int] | None = option(
+        None,
+        "Order of prediction: left-to-right, right-to-left or both for a two-way model (ELMo); for one that knows any "
+        "order (XLNet) also positions of pieces, as in 3,2,4,1.",
+        "ORDER",
+        default="left-to-right",
+    )
+    stride: int | None = option(
+        None,
+        "Pieces by which the window of a causal model moves in a text that is longer than it reads.",
+        "N",
+        default="half a window",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(MaskOptions):
+    """How texts are scored, with the neural cache (Grave et al. 2017)."""
+
+    neural_cache: bool = option(
+        False, "Mix a causal model's predictions with those of a cache of the text's own last pieces."
+    )
+    cache_size: int = option(2000, "Pieces of a text that the neural cache keeps.", "N")
+    cache_share: float = option(0.1, "Share of the probability that is the neural cache's (the paper's λ).", "SHARE")
+    cache_sharpness: float = option(
+        0.3, "Weight of the states' similarity in the neural cache (the paper's θ); 0 only counts pieces.", "NUMBER"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingOptions(Options):
+    """How texts are written: which piece follows, and when a text ends."""
+
+    max_new: int | None = option(
+        None, "Most pieces written per text.", "N", default="20; by a model that reads sources, 200"
+    )
+    min_new: int = option(0, "Pieces before which no text ends by itself.", "N")
+    temperature: float | None = option(
+        None,
+        "Temperature of sampling: 0 takes the most probable piece each time.",
+        "T",
+        default="1 with top-k, top-p or several texts per prompt, else 0",
+    )
+    top_k: int | None = option(None, "Sample among the N most probable pieces.", "N", default="all")
+    top_p: float | None = option(
+        None, "Sample among the fewest most probable pieces with this share of the probability.", "SHARE", default="all"
+    )
+    beam: int = option(1, "Beam size: how many texts per prompt are kept side by side.", "N")
+    length_penalty: float = option(
+        1.0, "In a beam, a text's score is its log-probability divided by its length to this power.", "POWER"
+    )
+    early_stopping: EarlyStopping = option(
+        False,
+        "When a beam ends: on (True) once it is full of finished texts, off (False) once a better one is unlikely, "
+        "never once it is impossible.",
+        "WHEN",
+        parse="early_stopping",
+    )
+    n: int = option(1, "Texts per prompt: samples, or the best of a beam.", "N")
+    repetition_penalty: float = option(
+        1.0, "Factor of the log-probability of pieces that occur in the text already, prompt included.", "FACTOR"
+    )
+    no_repeat_ngram: int = option(0, "Never repeat a sequence of N pieces; 0 is no bound.", "N")
+    stop: str | Sequence[str] = option(
+        (), "String before which a text ends; may be given several times.", "TEXT", parse="several"
+    )
+    seed: int = option(0, "Seed of sampling.", "N")
+    stride: int | None = option(
+        None,
+        "Pieces by which the window moves when a text fills the model's positions.",
+        "N",
+        default="such a text is refused",
+    )
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOptions(EmbedderOptions, ReadingOptions, ComputeOptions, ForceOption):
+    """What `embed` takes."""
+
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES))
+    output: AnyPath = dataclasses.field(
+        metadata=doc(
+            "File of the vectors: .parquet, .npz, .safetensors, .h5 or .jsonl; with shard rows, a folder.",
+            "OUTPUT",
+            flags="-o --output",
+        )
+    )
+    per: Per = option("word", "What gets a vector: every word, or every text (the mean of its words).", "UNIT")
+    store: Store = option("fp32", "Precision of the stored numbers: fp32, fp16, bf16 (.safetensors only).", "DTYPE")
+    shard_rows: int | None = option(
+        None, "Texts per file; the output is then a folder of files.", "N", default="one file"
+    )
+    shard_format: str = option("parquet", "Format of these files: parquet, npz, safetensors, h5, jsonl.", "FORMAT")
+    progress: Progress | None = callback(BYTES_DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedTextsOptions(EmbedderOptions):
+    """What `Model.embed` takes."""
+
+    texts: Texts = dataclasses.field(
+        kw_only=False, metadata=doc("Strings, which are split into words, or lists of words, which stay as they are.")
+    )
+    per: Per = option("word", "What gets a vector: every word, or every text (the mean of its words).", "UNIT")
+    batch_pieces: int | None = option(None, "Batch size, in pieces.", default="2048, on a GPU 65536")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsesOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
+    """What the verbs that look at uses of words share."""
+
+    progress: Progress | None = callback(BYTES_DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarOptions(UsesOptions):
+    """What `similar` takes."""
+
+    text: str = dataclasses.field(
+        kw_only=False,
+        metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`."),
+    )
+    source: Sources | None = option(
+        None, f"Texts in which to look for uses. {SOURCES}", "INPUT", default="the index", flags="--in"
+    )
+    index: AnyPath | None = option(
+        None,
+        "Folder of an index: made from the texts if it is not there, and searched without them once it is.",
+        "FOLDER",
+        default="no index is kept",
+    )
+    top: int = option(10, "Uses per list.", "N")
+    against: str | int | None = option(
+        None, "Second layer whose neighbors are listed: 0 shows those without context.", "LAYER", default="none"
+    )
+    same_word: bool | None = option(
+        None, "Only uses of the marked word, or only of other words.", default="both", flags="--same-word/--other-words"
+    )
+    output: AnyPath | None = option(
+        None, "File of the result: .json or .html.", "OUTPUT", default="printed only", flags="-o --output"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensesOptions(UsesOptions):
+    """What `senses` takes."""
+
+    word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
+    source: Sources = dataclasses.field(
+        metadata=doc(f"Texts in which to look for uses. {SOURCES}", "INPUT", flags="--in")
+    )
+    output: AnyPath | None = option(
+        None, "File of the senses: .html, .png, .svg or .json.", "OUTPUT", default="printed only", flags="-o --output"
+    )
+    n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
+    seed: int = option(0, "Seed of clusters and projection.", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecesOptions(StackOption, DeviceOptions, ForceOption):
+    """What `pieces` takes."""
+
+    text: str | Sequence[str] = dataclasses.field(kw_only=False, metadata=doc("A text, or its words."))
+    attentions: bool = option(False, "Include the attention weights of every layer.")
+    output: AnyPath | None = option(
+        None,
+        "File of ids, spans and the states of every layer: .npz.",
+        "OUTPUT",
+        default="not kept",
+        flags="-o --output",
+    )
+
+
+# --- writing and scoring ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateOptions(DecodingOptions, ReadingOptions, LoadOptions, ForceOption):
+    """What `generate` takes."""
+
+    prompts: str | Sequence[str] = dataclasses.field(
+        default=(), kw_only=False, metadata=doc("One text to continue, or several.")
+    )
+    source: Sources | None = option(
+        None, f"Prompts in files; an output is needed then. {SOURCES}", "INPUT", default="the prompts", flags="--in"
+    )
+    output: AnyPath | None = option(
+        None,
+        "File of the texts: .jsonl for one record per text, with its score; any other ending for plain lines.",
+        "OUTPUT",
+        default="printed",
+        flags="-o --output",
+    )
+    batch_size: int | None = option(None, "Batch size: texts written side by side.", "N", default="16, on a GPU 64")
+    on_start: Callable[[bool], None] | None = callback(
+        "Called once, before anything is written, with whether texts continue their prompts."
+    )
+    on_text: OnText | None = callback(
+        "Called with new text of a prompt that is given here: the prompt's position, the number of the text, what is "
+        "added to it."
+    )
+    progress: Progress | None = callback(BYTES_DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateTextsOptions(DecodingOptions):
+    """What `Model.generate` takes."""
+
+    prompts: str | Sequence[str] = dataclasses.field(kw_only=False, metadata=doc("One text to continue, or several."))
+    batch_size: int | None = option(None, "Batch size: texts written side by side.", default="16, on a GPU 64")
+    on_text: OnText | None = callback(
+        "Called with new text: the prompt's position, the number of the text, what is added to it."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
+    """What `score` takes."""
+
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES))
+    source: AnyPath | None = option(
+        None,
+        "For a model with a decoder: file with the source of each text, in the same order, read as the texts are.",
+        "FILE",
+        default="none",
+    )
+    source_field: str | None = option(None, "Field of that file with the source.", "NAME", default="that of the texts")
+    output: AnyPath | None = option(
+        None,
+        "File of the scores: .tsv, .jsonl, .parquet, or .html with the text shaded.",
+        "OUTPUT",
+        default="printed",
+        flags="-o --output",
+    )
+    by: By = option("word", "What has a score of its own: word, piece, byte.", "UNIT")
+    progress: Progress | None = callback(BYTES_DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreTextsOptions(ScoringOptions):
+    """What `Model.score` takes."""
+
+    texts: Texts = dataclasses.field(
+        kw_only=False, metadata=doc("Strings, which are split into words, or lists of words, which stay as they are.")
+    )
+    source: Texts | None = option(
+        None, "For a model with a decoder: the source of each text, in the same order.", default="none"
+    )
+    batch_pieces: int | None = option(None, "Batch size, in pieces.", default="2048, on a GPU 65536")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillOptions(DeviceOptions):
+    """What `fill` takes."""
+
+    text: str = dataclasses.field(kw_only=False, metadata=doc("A text with [MASK] where a piece is missing."))
+    top: int = option(5, "Pieces listed per mask.", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextOptions(DeviceOptions):
+    """What `next` takes."""
+
+    first: str = dataclasses.field(kw_only=False, metadata=doc("A sentence."))
+    second: str = dataclasses.field(kw_only=False, metadata=doc("The sentence that may follow it."))
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(Options):
+    """What `show` takes."""
+
+    model: AnyPath | None = option(
+        None,
+        "Model to show: a model folder, the folder of a run, or hub:owner/name.",
+        "MODEL",
+        default="minilm, of the extra 'demo'",
+        flags="-m --model",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(ShowOptions, ForceOption):
+    """What `convert_model` takes."""
+
+    output: AnyPath = dataclasses.field(metadata=doc("Folder to write.", "OUTPUT", flags="-o --output"))
+    shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")

@@ -1,0 +1,17 @@
+"""`corpus`: raw text becomes a corpus of pieces, ready for pretraining."""
+
+from __future__ import annotations
+
+from polyseme.corpus.build import build
+from polyseme.corpus.corpus import Corpus
+from polyseme.options import flat
+from polyseme.training_options import CorpusOptions
+
+
+@flat(CorpusOptions)
+def build_corpus(options: CorpusOptions) -> Corpus:
+    """Build a corpus of text: a folder with pieces for training, a tokenizer, and what is known about both.
+
+    An interrupted call is resumed by the same call. The number of workers changes nothing but the time it takes.
+    """
+    return build(options)
