@@ -15,7 +15,7 @@ from polyseme.verb_options import ConvertOptions
 @click.command()
 @options_of(ConvertOptions)
 def command(output: str, **settings: Any) -> None:
-    """Load a model and save it: config.json, model.safetensors, tokenizer.json, as transformers loads them too.
+    """Convert a model to today's layout: config.json, model.safetensors, tokenizer.json, as transformers loads them.
 
     \b
     Examples:

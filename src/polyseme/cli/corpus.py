@@ -16,12 +16,12 @@ from polyseme.training_options import CorpusOptions
 @click.argument("sources", metavar="[TEXTS]...", nargs=-1)
 @options_of(CorpusOptions)
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
-    """Make [TEXTS]... into a corpus: pieces, ready for pretraining, with their tokenizer.
+    """Build a corpus from [TEXTS]...: pieces, ready for pretraining, with their tokenizer.
 
-    TEXTS are files, folders or patterns of plain text, JSON Lines, CSV or Parquet, packed (.gz, .xz, .zst, .bz2) or
-    not. In plain text a blank line ends a document. NAME=WEIGHT:PATH makes a source of its own, whose rows come WEIGHT
-    times in an epoch. Texts in pairs, for translation, are named by --source and --target instead. Stopped? The same
-    command goes on.
+    TEXTS are files, folders or patterns of plain text, JSON Lines, CSV or Parquet, compressed (.gz, .xz, .zst, .bz2) or
+    not. In plain text a blank line ends a document. NAME=WEIGHT:PATH makes a source of its own, whose rows occur WEIGHT
+    times per epoch. Texts in pairs, for translation, are named by --source and --target instead. An interrupted build
+    is resumed by the same command.
 
     \b
     Examples:

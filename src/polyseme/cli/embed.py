@@ -20,10 +20,11 @@ from polyseme.verb_options import EmbedOptions
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     """Embed every word of INPUT...: files, folders or patterns, or - for standard input.
 
-    Plain text has a text a line; .jsonl, .csv, .tsv and .parquet have one in a field, .conll and .conllu their own
-    words; .gz, .xz, .bz2 and .zst are unpacked. Every word gets exactly one vector, whatever the length of its text.
+    Plain text has one text per line; .jsonl, .csv, .tsv and .parquet have one per record, in a field; .conll and
+    .conllu have their own words; .gz, .xz, .bz2 and .zst are decompressed. Every word gets exactly one vector, whatever
+    the length of its text.
 
-    Stopped? The same command goes on (but not with standard input, which cannot be read twice). In Python,
+    Interrupted work is resumed by the same command (except from standard input, which cannot be read twice). In Python,
     polyseme.read_vectors reads OUTPUT; so do pyarrow, pandas and polars (.parquet), numpy (.npz), safetensors and h5py.
 
     \b
@@ -37,7 +38,7 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     """
     typed = "-" in sources and sys.stdin.isatty()
     if typed:
-        click.echo("Type texts, one a line; Ctrl-D ends them.", err=True)
+        click.echo("Type texts, one per line; Ctrl-D ends the input.", err=True)
     with nullcontext() if typed else Bar("loading the model", then="embedding") as bar:
         cost = polyseme.embed(sources, output=output, **settings, progress=bar)
     click.echo(f"{output}: {cost.line()}", err=True)

@@ -14,7 +14,7 @@ from polyseme.cli.terminal import Bar, print_table
 from polyseme.training_options import EvaluateOptions
 
 DEEPEST = 2
-"""How far down groups are printed: all, wide ones, and those within them."""
+"""Depth of the groups that are printed: all, wide ones, and those within them."""
 
 
 @click.command()
@@ -22,9 +22,9 @@ DEEPEST = 2
 @options_of(EvaluateOptions)
 @as_json
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of one's own minimal pairs.
+    """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of your own minimal pairs.
 
-    With a model that `polyseme finetune` made, FILE has labels as in training, or NAME is a benchmark.
+    With a model that `polyseme finetune` has written, FILE has labels as in training, or NAME is a benchmark.
 
     bleu needs no model: it compares texts with their references, line by line.
 
@@ -58,7 +58,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
         header=("level", "name", "n", *(name.replace("_", " ") for name in report.columns)),
     )
     if any(line.depth > DEEPEST for line in report.lines):
-        click.echo("Narrower groups than these are in the report: see --output, --json.", err=True)
-    kept = f"{settings['output']}: " if settings["output"] is not None else ""
+        click.echo("The report has narrower groups than these: see --output, --json.", err=True)
+    prefix = f"{settings['output']}: " if settings["output"] is not None else ""
     for number, note in enumerate(notes_of(report)):
-        click.echo(f"{kept if number == 0 else ''}{note}", err=True)
+        click.echo(f"{prefix if number == 0 else ''}{note}", err=True)

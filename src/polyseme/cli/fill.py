@@ -19,9 +19,9 @@ from polyseme.verb_options import FillOptions
 @options_of(FillOptions)
 @as_json
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Guess what stands at each [MASK] of TEXT, with probabilities; each mask by itself.
+    """Predict what stands at each [MASK] of TEXT, with probabilities; each mask by itself.
 
-    The model needs a masked output; `polyseme show` says whether it has one.
+    The model needs a masked output; `polyseme show` lists the outputs of a model.
 
     \b
     Examples:

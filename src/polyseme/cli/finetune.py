@@ -21,7 +21,8 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
     """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose with files of your own.
 
     The whole encoder is fine-tuned, or with --frozen its vectors are computed once and only a head learns. Dev chooses
-    the best step and the best seed; test is scored once. Stopped? The same command goes on.
+    the best step and the best seed; test is scored once. Interrupted work is resumed by the
+    same command.
 
     \b
     Examples:

@@ -20,10 +20,10 @@ from polyseme.verb_options import GenerateOptions
 @options_of(GenerateOptions)
 @as_json
 def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
-    """Write on from each PROMPT..., or from those of a file; a model with a decoder reads them as sources.
+    """Continue each PROMPT..., or those of a file; a model with a decoder reads them as sources.
 
-    The likeliest piece is taken each time, unless a temperature, --top-k, --top-p, --n or --beam says otherwise. Draws
-    depend on --seed and on the number of the prompt alone. Stopped over a file? The same command goes on.
+    The most probable piece is taken each time, unless a temperature, --top-k, --top-p, --n or --beam is set. Samples
+    depend on --seed and on the number of the prompt alone. Interrupted work on a file is resumed by the same command.
 
     \b
     Examples:
@@ -36,23 +36,23 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     shown = _Shown(prompts[0]) if _streams(prompts, as_json, settings) else None
     bar = None if shown else Bar("loading the model", then="writing")
     with bar or nullcontext():
-        found = polyseme.generate(
+        result = polyseme.generate(
             prompts, **settings, on_start=None if shown is None else shown.begin, on_text=shown, progress=bar
         )
     if shown:
         click.echo()
     elif as_json:
-        click.echo(json.dumps(_records(found), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(_records(result), ensure_ascii=False, indent=2))
     else:
         whole = [
-            prompt + each.text if found.continues else each.text
-            for prompt, texts in zip(found.prompts, found.continuations, strict=True)
+            prompt + each.text if result.continues else each.text
+            for prompt, texts in zip(result.prompts, result.continuations, strict=True)
             for each in texts
             if settings["output"] is None
         ]
         click.echo("\n\n".join(whole), nl=bool(whole))
-    kept = "" if settings["output"] is None else f"{settings['output']}: "
-    click.echo(f"{kept}{found.cost.line()}", err=True)
+    prefix = "" if settings["output"] is None else f"{settings['output']}: "
+    click.echo(f"{prefix}{result.cost.line()}", err=True)
 
 
 def _streams(prompts: tuple[str, ...], as_json: bool, settings: dict[str, Any]) -> bool:
@@ -79,8 +79,8 @@ class _Shown:
         sys.stdout.flush()
 
 
-def _records(found: Any) -> list[dict[str, Any]]:
+def _records(result: Any) -> list[dict[str, Any]]:
     from polyseme.generating.generate_files import records
 
-    each = enumerate(zip(found.prompts, found.continuations, strict=True), start=1)
+    each = enumerate(zip(result.prompts, result.continuations, strict=True), start=1)
     return [record for number, (prompt, texts) in each for record in records(str(number), prompt, {}, texts)]

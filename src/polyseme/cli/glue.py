@@ -19,7 +19,7 @@ from polyseme.training_options import GlueOptions
 def command(as_json: bool, **settings: Any) -> None:
     """Fit a model to each of GLUE's nine tasks, and print one table beside ELMo, GPT and BERT.
 
-    Ours are on dev, the published ones on test; the table says so. With -o, what is finished is not done again.
+    Our figures are on dev, the published ones on test, as the table states. With -o, finished tasks are not repeated.
 
     \b
     Examples:

@@ -17,9 +17,9 @@ from polyseme.verb_options import NextOptions
 @click.argument("second")
 @options_of(NextOptions)
 def command(first: str, second: str, **settings: Any) -> None:
-    """Say how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
+    """Predict how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
 
-    The model needs such an output; `polyseme show` says whether it has one.
+    The model needs such an output; `polyseme show` lists the outputs of a model.
 
     \b
     Examples:

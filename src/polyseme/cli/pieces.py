@@ -18,7 +18,7 @@ from polyseme.verb_options import PiecesOptions
 @options_of(PiecesOptions)
 @as_json
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Show TEXT in a model's pieces, specials included, and where in TEXT each stands; -o keeps the states.
+    """Show TEXT in a model's pieces, specials included, and where in TEXT each is; -o writes the states.
 
     \b
     Examples:
@@ -27,16 +27,16 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
       polyseme pieces "Dawn broke." --json -m path/to/bert
     """
     if settings["attentions"] and settings["output"] is None:
-        raise click.UsageError("The attentions are written to OUTPUT, and there is none: give -o too.")
+        raise click.UsageError("The attentions are written to OUTPUT, and there is none. Add -o.")
     with Bar("loading the model"):
-        found = polyseme.pieces(text, **settings)
+        result = polyseme.pieces(text, **settings)
     if as_json:
-        click.echo(json.dumps({"pieces": found.pieces, "ids": found.ids.tolist(), "spans": found.spans.tolist()}))
+        click.echo(json.dumps({"pieces": result.pieces, "ids": result.ids.tolist(), "spans": result.spans.tolist()}))
         return
     print_table(
         [
             (piece, str(id), f"{start}–{end}" if end > start else "")
-            for piece, id, (start, end) in zip(found.pieces, found.ids.tolist(), found.spans.tolist(), strict=True)
+            for piece, id, (start, end) in zip(result.pieces, result.ids.tolist(), result.spans.tolist(), strict=True)
         ],
         header=("piece", "id", "text"),
     )

@@ -17,10 +17,10 @@ from polyseme.training_options import PredictOptions
 @click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
 @options_of(PredictOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
-    """Judge every text of INPUT... (as for embed) by a model that finetune has fitted to a task.
+    """Predict every text of INPUT... (as for embed) with a model that finetune has fitted to a task.
 
-    Predictions come in the order of the texts, with their probabilities. Stopped? The same command goes on. Fields that
-    are not named are those of training; a model that answers questions reads SQuAD's JSON, too.
+    Predictions come in the order of the texts, with their probabilities. Interrupted work is resumed by the same
+    command. Fields that are not named are those of training; a model that answers questions also reads SQuAD's JSON.
 
     \b
     Examples:
@@ -30,8 +30,8 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
       polyseme predict sentences.jsonl --marks predicate -m models/roles -o roles.jsonl
     """
     with Bar("loading the model", then="predicting") as bar:
-        found = polyseme.predict(sources, **settings, progress=bar)
-    for each in found.predictions:
+        result = polyseme.predict(sources, **settings, progress=bar)
+    for each in result.predictions:
         click.echo(json.dumps(each.record(), ensure_ascii=False, default=str))
-    where = f"{settings['output']}: " if settings["output"] is not None else ""
-    click.echo(f"{where}{found.cost.line()}", err=True)
+    prefix = f"{settings['output']}: " if settings["output"] is not None else ""
+    click.echo(f"{prefix}{result.cost.line()}", err=True)

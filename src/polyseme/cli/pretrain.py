@@ -18,9 +18,9 @@ from polyseme.training_options import PretrainOptions
 def command(sources: tuple[str, ...], **settings: Any) -> None:
     """Pretrain a model on [TEXTS]...: files, folders or patterns, or a folder that `polyseme corpus` built.
 
-    Everything is done on the way: a tokenizer is trained, the text becomes a corpus (both kept in the run's folder),
-    the model is trained, with checkpoints, and saved as a folder that -m takes, and other libraries load. Stopped? The
-    same command goes on, and so does --resume. On several GPUs or machines: torchrun … -m polyseme pretrain ….
+    One command does it all: a tokenizer is trained, the text becomes a corpus (both in the run's folder), the model is
+    trained, with checkpoints, and saved as a folder that -m takes and other libraries load. An interrupted run is
+    resumed by the same command, or by --resume. On several GPUs or machines: torchrun … -m polyseme pretrain ….
 
     \b
     Examples:

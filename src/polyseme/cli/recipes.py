@@ -17,8 +17,8 @@ from polyseme.cli.terminal import print_table
 def command(as_json: bool) -> None:
     """List the recipes: what `polyseme pretrain --recipe NAME` trains.
 
-    Parameters count the outputs that are trained, with the recipe's vocabulary. FLOPs are those of the published run,
-    forwards and backwards, by analysis; recipes for small budgets have none.
+    Parameters include the outputs that are trained, with the recipe's vocabulary. FLOPs are those of the published run,
+    forward and backward, computed from the config; recipes for small budgets have none.
 
     \b
     Examples:

@@ -23,8 +23,8 @@ from polyseme.verb_options import ScoreOptions
 def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Score every text of INPUT...: how likely each word is, given the others that the model sees.
 
-    A causal model guesses from left to right, a masked one from both sides, one with a decoder given a source. Scores
-    are natural log-probabilities, and surprisals in bits; with them come perplexities a word, a piece and a byte.
+    A causal model predicts from left to right, a masked one from both sides, one with a decoder given a source. Scores
+    are natural log-probabilities, and surprisals in bits; perplexities per word, piece and byte are reported as well.
 
     \b
     Examples:
@@ -38,26 +38,26 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """
     typed = "-" in sources and sys.stdin.isatty()
     if typed:
-        click.echo("Type texts, one a line; Ctrl-D ends them.", err=True)
+        click.echo("Type texts, one per line; Ctrl-D ends the input.", err=True)
     with nullcontext() if typed else Bar("loading the model", then="scoring") as bar:
-        found = polyseme.score(sources, **settings, progress=bar)
+        result = polyseme.score(sources, **settings, progress=bar)
     from polyseme.scoring import score_files
 
     output, by = settings["output"], settings["by"]
     if as_json:
-        texts = [score_files.as_json(each, by, found.how) for each in found.texts]
-        click.echo(json.dumps({"how": found.how, "totals": found.totals.to_json(), "texts": texts}, default=str))
+        texts = [score_files.as_json(each, by, result.how) for each in result.texts]
+        click.echo(json.dumps({"how": result.how, "totals": result.totals.to_json(), "texts": texts}, default=str))
     else:
         if output is None:
             header = ("id", by, "log-probability", "surprisal")
-            print_table([row for each in found.texts for row in _rows(each, by)], header=header)
+            print_table([row for each in result.texts for row in _rows(each, by)], header=header)
             click.echo()
-        totals = found.totals.to_json()
+        totals = result.totals.to_json()
         print_table([(name.replace("_", " "), _spelled(value)) for name, value in totals.items()])
-    for note in found.notes:
+    for note in result.notes:
         click.echo(f"note: {note}", err=True)
-    kept = f"{output}: " if output is not None else ""
-    click.echo(f"{kept}scored {found.how}; {found.cost.line()}", err=True)
+    prefix = f"{output}: " if output is not None else ""
+    click.echo(f"{prefix}scored {result.how}; {result.cost.line()}", err=True)
 
 
 def _rows(scored: Any, by: Any) -> list[tuple[str, str, str, str]]:

@@ -28,15 +28,15 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
       polyseme senses crane --in corpus.txt --map tsne -o crane.svg
     """
     with Bar("loading the model", then="embedding") as bar:
-        found = polyseme.senses(word, **settings, progress=bar)
+        result = polyseme.senses(word, **settings, progress=bar)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
+        click.echo(json.dumps(dataclasses.asdict(result)))
         return
-    click.echo(f"{found.word} in {found.source}: {found.headline}. {found.explanation}")
-    for sense, examples in enumerate(found.examples, start=1):
-        count = len(found.of(sense))
+    click.echo(f"{result.word} in {result.source}: {result.headline}. {result.explanation}")
+    for sense, examples in enumerate(result.examples, start=1):
+        count = len(result.of(sense))
         heading = f"sense {sense}, {count:,} use{'' if count == 1 else 's'}"
         click.echo("\n" + click.style(heading, bold=True))
-        print_uses([(found.uses[place].id, found.uses[place].use) for place in examples])
-    kept = f"{settings['output']}: " if settings["output"] is not None else ""
-    click.echo(f"{kept}{found.cost.line()}", err=True)
+        print_uses([(result.uses[place].id, result.uses[place].use) for place in examples])
+    prefix = f"{settings['output']}: " if settings["output"] is not None else ""
+    click.echo(f"{prefix}{result.cost.line()}", err=True)

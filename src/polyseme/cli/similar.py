@@ -21,7 +21,7 @@ from polyseme.verb_options import SimilarOptions
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Find the nearest uses of the word that brackets mark in TEXT: of the same word, and of others.
 
-    A bracket that belongs to TEXT is written \\[ or \\]; [MASK] is left alone.
+    A bracket that belongs to TEXT is written \\[ or \\]; [MASK] is not taken for a marked word.
 
     \b
     Examples:
@@ -32,15 +32,15 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
       polyseme similar "Dawn [broke]." --in novel.txt --split sentence
     """
     with Bar("loading the model", then="embedding") as bar:
-        found = polyseme.similar(text, **settings, progress=bar)
+        result = polyseme.similar(text, **settings, progress=bar)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
+        click.echo(json.dumps(dataclasses.asdict(result)))
         return
     from polyseme.word_senses.result_files import lists_of, notes_of
 
-    for number, each in enumerate(lists_of(found)):
+    for number, each in enumerate(lists_of(result)):
         click.echo("\n" * (number > 0) + click.style(each.heading, bold=True))
         print_uses([(f"{cosine:.3f}", use) for cosine, use in each.uses])
-    for note in notes_of(found):
+    for note in notes_of(result):
         click.echo(note, err=True)
-    click.echo(found.cost.line(), err=True)
+    click.echo(result.cost.line(), err=True)
