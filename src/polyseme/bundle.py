@@ -139,16 +139,16 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     with one_core():
         weights = family.folder.read_weights(folder)
         tied = family.tied(theirs, weights)
-        found = read(family.table(config, tied), weights, str(folder))
-    if found.left_out:
+        converted = read(family.table(config, tied), weights, str(folder))
+    if converted.left_out:
         warnings.warn(
-            f"{folder} also holds a task layer of another library ({', '.join(found.left_out)}), which is left out.",
+            f"{folder} also holds a task layer of another library ({', '.join(converted.left_out)}); it is left out.",
             PolysemeWarning,
             stacklevel=2,
         )
     with unfilled():
-        bundle = new_bundle(family, config, found.outputs, tied=tied)
-    put_weights(bundle, found.tensors, folder, dtype, device)
+        bundle = new_bundle(family, config, converted.outputs, tied=tied)
+    put_weights(bundle, converted.tensors, folder, dtype, device)
     ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
     bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}, **_of_writing(folder)}
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)

@@ -30,9 +30,9 @@ class Config:
     def from_json(cls, settings: Mapping[str, Any]) -> Any:
         """The config of `to_json`. An unknown field is an error that names the nearest one."""
         names = {field.name for field in dataclasses.fields(cls) if field.init}
-        for given in settings:
-            if given not in names:
-                raise ModelError(f"{cls.__name__} has no field {given!r}. {nearest(given, sorted(names))}")
+        for name in settings:
+            if name not in names:
+                raise ModelError(f"{cls.__name__} has no field {name!r}. {nearest(name, sorted(names))}")
         frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
         return cls(**frozen)
 
@@ -96,5 +96,5 @@ class EncoderConfig(Config, ABC):
         return 0
 
     def share_up_to(self, layer: int) -> float:
-        """The share of a pass that is run where no layer above this one is asked for (for `cost`)."""
+        """The share of a pass that is computed if no layer above this one is requested (for `cost`)."""
         return 1.0

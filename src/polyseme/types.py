@@ -1,8 +1,7 @@
-"""The nouns and contracts of polyseme: what the rooms hand to one another.
+"""The records and protocols that the packages of polyseme share.
 
-Only records and Protocols live here, and importing them loads neither torch nor numpy. The `nn.Module` bases of the
-contracts stand in their rooms: `encoders.base.Encoder`, `outputs.base.Output`, `heads.base.Head`; a `Memory` is made of
-tensors and stands in `parts.memory`.
+Importing this module loads neither torch nor numpy. The `nn.Module` bases are in their packages:
+`encoders.encoder.Encoder`, `outputs.output.Output`, `heads.head.Head`; `Memory`, made of tensors, is in `parts.memory`.
 
 Shapes: R rows, T pieces of a row, S keys, K targets of a row, D width, C characters of a piece, N positions picked out
 of a batch, V pieces in the vocabulary.
@@ -72,8 +71,7 @@ class Embedded(Document):
     offsets: NDArray[np.int64]
     """[n_words, 2]: where each word starts and ends in the text."""
     vectors: NDArray[Any]
-    """[n_words, D], or [n_words, layers, D] where all layers were asked for; of a text with one vector, which is kept
-    without words, [1, …]."""
+    """[n_words, D], or [n_words, layers, D] for all layers; [1, …] for one vector per text, without words."""
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the words on colors that say how alike each is to one; `polyseme.view` chooses it."""
@@ -105,9 +103,9 @@ class Framed:
     ids: NDArray[np.int64]
     segments: NDArray[np.int64]
     offset: int
-    """Where the first piece stands in `ids`."""
+    """The index of the first piece in `ids`."""
     pair_offset: int | None = None
-    """Where the first piece of the second part stands, if there is one."""
+    """The index of the first piece of the second part, if there is one."""
 
 
 class Tokenizer(Protocol):
@@ -188,7 +186,7 @@ class Batch:
 
 @dataclass
 class States:
-    """What an encoder returns: the layers asked for, numbered alike everywhere."""
+    """What an encoder returns: the requested layers, numbered as everywhere."""
 
     layers: Mapping[int, Tensor]
     """Layer number to [R, T, width of the layer]; 0 is the token layer."""
@@ -199,9 +197,9 @@ class States:
     queries: Mapping[int, Tensor] = field(default_factory=dict)
     """XLNet's second stream, [R, K, D], where the batch has targets."""
     attentions: Mapping[str, list[Tensor]] = field(default_factory=dict)
-    """On request: "self", "cross", "query" to one [R, H, Tq, S] a layer."""
+    """On request: "self", "cross", "query" to one [R, H, Tq, S] per layer."""
     memory: Memory | None = None
-    """Where a memory was passed in: the one to go on with."""
+    """The updated memory, if one was passed in."""
 
     def __getitem__(self, layer: int) -> Tensor:
         """A layer by its number; negative ones count from the top."""
@@ -215,7 +213,7 @@ class NextPiece(Protocol):
     """All that `decode/` asks for: log-probabilities of the next piece, one step after another."""
 
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
-        """Read the prompts; log-probabilities [R, V] of what follows each, and the memory to go on with."""
+        """Read the prompts: log-probabilities [R, V] of the next piece of each, and the memory for the next step."""
 
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         """Read one more piece a row."""
@@ -248,11 +246,11 @@ class Rows:
     keys: NDArray[np.uint64]
     """[R]: what each row's chance is drawn from, a function of seed, epoch and index (`corpus.chance`)."""
     documents: NDArray[np.int64] | None = None
-    """The number of each piece's document in its row, where documents are to be kept apart."""
+    """The number of each piece's document in its row, if attention is masked between documents."""
     positions: NDArray[np.int64] | None = None
-    """Where each piece stands in its document, where counting begins anew with each."""
+    """The position of each piece in its document, if positions are reset at each document."""
     sentences: NDArray[np.bool_] | None = None
-    """Whether a piece begins a sentence, where that was asked for."""
+    """Whether a piece begins a sentence, if requested."""
     target: Rows | None = None
     """The other side of rows of pairs: its documents have the numbers of those here that they belong to."""
 
@@ -269,7 +267,7 @@ class Example:
 
 @dataclass
 class Loss:
-    """The parts of a loss, each summed over its targets, and the memory to go on with where a stream carries one.
+    """The parts of a loss, each summed over its targets, and the memory for the next step if a stream carries one.
 
     Sums, not means: rows may be spread over devices and several passes, and are divided by the targets of all.
     """
@@ -292,7 +290,7 @@ class Objective(Protocol):
         """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""
 
     def corrupt(self, rows: Rows) -> Example:
-        """Pure: what becomes of a row is decided by the row and its key, whatever rows stand beside it."""
+        """Pure: the result for a row depends on the row and its key only, not on the rows of the same batch."""
 
     def loss(self, nets: nn.Module, batch: Mapping[str, Tensor], memory: Memory | None) -> Loss:
         """Calls `nets(…)` itself, once, since DDP and FSDP hook the root's forward."""

@@ -1,1 +1,1 @@
-"""Other people's checkpoints ↔ ours: a table a family, read in both directions."""
+"""Other people's checkpoints ↔ ours: one table per family, read in both directions."""

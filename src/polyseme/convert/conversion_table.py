@@ -28,14 +28,14 @@ class Rule:
     ours: tuple[str, ...]
     change: Change = Same()
     absent: tuple[int, ...] | None = None
-    """The shape of the zeros that stand in for a tensor that not every checkpoint has; None: it must be there."""
+    """The shape of the zeros that replace a tensor that not every checkpoint has; None: it is required."""
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A second name of theirs for a tensor that another rule brings: checked when it is there, never needed.
+    """A second name for a tensor of another rule: checked if present, never required.
 
-    Where only the second name is there, it stands in for the first.
+    If only the second name is present, it replaces the first.
     """
 
     theirs: str

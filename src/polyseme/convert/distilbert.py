@@ -37,7 +37,7 @@ SETTINGS = Settings(
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    """Where `sinusoidal_pos_embds` is set, the sinusoids stand in the checkpoint's table like learned positions."""
+    """Where `sinusoidal_pos_embds` is set, the checkpoint has the sinusoids in its table, like learned positions."""
     refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     return TransformerConfig(**ours, embedding_dropout_rate=ours["dropout_rate"])

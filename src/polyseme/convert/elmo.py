@@ -232,19 +232,19 @@ def detect(path: Path) -> bool:
     """A folder without config.json and with options of ELMo's, under whatever name they were published."""
     if not path.is_dir() or (path / "config.json").is_file():
         return False
-    found = sorted(path.glob(f"*{OPTIONS}"))
-    return bool(found) and any({"lstm", "char_cnn"} <= read_json(each).keys() for each in found)
+    files = sorted(path.glob(f"*{OPTIONS}"))
+    return bool(files) and any({"lstm", "char_cnn"} <= read_json(file).keys() for file in files)
 
 
 def _the_one(folder: Path, name: str) -> Path:
     """The only file whose name ends so; the name itself where there is none."""
-    found = sorted(folder.glob(f"*{name}"))
-    if len(found) > 1:
+    files = sorted(folder.glob(f"*{name}"))
+    if len(files) > 1:
         raise ModelError(
-            f"The folder {folder} holds several models of ELMo's: {', '.join(each.name for each in found)}. Put the "
+            f"The folder {folder} holds several models of ELMo's: {', '.join(file.name for file in files)}. Put the "
             "options and the weights of one into a folder of its own."
         )
-    return found[0] if found else folder / name
+    return files[0] if files else folder / name
 
 
 def _check_names(options: Path, weights: Path) -> None:
@@ -263,7 +263,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         raise ModelError(f"The folder {folder} has options of ELMo's but no weights. Looked for: *{WEIGHTS}.")
     _check_names(_the_one(folder, OPTIONS), path)
     h5py: Any = optional("h5py")  # one of the core's, loaded only where there is such a file
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
 
     def take(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
@@ -275,7 +275,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
                     f"In {path}, {name!r} holds numbers that are none (NaN) or infinite, and no model computes with "
                     "such weights. The training that wrote them has failed, or the file is damaged; fetch it again."
                 )
-            found[name] = torch.from_numpy(content)
+            tensors[name] = torch.from_numpy(content)
 
     try:
         with h5py.File(path, "r") as file:
@@ -286,7 +286,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
             f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no HDF5 at all; "
             "fetch it again."
         ) from None
-    return found
+    return tensors
 
 
 def _write_weights(folder: Path, tensors: Mapping[str, Tensor], shard_size: int | None) -> None:
@@ -295,9 +295,9 @@ def _write_weights(folder: Path, tensors: Mapping[str, Tensor], shard_size: int 
     h5py: Any = optional("h5py")
     with h5py.File(folder / WEIGHTS, "w", libver=("earliest", "v108"), track_order=False) as file:
         for name, tensor in sorted(tensors.items()):
-            kept = tensor.detach().cpu()
+            weight = tensor.detach().cpu()
             file.create_dataset(
-                name, data=(kept if kept.dtype == torch.float64 else kept.float()).numpy(), track_times=False
+                name, data=(weight if weight.dtype == torch.float64 else weight.float()).numpy(), track_times=False
             )
 
 

@@ -12,8 +12,8 @@ from polyseme.extras import LateTable, later
 
 
 def _family(file: str) -> Family:
-    found: Family = later(f"polyseme.convert.{file}").FAMILY
-    return found
+    family: Family = later(f"polyseme.convert.{file}").FAMILY
+    return family
 
 
 FAMILIES: Mapping[str, Family] = LateTable(

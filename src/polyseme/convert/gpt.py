@@ -1,4 +1,4 @@
-"""GPT (Radford et al. 2018): the decoder of the Transformer, norms after, each piece sees what stands before it."""
+"""GPT (Radford et al. 2018): the decoder of the Transformer, norms after, each piece sees those before it."""
 
 from __future__ import annotations
 
@@ -81,13 +81,15 @@ def checked(
     written: dict[str, Any], config: TransformerConfig, read: Callable[[Mapping[str, Any], str], TransformerConfig]
 ) -> dict[str, Any]:
     """What was written, if it says all of the config; else the class of the reference has no such model."""
-    found = read(written, "config.json")
+    restored = read(written, "config.json")
     other = [
-        each.name for each in dataclasses.fields(config) if getattr(found, each.name) != getattr(config, each.name)
+        each.name for each in dataclasses.fields(config) if getattr(restored, each.name) != getattr(config, each.name)
     ]
     if other:
-        told = "; ".join(f"{name} {getattr(config, name)!r} would become {getattr(found, name)!r}" for name in other)
-        raise ModelError(f"The config.json of this family cannot say all of the model: {told}.")
+        differences = "; ".join(
+            f"{name} {getattr(config, name)!r} would become {getattr(restored, name)!r}" for name in other
+        )
+        raise ModelError(f"The config.json of this family cannot say all of the model: {differences}.")
     return written
 
 

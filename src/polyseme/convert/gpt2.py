@@ -31,8 +31,8 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     return TransformerConfig(
         **ours,
         inner_width=4 * ours["width"] if inner is None else whole(inner, "n_inner", where),
-        scale=None if _said(theirs, "scale_attn_weights", True, where) else 1.0,
-        scale_by_layer=_said(theirs, "scale_attn_by_inverse_layer_idx", False, where),
+        scale=None if _flag(theirs, "scale_attn_weights", True, where) else 1.0,
+        scale_by_layer=_flag(theirs, "scale_attn_by_inverse_layer_idx", False, where),
     )
 
 
@@ -64,7 +64,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
     )
 
 
-def _said(theirs: Mapping[str, Any], name: str, otherwise: bool, where: str) -> bool:
+def _flag(theirs: Mapping[str, Any], name: str, otherwise: bool, where: str) -> bool:
     value = theirs.get(name, otherwise)
     if not isinstance(value, bool):
         raise ModelError(f"In {where}, {name!r} must be true or false. Got {value!r} instead.")

@@ -1,4 +1,4 @@
-"""Models by name: the one that a package brings, and those of a hub, which are only fetched when asked for."""
+"""Models by name: the one that a package brings, and those of a hub, which are fetched only on request."""
 
 from __future__ import annotations
 

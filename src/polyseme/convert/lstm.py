@@ -24,11 +24,11 @@ from polyseme.parts.initialization import unfilled
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
     fields = {field.name: field for field in dataclasses.fields(RecurrentConfig)}
-    given = {name: value for name, value in theirs.items() if name in fields}
+    settings = {name: value for name, value in theirs.items() if name in fields}
     for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in given:
+        if field.default is dataclasses.MISSING and name not in settings:
             raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
-    config: RecurrentConfig = RecurrentConfig.from_json(given)
+    config: RecurrentConfig = RecurrentConfig.from_json(settings)
     return config
 
 

@@ -25,11 +25,11 @@ SHARED = "embeddings.pieces.weight"
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     fields = {field.name: field for field in dataclasses.fields(TransformerConfig)}
-    given = {name: value for name, value in theirs.items() if name in fields}
+    known = {name: value for name, value in theirs.items() if name in fields}
     for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in given:
+        if field.default is dataclasses.MISSING and name not in known:
             raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
-    config: TransformerConfig = TransformerConfig.from_json(given)
+    config: TransformerConfig = TransformerConfig.from_json(known)
     return _with_two_stacks(config)
 
 
@@ -52,10 +52,10 @@ def _with_two_stacks(config: TransformerConfig) -> TransformerConfig:
 def table(config: TransformerConfig, tied: bool) -> Table:
     names: list[str] = []
     with unfilled():
-        for stack, its in (("encoder", config), ("decoder", config.decoder)):
-            if its is not None:
-                found = [name for name, _ in build_encoder(its).named_parameters()]
-                names += [f"{stack}.{name}" for name in found if stack == "encoder" or name != SHARED]
+        for stack, stack_config in (("encoder", config), ("decoder", config.decoder)):
+            if stack_config is not None:
+                parameters = [name for name, _ in build_encoder(stack_config).named_parameters()]
+                names += [f"{stack}.{name}" for name in parameters if stack == "encoder" or name != SHARED]
     output = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
     return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs={"causal": output})
 

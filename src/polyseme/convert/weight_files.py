@@ -45,16 +45,16 @@ def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
         raise ModelError(f"The file {index} has no 'weight_map' that says which shard holds which tensor.")
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for shard in sorted(set(places.values())):
         path = folder / shard
         if not path.is_file():
             raise ModelError(f"The file {index} names the shard {shard!r}, which is not in the folder.")
-        found.update(_read_file(path))
-    missing = [name for name in places if name not in found]
+        tensors.update(_read_file(path))
+    missing = [name for name in places if name not in tensors]
     if missing:
         raise ModelError(f"The file {index} promises {missing[0]!r}, which its shard does not hold.")
-    return found
+    return tensors
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
@@ -123,10 +123,10 @@ def _write_file(path: Path, tensors: dict[str, Tensor]) -> None:
         save_file(tensors, path, metadata={"format": "pt"})
         path.chmod(mode)
     except SafetensorError as error:
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        if found is None:
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
             raise
-        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
 
 
 def _shards(tensors: Mapping[str, Tensor], shard_size: int | None) -> list[list[str]]:

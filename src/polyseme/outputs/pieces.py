@@ -1,4 +1,4 @@
-"""Outputs that predict pieces."""
+"""Outputs that predict pieces, among them those that are the table of pieces with a bias or a scale."""
 
 from __future__ import annotations
 
@@ -87,9 +87,6 @@ def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     return F.cross_entropy(logits, targets, reduction="none")
-
-
-# MERGED: Outputs that are the table of pieces with something added: a bias, a scale.
 
 
 class TableOutput(Output):

@@ -1,9 +1,9 @@
-"""Softmaxes over large vocabularies, whose pieces are numbered by how frequent they are, the most frequent first.
+"""Softmaxes over large vocabularies, with pieces numbered by frequency, the most frequent first.
 
-| | trained | asked for all log-probabilities |
+| | in training | all log-probabilities |
 |---|---|---|
 | `SoftmaxOutput` | all pieces | all pieces |
-| `SampledOutput` around one that has a table | the target and a few thousand pieces drawn by chance | all pieces |
+| `SampledOutput` around one that has a table | the target and a few thousand pieces drawn at random | all pieces |
 | `AdaptiveOutput` (Grave et al. 2017) | the frequent pieces, and the cluster that the target is in | all pieces |
 
 Shapes: N positions, D width, V pieces, S samples.
@@ -24,9 +24,9 @@ from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput, piece_losses
 
 SAMPLES = 8192
-"""Pieces that a sampled softmax draws, where nothing is said: as many as ELMo's did."""
+"""Pieces that a sampled softmax draws by default: as many as ELMo's."""
 AT_ONCE = 2**27
-"""Numbers that a loss over all pieces holds at once, where no gradient is asked for."""
+"""Numbers that a loss over all pieces holds at once, if no gradient is needed."""
 
 
 class SoftmaxOutput(Output):
@@ -47,7 +47,7 @@ class SoftmaxOutput(Output):
             return piece_losses(self.logits(states), targets)
         few = max(AT_ONCE // len(self.table), 1)
         parts = zip(states.split(few), targets.split(few), strict=True)
-        return torch.cat([piece_losses(self.logits(some), theirs) for some, theirs in parts])
+        return torch.cat([piece_losses(self.logits(rows), gold) for rows, gold in parts])
 
     def log_probs(self, states: Tensor) -> Tensor:
         return self.logits(states).log_softmax(dim=-1)
@@ -159,15 +159,15 @@ class AdaptiveOutput(Output):
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, n_pieces, list(cutoffs), div_value=narrower)
 
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        its = self.softmax
-        first = its.cutoffs[0]
-        head = _full(its.head(states)).log_softmax(dim=-1)  # [N, first + clusters]
+        softmax = self.softmax
+        first = softmax.cutoffs[0]
+        head = _full(softmax.head(states)).log_softmax(dim=-1)  # [N, first + clusters]
         cluster = torch.zeros_like(targets)
-        for cutoff in its.cutoffs[:-1]:
+        for cutoff in softmax.cutoffs[:-1]:
             cluster = cluster + (targets >= cutoff)
         places = torch.where(cluster > 0, first + cluster - 1, targets)
         losses = -head.gather(1, places[:, None])[:, 0]
-        for number, (low, tail) in enumerate(zip(its.cutoffs, its.tail, strict=False)):
+        for number, (low, tail) in enumerate(zip(softmax.cutoffs, softmax.tail, strict=False)):
             rows = (cluster == number + 1).nonzero()[:, 0]
             within = _full(tail(states[rows])).log_softmax(dim=-1)
             losses = losses.index_add(0, rows, -within.gather(1, (targets[rows] - low)[:, None])[:, 0].to(losses.dtype))
