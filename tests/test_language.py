@@ -82,14 +82,15 @@ PHRASES: Mapping[str, str] = {
 """Turns of phrase, as regular expressions in which a blank is any whitespace, and ordinary words for them."""
 
 REMAINING: Mapping[str, int] = {
-    "api.py": 17,
-    "cli": 71,
-    "corpus": 118,
+    "api.py": 10,
+    "arrow_batches.py": 2,
+    "cli": 16,
+    "corpus": 113,
     "datasets": 33,
     "embedding": 38,
     "encoders": 41,
     "files": 164,
-    "generating": 71,
+    "generating": 66,
     "heads": 30,
     "metrics": 22,
     "objectives": 86,
@@ -97,11 +98,11 @@ REMAINING: Mapping[str, int] = {
     "parts": 34,
     "recipes": 26,
     "scoring": 168,
-    "sklearn": 37,
+    "sklearn": 32,
     "tasks": 37,
     "training": 62,
-    "transfer": 154,
-    "verbs": 79,
+    "transfer": 148,
+    "verbs": 32,
     "word_encoder.py": 10,
 }
 """Matches that are left in rooms that have not been rewritten yet."""
