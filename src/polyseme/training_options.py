@@ -470,7 +470,7 @@ class PretrainOptions(PairedTextOptions, CostOption):
     )
     objective: Mapping[str, Any] | None = option(
         None,
-        "Change of the objective's settings: unit=word, mask_rate=0.3; may be given several times.",
+        "Change of the objective's settings: unit=word, mask_rate=0.3, next=nsp; may be given several times.",
         "NAME=VALUE",
         default=RECIPE,
         parse="pairs",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from polyseme.config import Direction
+    from polyseme.corpus.layout import Layout
     from polyseme.parts.memory import Memory
 
 Unit = Literal["piece", "word", "character"]
@@ -228,7 +229,8 @@ class Needs:
 
     directions: tuple[Direction, ...]
     outputs: tuple[str, ...]
-    layout: Literal["packed", "streams", "pairs", "n-grams"]
+    layout: Layout
+    """How rows are taken from the corpus."""
     units: tuple[Unit, ...] = ("piece", "word", "character")
     two_stacks: bool = False
     """Whether a decoder must read what the encoder says."""
@@ -244,13 +246,19 @@ class Rows:
     special: NDArray[np.bool_]
     """Whether a piece is of the frame or stands between documents; such a piece is never a target."""
     keys: NDArray[np.uint64]
-    """[R]: what each row's chance is drawn from, a function of seed, epoch and index (`corpus.chance`)."""
+    """[R]: the random key of each row, a function of seed, epoch and index (`corpus.random_keys`)."""
     documents: NDArray[np.int64] | None = None
     """The number of each piece's document in its row, if attention is masked between documents."""
     positions: NDArray[np.int64] | None = None
     """The position of each piece in its document, if positions are reset at each document."""
     sentences: NDArray[np.bool_] | None = None
     """Whether a piece begins a sentence, if requested."""
+    segments: NDArray[np.int64] | None = None
+    """The segment of each piece, if rows have several."""
+    lengths: NDArray[np.int64] | None = None
+    """[R]: how many pieces are not padding, if rows are padded."""
+    next_labels: NDArray[np.int64] | None = None
+    """[R]: 0 where the second segment follows the first, 1 where it is random, if rows have two."""
     target: Rows | None = None
     """The other side of rows of pairs: its documents have the numbers of those here that they belong to."""
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from corpus.texts import made_up
 from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.layout import RowOptions
+from polyseme.corpus.packed_rows import Packed, PackedRows
+from polyseme.corpus.parallel_text import ParallelPairs, ParallelRows
+from polyseme.corpus.sentence_pair_rows import SentencePairRows, SentencePairs
+from polyseme.corpus.stream_rows import StreamRows, Streams
 from polyseme.verbs.corpus import build_corpus
 
 
@@ -42,6 +48,29 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         (folder / f"{name}.txt").write_text("\n\n".join(made_up(60, seed=seed)), encoding="utf-8")
     sources = {"much": (folder / "much.txt", 2.5), "little": (folder / "little.txt", 0.5)}
     return build_corpus(sources, output=folder / "c", vocab_size=300, held_out=0.1)  # type: ignore[arg-type]
+
+
+def packed_rows(
+    corpus: Corpus, split: str = "train", *, same_cuts: bool = False, sentences: bool = False, **options: Any
+) -> PackedRows:
+    return Packed(same_cuts=same_cuts, sentences=sentences).rows(corpus, RowOptions(split=split, **options))
+
+
+def stream_rows(
+    corpus: Corpus, n: int, split: str = "train", *, ahead: int = 0, back: bool = False, **options: Any
+) -> StreamRows:
+    """Exactly `n` streams, also of held-out text."""
+    return StreamRows(corpus, RowOptions(split=split, batch_size=n, **options), Streams(ahead=ahead, both_ways=back))
+
+
+def parallel_rows(corpus: Corpus, split: str = "train", **options: Any) -> ParallelRows:
+    return ParallelPairs().rows(corpus, RowOptions(split=split, **options))
+
+
+def sentence_pair_rows(
+    corpus: Corpus, split: str = "train", *, same_cuts: bool = False, **options: Any
+) -> SentencePairRows:
+    return SentencePairs(same_cuts=same_cuts).rows(corpus, RowOptions(split=split, **options))
 
 
 def stream(corpus: Corpus, source: int = 0, split: str = "train") -> np.ndarray:

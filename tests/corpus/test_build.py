@@ -19,7 +19,7 @@ from polyseme.corpus import document_reader as documents
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.document_reader import Stretched
 from polyseme.corpus.shards import SPLITS, dtype_for
-from polyseme.corpus.text_sample import sample_of
+from polyseme.corpus.tokenizer_training import sample_of
 from polyseme.errors import PolysemeWarning
 from polyseme.verbs.corpus import build_corpus
 
@@ -340,5 +340,5 @@ def test_progress_is_told_in_bytes_of_files(text: Path, tmp_path: Path, corpus: 
 def test_again_takes_what_is_there(text: Path, tmp_path: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
     settings = {"output": tmp_path / "c", "tokenizer": corpus.folder / "tokenizer"}
     first = build_corpus(text, **settings)
-    monkeypatch.setattr(build, "begun", None)
+    monkeypatch.setattr(build, "unfinished_corpus", None)
     assert build_corpus(text, **settings, reuse=True).fingerprint == first.fingerprint

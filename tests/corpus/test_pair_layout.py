@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from corpus.conftest import packed_rows, parallel_rows
 from corpus.texts import made_up
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.pair_layout import NOBODY, Pairs
-from polyseme.corpus.parallel_text import pair_sources
-from polyseme.corpus.row_layouts import Packed
+from polyseme.corpus.parallel_text import NOBODY, ParallelRows, pair_sources
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.types import Rows
 from polyseme.verbs.corpus import build_corpus
@@ -56,7 +55,7 @@ def texts_of(rows: Rows, corpus: Corpus) -> list[tuple[str, str]]:
     return found
 
 
-def epoch_of(layout: Pairs, epoch: int = 0) -> Rows:
+def epoch_of(layout: ParallelRows, epoch: int = 0) -> Rows:
     return layout.rows(np.arange(layout.n_rows) + epoch * layout.n_rows)
 
 
@@ -65,7 +64,7 @@ def epoch_of(layout: Pairs, epoch: int = 0) -> Rows:
 
 def test_every_pair_is_there_once_on_one_side_of_the_split(pairs: Corpus, lines: tuple[list[str], list[str]]) -> None:
     assert pairs.sides == ("source", "target")
-    found = [texts_of(epoch_of(Pairs(pairs, split, length=400)), pairs) for split in ("train", "held")]
+    found = [texts_of(epoch_of(parallel_rows(pairs, split, length=400)), pairs) for split in ("train", "held")]
     assert sorted(found[0] + found[1]) == sorted(zip(*lines, strict=True))
     assert len(found[1]) == pairs.n_documents("held") == pytest.approx(0.2 * len(lines[0]), rel=0.4)
     assert pairs.n_documents("train") == len(found[0])
@@ -84,7 +83,7 @@ def test_several_packed_files_and_pairs_to_hold_out_by_name(lines: tuple[list[st
         named[side] = parts
         named[f"held_{side}"] = write(tmp_path, f"held.{side}", its[90:100])
     corpus = build_corpus(**named, output=tmp_path / "c", **SETTINGS)
-    held, train = (texts_of(epoch_of(Pairs(corpus, split, length=400)), corpus) for split in ("held", "train"))
+    held, train = (texts_of(epoch_of(parallel_rows(corpus, split, length=400)), corpus) for split in ("held", "train"))
     assert held == list(zip(lines[0][90:100], lines[1][90:100], strict=True))
     assert sorted(train) == sorted(zip(lines[0][:90], lines[1][:90], strict=True))
     again = build_corpus(**named, output=tmp_path / "c", reuse=True, **SETTINGS)
@@ -107,7 +106,7 @@ def test_one_pair_is_held_out_where_chance_held_out_none(tmp_path: Path) -> None
     corpus = build_corpus(
         source=one, target=other, output=tmp_path / "c", held_out=1e-9, **{**SETTINGS, "vocab_size": 261}
     )
-    held, train = (texts_of(epoch_of(Pairs(corpus, split)), corpus) for split in ("held", "train"))
+    held, train = (texts_of(epoch_of(parallel_rows(corpus, split)), corpus) for split in ("held", "train"))
     assert len(held) == 1
     assert sorted(held + train) == [("one", "eins"), ("three", "drei"), ("two", "zwei")]
 
@@ -124,8 +123,8 @@ def test_lines_that_are_empty_on_both_sides_are_left_out_and_said(tmp_path: Path
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (["a", "b", "c"], ["a", "b"], r"b has 2 lines, and \S+a goes on with line 3"),
-        (["a"], ["a", "b", "c"], r"a has 1 lines, and \S+b goes on with line 2"),
+        (["a", "b", "c"], ["a", "b"], r"b has 2 lines, and \S+a continues with line 3"),
+        (["a"], ["a", "b", "c"], r"a has 1 lines, and \S+b continues with line 2"),
         (["a", "b"], ["a", ""], r"b, line 2: it is empty, and line 2 of \S+a is not. A source needs its target"),
         (["a", " ", "c"], ["a", "b", "c"], r"a, line 2: it is empty"),
     ],
@@ -157,14 +156,14 @@ def test_sides_that_are_not_named_as_they_should_be_are_refused(pairs: Corpus, t
     with pytest.raises(InputError, match=r"plain text, a text a line\. Got \S+x\.jsonl \(jsonl\)"):
         pair_sources(tmp_path / "x.jsonl", b, None, None)
     with pytest.raises(OptionError, match="is of texts in pairs, and has no side 'text'"):
-        Packed(pairs)
+        packed_rows(pairs)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_hold_whole_pairs_framed_and_apart(pairs: Corpus) -> None:
-    layout = Pairs(pairs, length=60)
+    layout = parallel_rows(pairs, length=60)
     with pytest.warns(PolysemeWarning, match=r"[\d,]+ of [\d,]+ pairs \(train\) are longer than a row of 60 pieces"):
         rows = epoch_of(layout)
     end, pad = (pairs.tokenizer.specials[role] for role in ("end", "pad"))
@@ -190,21 +189,21 @@ def test_rows_hold_whole_pairs_framed_and_apart(pairs: Corpus) -> None:
 
 
 def test_rows_come_in_another_order_in_every_epoch_and_a_row_is_the_same_in_any_batch(pairs: Corpus) -> None:
-    layout = Pairs(pairs, length=200, seed=3)
+    layout = parallel_rows(pairs, length=200, seed=3)
     first, second = (texts_of(epoch_of(layout, epoch), pairs) for epoch in (0, 1))
     assert first != second
     assert sorted(first) == sorted(second)
     together = layout.rows(np.array([5, 2, layout.n_rows + 1]))
     for place, index in enumerate((5, 2, layout.n_rows + 1)):
-        alone = Pairs(pairs, length=200, seed=3).rows(np.array([index]))
+        alone = parallel_rows(pairs, length=200, seed=3).rows(np.array([index]))
         for one, other in ((alone, together), (alone.target, together.target)):
             for name in ("pieces", "starts", "special", "keys", "documents", "positions"):
                 assert np.array_equal(getattr(one, name)[0], getattr(other, name)[place]), name
-    assert texts_of(epoch_of(Pairs(pairs, length=200, seed=4)), pairs) != first
-    held = Pairs(pairs, "held", length=200)
+    assert texts_of(epoch_of(parallel_rows(pairs, length=200, seed=4)), pairs) != first
+    held = parallel_rows(pairs, "held", length=200)
     assert texts_of(epoch_of(held, 0), pairs) == texts_of(epoch_of(held, 7), pairs)
 
 
 def test_rows_that_hold_no_pair_are_refused(pairs: Corpus) -> None:
     with pytest.warns(PolysemeWarning, match="left out"), pytest.raises(OptionError, match="no pair that fits"):
-        Pairs(pairs, length=4).rows(np.array([0]))
+        parallel_rows(pairs, length=4).rows(np.array([0]))

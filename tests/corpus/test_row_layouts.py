@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.conftest import stream
+from corpus.conftest import packed_rows, stream, stream_rows
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.random_keys import row_keys
-from polyseme.corpus.row_layouts import Packed, Streams
 from polyseme.errors import OptionError
 from polyseme.types import Rows
 
@@ -40,7 +39,7 @@ def place_in(ring: bytes, row: bytes) -> int:
 @given(length=st.integers(20, 150), seed=seeds, epoch=st.integers(0, 5))
 def test_every_piece_comes_once_an_epoch_but_for_less_than_a_row(corpus: Corpus, length: int, seed: int, epoch: int):
     whole = stream(corpus)
-    packed = Packed(corpus, length=length, seed=seed)
+    packed = packed_rows(corpus, length=length, seed=seed)
     assert packed.n_rows == len(whole) // (length - 2)
     rows = epoch_of(packed, epoch).pieces[:, 1:-1]
     taken = np.bincount(rows.ravel(), minlength=300)
@@ -55,7 +54,7 @@ def test_every_piece_comes_once_an_epoch_but_for_less_than_a_row(corpus: Corpus,
 @settings(max_examples=20)
 @given(length=lengths, seed=seeds, data=st.data())
 def test_a_row_is_the_same_in_any_batch(corpus: Corpus, length: int, seed: int, data: st.DataObject):
-    packed = Packed(corpus, length=length, seed=seed, mask_documents=True, reset_positions=True)
+    packed = packed_rows(corpus, length=length, seed=seed, mask_documents=True, reset_positions=True)
     indices = data.draw(st.lists(st.integers(0, 3 * packed.n_rows - 1), min_size=1, max_size=8))
     together = packed.rows(np.array(indices))
     for place, index in enumerate(indices):
@@ -68,7 +67,7 @@ def test_a_row_is_the_same_in_any_batch(corpus: Corpus, length: int, seed: int, 
 
 def test_rows_are_full_and_framed(corpus: Corpus):
     tokenizer = corpus.tokenizer
-    rows = epoch_of(Packed(corpus, length=40))
+    rows = epoch_of(packed_rows(corpus, length=40))
     assert rows.pieces.dtype == np.int64
     assert rows.pieces.shape[1] == 40
     assert (rows.pieces[:, 0] == tokenizer.specials["start"]).all()
@@ -83,15 +82,15 @@ def test_rows_are_full_and_framed(corpus: Corpus):
 
 
 def test_epochs_have_other_cuts_and_another_order_and_held_out_rows_none(corpus: Corpus):
-    packed = Packed(corpus, length=40)
+    packed = packed_rows(corpus, length=40)
     first, second = epoch_of(packed, 0), epoch_of(packed, 1)
     assert not np.array_equal(first.pieces, second.pieces)
     whole = stream(corpus)
     begins = [np.array(places_of(rows.pieces[:, 1:-1], whole)) for rows in (first, second)]
     assert (np.diff(begins[0]) < 0).any()
     assert set(begins[0] % 38) != set(begins[1] % 38)
-    assert not np.array_equal(first.pieces, epoch_of(Packed(corpus, length=40, seed=1)).pieces)
-    held = Packed(corpus, "held", length=40, seed=3)
+    assert not np.array_equal(first.pieces, epoch_of(packed_rows(corpus, length=40, seed=1)).pieces)
+    held = packed_rows(corpus, "held", length=40, seed=3)
     whole = stream(corpus, split="held")
     rows = epoch_of(held)
     assert np.array_equal(rows.pieces[:, 1:-1].ravel(), whole[: held.n_rows * 38])
@@ -105,7 +104,7 @@ def test_documents_and_positions(name: str, request: pytest.FixtureRequest):
     ends = set(corpus.shards("train")[0].ends.tolist())
     whole = stream(corpus)
     before = corpus.tokenizer.frame(np.zeros(0, np.int64)).offset
-    packed = Packed(corpus, length=70, mask_documents=True, reset_positions=True)
+    packed = packed_rows(corpus, length=70, mask_documents=True, reset_positions=True)
     rows = epoch_of(packed)
     n = 70 - corpus.tokenizer.n_specials
     assert rows.documents is not None
@@ -121,24 +120,24 @@ def test_documents_and_positions(name: str, request: pytest.FixtureRequest):
         left = 70 - before - n
         assert rows.documents[row].tolist() == expected + [number] * left
         assert rows.positions[row].tolist() == positions + list(range(position, position + left))
-    plain = Packed(corpus, length=70).rows(np.arange(3))
+    plain = packed_rows(corpus, length=70).rows(np.arange(3))
     assert plain.documents is None
     assert plain.positions is None
-    apart = Packed(corpus, length=70, mask_documents=True).rows(np.arange(3))
+    apart = packed_rows(corpus, length=70, mask_documents=True).rows(np.arange(3))
     assert apart.documents is not None
     assert apart.positions is None
 
 
 def test_a_tokenizer_without_an_end_has_no_separators(unframed: Corpus):
     assert unframed.separator is None
-    rows = epoch_of(Packed(unframed, length=30))
+    rows = epoch_of(packed_rows(unframed, length=30))
     assert not rows.special.any()
     assert rows.starts.any()
     assert not rows.starts.all()
 
 
 def test_weights_say_how_often_rows_come(weighted: Corpus):
-    packed = Packed(weighted, length=32)
+    packed = packed_rows(weighted, length=32)
     n = [len(shard) // 30 for shard in weighted.shards("train")]
     assert packed.n_rows == round(2.5 * n[0]) + round(0.5 * n[1])
     ends = [set(map(bytes, _windows(stream(weighted, source), 30))) for source in (0, 1)]
@@ -148,7 +147,7 @@ def test_weights_say_how_often_rows_come(weighted: Corpus):
         assert of_source == [round(2.5 * n[0]), round(0.5 * n[1])]
         taken = [row.tobytes() for row in rows if row.tobytes() in ends[1]]
         assert len(set(taken)) == len(taken)
-    held = Packed(weighted, "held", length=32)
+    held = packed_rows(weighted, "held", length=32)
     assert held.n_rows == sum(len(shard) // 30 for shard in weighted.shards("held"))
 
 
@@ -161,7 +160,7 @@ def _windows(whole: np.ndarray, n: int) -> list[bytes]:
 @given(n=st.integers(1, 9), length=st.integers(1, 90), epoch=st.integers(0, 3))
 def test_streams_go_on_where_they_were(corpus: Corpus, n: int, length: int, epoch: int):
     whole = stream(corpus)
-    streams = Streams(corpus, n, length=length)
+    streams = stream_rows(corpus, n, length=length)
     steps = len(whole) // n // length
     assert streams.n_rows == n * steps
     rows = epoch_of(streams, epoch)
@@ -177,23 +176,23 @@ def test_streams_go_on_where_they_were(corpus: Corpus, n: int, length: int, epoc
 
 def test_streams_run_over_sources_and_refuse_weights(weighted: Corpus):
     with pytest.raises(OptionError, match=r"weight 2\.5"):
-        Streams(weighted, 2)
-    held = Streams(weighted, 1, "held", length=16)
+        stream_rows(weighted, 2)
+    held = stream_rows(weighted, 1, "held", length=16)
     whole = np.concatenate([stream(weighted, source, "held") for source in (0, 1)])
     assert np.array_equal(epoch_of(held).pieces.ravel(), whole[: held.n_rows * 16])
 
 
 def test_what_cannot_fill_a_row_is_refused(corpus: Corpus):
     n_pieces = corpus.n_pieces("held")
-    packed = Packed(corpus, "held", length=n_pieces + 3)
+    packed = packed_rows(corpus, "held", length=n_pieces + 3)
     assert packed.n_rows == 0
     with pytest.raises(OptionError, match=f"{n_pieces:,} pieces"):
         packed.rows(np.array([0]))
-    assert Packed(corpus, "held", length=n_pieces + 2).n_rows == 1
+    assert packed_rows(corpus, "held", length=n_pieces + 2).n_rows == 1
     with pytest.raises(OptionError, match="no room"):
-        Packed(corpus, length=2)
-    streams = Streams(corpus, 10, "held", length=n_pieces)
+        packed_rows(corpus, length=2)
+    streams = stream_rows(corpus, 10, "held", length=n_pieces)
     with pytest.raises(OptionError, match="10 streams"):
         streams.rows(np.array([0]))
     with pytest.raises(OptionError, match="no split 'test'"):
-        Packed(corpus, "test")
+        packed_rows(corpus, "test")

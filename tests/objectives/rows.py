@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.random_keys import row_keys
+from polyseme.corpus.sentence_pair_rows import SentencePairs
 from polyseme.objectives.objective import BaseObjective
 from polyseme.types import Example, Rows
 from references import SPREAD
@@ -108,6 +109,40 @@ def some_pairs(family: str, n_rows: int, length: int, seed: int) -> Rows:
     return dataclasses.replace(sides[0], target=sides[1])
 
 
+def rows_for(objective: BaseObjective, n_rows: int = 6, length: int = 24, *, seed: int = 0) -> Rows:
+    """Rows of the objective's family in the layout that it names."""
+    family = FAMILY_OF[objective.name]
+    if isinstance(objective.needs.layout, SentencePairs):
+        return sentence_pairs(family, n_rows, length, seed)
+    return some_rows(family, n_rows, length, seed=seed)
+
+
+def sentence_pairs(family: str, n_rows: int, length: int, seed: int) -> Rows:
+    """Two segments and some padding in each row, framed as pairs are."""
+    tokenizer = tiny_tokenizer(family)
+    random = np.random.default_rng(seed)
+    ordinary = np.setdiff1d(np.arange(tokenizer.n_pieces), list(tokenizer.specials.values()))
+    pieces = np.full((n_rows, length), tokenizer.specials["pad"])
+    segments, lengths = np.zeros(pieces.shape, np.int64), np.zeros(n_rows, np.int64)
+    special = np.ones(pieces.shape, np.bool_)
+    for row in range(n_rows):
+        stretches = [random.choice(ordinary, random.integers(3, (length - 3) // 2 + 1)) for _ in range(2)]
+        framed = tokenizer.frame(*stretches)
+        lengths[row] = len(framed.ids)
+        pieces[row, : lengths[row]], segments[row, : lengths[row]] = framed.ids, framed.segments
+        for first, stretch in zip((framed.offset, framed.pair_offset), stretches, strict=True):
+            special[row, first : first + len(stretch)] = False
+    return Rows(
+        pieces=pieces,
+        starts=(random.random(pieces.shape) < 0.6) & ~special,
+        special=special,
+        keys=row_keys(seed, 0, np.arange(n_rows)),
+        segments=segments,
+        lengths=lengths,
+        next_labels=np.arange(n_rows) % 2,
+    )
+
+
 def some_of(rows: Rows, which: list[int]) -> Rows:
     """Some of the rows, in this order."""
     return Rows(
@@ -118,6 +153,9 @@ def some_of(rows: Rows, which: list[int]) -> Rows:
         documents=None if rows.documents is None else rows.documents[which],
         positions=None if rows.positions is None else rows.positions[which],
         sentences=None if rows.sentences is None else rows.sentences[which],
+        segments=None if rows.segments is None else rows.segments[which],
+        lengths=None if rows.lengths is None else rows.lengths[which],
+        next_labels=None if rows.next_labels is None else rows.next_labels[which],
         target=None if rows.target is None else some_of(rows.target, which),
     )
 

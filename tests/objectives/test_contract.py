@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import polyseme
-from objectives.rows import FAMILY_OF, bundle_for, redrawn, some_rows, tensors, told, total
+from objectives.rows import FAMILY_OF, bundle_for, redrawn, rows_for, some_rows, tensors, told, total
 from polyseme.bundle import load_bundle, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.cost import forward_flops
@@ -35,6 +35,7 @@ CASES: dict[str, BaseObjective] = {
     "masked": Masked(),
     "masked words": Masked(unit="word", mask_rate=0.3),
     "masked spans": Masked(unit="span", static_copies=2),
+    "masked, next sentence": Masked(next="nsp"),
     "replaced": Replaced(),
     "replaced, apart": Replaced(sharing="none"),
     "replaced, all shared": Replaced(sharing="all"),
@@ -46,7 +47,7 @@ CASES: dict[str, BaseObjective] = {
     "translation": Translation(smoothing=0.0),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-TRIED = {name: each for name, each in OBJECTIVES.items() if each().needs.layout in ("packed", "pairs")}
+TRIED = {name: each for name, each in OBJECTIVES.items() if not each().needs.layout.carries_memory}
 """Those that read rows by themselves; those of streams are tried in files of their own."""
 every_objective = pytest.mark.parametrize("name", TRIED)
 
@@ -94,7 +95,7 @@ def test_one_batch_is_learned_by_heart(case: str) -> None:
     objective = told(CASES[case])
     torch.manual_seed(0)
     nets = objective.nets(bundle_for(objective, spread=None, n_layers=2))
-    example = objective.corrupt(some_rows(FAMILY_OF[objective.name], n_rows=4, length=16))
+    example = objective.corrupt(rows_for(objective, n_rows=4, length=16))
     arrays = tensors(example)
     optimizer = torch.optim.AdamW(nets.parameters(), lr=4e-3)
     first: dict[str, float] = {}
@@ -117,6 +118,7 @@ def test_one_batch_is_learned_by_heart(case: str) -> None:
         ("causal", True),
         ("masked", False),
         ("masked", True),
+        ("masked, next sentence", False),
         ("replaced", False),
         ("replaced, all shared", True),
         ("permuted", False),
@@ -129,7 +131,8 @@ def test_the_compiled_nets_equal_the_plain_ones(case: str, mask_documents: bool)
     objective = told(CASES[case])
     flat = {"n_layers": 1, "decoder_layers": 1} if objective.needs.two_stacks else {"n_layers": 1}
     nets = redrawn(objective.nets(bundle_for(objective, **flat)), 0.3).double()
-    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], mask_documents=mask_documents)))
+    rows = some_rows(FAMILY_OF[objective.name], mask_documents=True) if mask_documents else rows_for(objective)
+    arrays = tensors(objective.corrupt(rows))
     fast = torch.compile(nets, fullgraph=True, backend="aot_eager")
     gradients = []
     for run in (nets, fast):
@@ -155,7 +158,7 @@ def test_the_compiled_nets_equal_the_plain_ones(case: str, mask_documents: bool)
 def test_losses_are_in_single_precision_under_autocast(case: str) -> None:
     objective = told(CASES[case])
     nets = objective.nets(bundle_for(objective, spread=None))
-    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name])))
+    arrays = tensors(objective.corrupt(rows_for(objective)))
     expected = nets(arrays)[0]
     with torch.autocast("cpu", torch.bfloat16):
         found = nets(arrays)[0]
@@ -173,7 +176,7 @@ def test_every_parameter_of_the_nets_is_trained(case: str) -> None:
     torch.manual_seed(1)
     bundle = new_bundle(family, tiny_config(family.name), family.outputs, tiny_tokenizer(family.name))
     nets = objective.nets(bundle)
-    parts = nets(tensors(objective.corrupt(some_rows(family.name))))[0]
+    parts = nets(tensors(objective.corrupt(rows_for(objective))))[0]
     assert parts.keys() == objective.weights.keys()
     torch.stack(list(parts.values())).sum().backward()
     for name, parameter in nets.named_parameters():
@@ -186,7 +189,7 @@ def test_parts_are_sums_over_rows(case: str) -> None:
     """Rows may be spread over devices and passes; the sums add up."""
     objective = told(CASES[case])
     nets = redrawn(objective.nets(bundle_for(objective)), 0.3).double()
-    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[objective.name], n_rows=5)))
+    arrays = tensors(objective.corrupt(rows_for(objective, n_rows=5)))
     whole = nets(arrays)[0]
     halves = [nets({name: each[rows] for name, each in arrays.items()})[0] for rows in (slice(2), slice(2, 5))]
     for name, part in whole.items():
@@ -196,11 +199,10 @@ def test_parts_are_sums_over_rows(case: str) -> None:
 @every_case
 def test_arrays_have_one_shape_for_all_rows_of_a_length(case: str) -> None:
     objective = told(CASES[case])
-    family = FAMILY_OF[objective.name]
     shapes = [
         {
             name: (array.shape, array.dtype)
-            for name, array in objective.corrupt(some_rows(family, seed=seed)).arrays.items()
+            for name, array in objective.corrupt(rows_for(objective, seed=seed)).arrays.items()
         }
         for seed in range(4)
     ]

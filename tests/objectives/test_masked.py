@@ -131,8 +131,8 @@ def test_static_masks_come_in_so_many_ways() -> None:
     first = [told(Masked(static_copies=1)).corrupt(some_rows(epoch=epoch)).arrays for epoch in (0, 7)]
     assert (first[0]["pieces"] == first[1]["pieces"]).all()
     assert len({tuple(places) for places in first[0]["places"].tolist()}) == 6
-    assert objective.same_rows
-    assert not Masked().same_rows
+    assert objective.needs.layout.same_cuts
+    assert not Masked().needs.layout.same_cuts
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_static_masks_come_in_so_many_ways() -> None:
         ({"longest_span": 0}, "longest_span of at least 1"),
         ({"static_copies": 0}, "static_copies must be at least 1"),
         ({"rte": 0.2}, "'masked' has no setting 'rte'. Did you mean 'mask_rate'"),
-        ({"known": None}, "has no setting 'known'"),
+        ({"known_vocabulary": None}, "has no setting 'known_vocabulary'"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:

@@ -15,9 +15,8 @@ from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, to
 from polyseme.bundle import load_bundle, named_tensors, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
-from polyseme.objectives.generator import sample
 from polyseme.objectives.objective_table import objective_from
-from polyseme.objectives.replaced import Replaced, put
+from polyseme.objectives.replaced import Replaced, put, sample
 from polyseme.parts.initialization import unfilled
 from polyseme.types import Batch
 from published_sizes import SIZES
@@ -53,9 +52,9 @@ def test_every_target_is_masked_and_nothing_else_changes() -> None:
     assert example.counts == {"masked": real.sum(), "replaced": (~rows.special).sum()}
     wanted = np.rint(0.2 * (~rows.special).sum(axis=1)).sum()
     assert real.sum() == wanted
-    assert arrays["chance"].dtype == np.float32
-    assert ((arrays["chance"] >= 0) & (arrays["chance"] < 1)).all()
-    assert abs(arrays["chance"].mean() - 0.5) < 5 * np.sqrt(1 / 12 / arrays["chance"].size)
+    assert arrays["random_numbers"].dtype == np.float32
+    assert ((arrays["random_numbers"] >= 0) & (arrays["random_numbers"] < 1)).all()
+    assert abs(arrays["random_numbers"].mean() - 0.5) < 5 * np.sqrt(1 / 12 / arrays["random_numbers"].size)
 
 
 def test_a_row_is_corrupted_alike_in_any_company() -> None:
@@ -95,7 +94,7 @@ def test_the_losses_equal_the_references() -> None:
     places, targets = arrays["places"][real].long(), arrays["targets"][real].long()
     logits = theirs.reference(input_ids=arrays["pieces"].long()).logits[at, places]
     masked = F.cross_entropy(logits, targets)
-    drawn = sample(logits, arrays["chance"][real])
+    drawn = sample(logits, arrays["random_numbers"][real])
     filled = torch.from_numpy(rows.pieces).clone()
     filled[at, places] = drawn
     labels = (filled != torch.from_numpy(rows.pieces)).double()

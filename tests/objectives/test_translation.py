@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
 from polyseme.errors import OptionError
+from polyseme.objectives.objective import batch_of
 from polyseme.objectives.seq2seq import training_flops
 from polyseme.objectives.translation import Translation
 from polyseme.types import Batch
@@ -55,7 +56,7 @@ def test_labels_are_smoothed_in_training_only() -> None:
         assert float(nets.eval()(arrays)[0]["translation"]) == pytest.approx(expected, rel=1e-12)
         smoothed = float(nets.train()(arrays)[0]["translation"])
         batch = nets._target(arrays, arrays["targets"].long())
-        batch.source = nets.encoder(nets._source(arrays))
+        batch.source = nets.encoder(batch_of(arrays, arrays["pieces"].long()))
         logs = nets.output.log_probs(nets.decoder(batch)[-1])
         even = -(logs.mean(-1) * arrays["weights"]).sum()
     assert smoothed == pytest.approx(0.9 * expected + 0.1 * float(even), rel=1e-10)

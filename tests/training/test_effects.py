@@ -15,16 +15,16 @@ from polyseme.training.effects import (
     CHECKPOINTS,
     HIGH,
     LOG,
-    Keep,
     Log,
     Moment,
     Report,
-    Tell,
+    ReportProgress,
+    StopIfDiverged,
     TrainingStoppedError,
-    Watch,
+    WriteCheckpoints,
     due,
-    forget_after,
     read_log,
+    truncate_log,
 )
 from polyseme.training.loop import train
 from polyseme.training.training_settings import Plan
@@ -41,7 +41,7 @@ def moment(done: int, loss: float, *, n_steps: int = 100, trainer: Any = None) -
         pieces=128 * done,
         seconds=2.0 * done,
         waited=0.1 * done,
-        began=0.0,
+        seconds_before=0.0,
         trainer=trainer or small.trainer_for("masked", small.settings()),
     )
 
@@ -70,21 +70,21 @@ def test_the_log_has_a_line_a_logged_step(tmp_path: Path) -> None:
 def test_a_line_cut_short_is_left_out_and_what_is_done_again_forgotten(tmp_path: Path) -> None:
     lines = [json.dumps({"step": step, "loss": 1.0}) for step in (1, 2, 3)]
     (tmp_path / LOG).write_text("\n".join([*lines, '{"step": 4, "lo']))
-    forget_after(tmp_path, 2)
+    truncate_log(tmp_path, 2)
     assert [line["step"] for line in read_log(tmp_path)] == [1, 2]
     assert (tmp_path / LOG).read_text().endswith("}\n")
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_stops_the_run(loss: float) -> None:
-    watch = Watch(1)
+    watch = StopIfDiverged(1)
     watch(moment(1, 7.0))
     with pytest.raises(TrainingStoppedError, match="lower learning rate"):
         watch(moment(2, loss))
 
 
 def test_a_loss_that_stays_high_stops_the_run_and_a_short_peak_does_not() -> None:
-    watch = Watch(1)
+    watch = StopIfDiverged(1)
     for done, loss in enumerate([7.0, *[30.0] * (HIGH - 1), 6.0, *[30.0] * (HIGH - 1)], start=1):
         watch(moment(done, loss))
     with pytest.raises(TrainingStoppedError, match="does not come down"):
@@ -93,7 +93,7 @@ def test_a_loss_that_stays_high_stops_the_run_and_a_short_peak_does_not() -> Non
 
 def test_weights_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
     trainer = small.trainer_for("masked", small.settings())
-    keep = Keep(tmp_path, 1, lambda done, seconds: {"seconds": seconds}, keep=2, shard_size=None)
+    keep = WriteCheckpoints(tmp_path, 1, lambda done, seconds: {"seconds": seconds}, keep=2, shard_size=None)
     keep(moment(1, 1.0, trainer=trainer))
     next(trainer.inner.parameters()).data.view(-1)[0] = math.nan
     keep(moment(2, 1.0, trainer=trainer))
@@ -104,11 +104,11 @@ def test_weights_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
 
 def test_reports_say_how_fast_and_how_long() -> None:
     reports: list[Report] = []
-    tell = Tell(reports.append, 10)
+    tell = ReportProgress(reports.append, 10)
     for done in range(1, 31):
         tell(moment(done, 2.0))
     assert [report.done for report in reports] == [1, 10, 20, 30]
-    assert reports[-1].pieces_a_second == pytest.approx(64.0)
+    assert reports[-1].pieces_per_second == pytest.approx(64.0)
     assert reports[-1].seconds_left == pytest.approx(140.0)
     assert reports[-1].perplexity == pytest.approx(math.e**2)
 
@@ -149,6 +149,6 @@ def test_the_loop_tells_each_effect_of_each_step() -> None:
 def test_the_perplexity_is_of_all_that_guesses_pieces(losses: dict[str, float], shown: float | None) -> None:
     """Of a biLM both halves; of replaced pieces the generator's; none where targets are smoothed."""
     report = Report(
-        done=1, n_steps=2, loss=9.0, losses=losses, held_out={}, pieces_a_second=1, wait_share=0, seconds_left=1
+        done=1, n_steps=2, loss=9.0, losses=losses, held_out={}, pieces_per_second=1, wait_share=0, seconds_left=1
     )
     assert report.perplexity == (None if shown is None else pytest.approx(math.exp(shown)))

@@ -12,8 +12,7 @@ import torch
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.pair_layout import Pairs
-from polyseme.corpus.row_layouts import Layout, Packed, Streams
+from polyseme.corpus.layout import RowOptions, RowSource
 from polyseme.errors import PolysemeWarning
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import OBJECTIVES, objective_from
@@ -27,6 +26,8 @@ N_STEPS, N_ROWS, LENGTH = 9, 8, 24
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in OBJECTIVES},
     "masked, static spans": ("masked", {"unit": "span", "static_copies": 2}),
+    "masked, next sentence": ("masked", {"next": "nsp"}),
+    "masked, next sentence, static": ("masked", {"next": "nsp", "static_copies": 2}),
     "permuted pieces": ("permuted", {"unit": "piece"}),
     "permuted, memory": ("permuted", {"memory": True}),
     "denoising, in every way": ("denoising", {"rotate": True, "mask_rate": 0.1, "delete_rate": 0.1}),
@@ -56,7 +57,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Corpus]:
     words = sentence.split()
     draw = random.Random(3)
     documents = [draw.choices(words, k=40) for _ in range(20)]
-    sentences = [[" ".join(each[:20]) + ".", " ".join(each[20:]) + "."] for each in documents]
+    sentences = [[f"{' '.join(half).capitalize()}." for half in (each[:20], each[20:])] for each in documents]
     (folder / "text.txt").write_text("\n\n".join(" ".join(each) for each in sentences))
     (folder / "one.txt").write_text("".join(" ".join(each[:9]) + "\n" for each in documents * 6))
     (folder / "other.txt").write_text("".join(" ".join(each[8::-1]) + "\n" for each in documents * 6))
@@ -73,14 +74,9 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Corpus]:
     return found
 
 
-def layout_of(objective: BaseObjective, corpus: Corpus) -> Layout:
-    layout = objective.needs.layout
-    if layout == "streams":
-        return Streams(corpus, N_ROWS, length=LENGTH, ahead=objective.ahead, back=objective.both_ways)
-    if layout == "pairs":
-        return Pairs(corpus, length=LENGTH)
+def rows_for(objective: BaseObjective, corpus: Corpus) -> RowSource:
     length = objective.row_length(LENGTH, corpus.tokenizer.n_specials)
-    return Packed(corpus, length=length, same_cuts=objective.same_rows, sentences=objective.sentences)
+    return objective.needs.layout.rows(corpus, RowOptions(length=length, batch_size=N_ROWS))
 
 
 def loader_for(
@@ -93,7 +89,7 @@ def loader_for(
         phases=(Phase(length=LENGTH, batch_size=N_ROWS),), optimizer=OptimizerSettings(), schedule=Schedule()
     )
     devices = Devices(torch.device("cpu"), rank=rank, world=world)
-    return Loader([layout_of(objective, corpus)], objective, Plan(training, N_STEPS), devices, [micro_batch_size])
+    return Loader([rows_for(objective, corpus)], objective, Plan(training, N_STEPS), devices, [micro_batch_size])
 
 
 def rows_first(arrays: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -132,7 +128,7 @@ def test_every_objective_is_tried() -> None:
 def test_no_two_steps_are_the_same(case: str, corpora: dict[str, Corpus]) -> None:
     """Over more than one epoch; else the tests below would show little."""
     steps = whole(case, corpora)
-    assert loader_for(case, corpora).layouts[0].n_rows < N_STEPS * N_ROWS
+    assert loader_for(case, corpora).row_sources[0].n_rows < N_STEPS * N_ROWS
     contents = {b"".join(array.tobytes() for array in step.values()) for step in steps}
     assert len(contents) == N_STEPS
 

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.errors import OptionError
-from polyseme.training.schedules import USES, Schedule
+from polyseme.training.schedules import Schedule
 
+USES = {
+    "constant": frozenset({"warmup"}),
+    "linear": frozenset({"warmup", "floor"}),
+    "cosine": frozenset({"warmup", "floor"}),
+    "noam": frozenset({"warmup"}),
+    "slanted-triangular": frozenset({"cut_share", "ratio"}),
+    "warmup-stable-decay": frozenset({"warmup", "floor", "decay"}),
+}
+"""Which settings a kind reads."""
 KINDS = sorted(USES)
 N = 1000
 
@@ -130,9 +139,9 @@ def test_the_shortest_runs_have_a_rate(kind: str, n_steps: int) -> None:
 
 
 def test_a_warm_up_is_a_share_or_a_number_of_steps() -> None:
-    assert Schedule(warmup=0.06).warm_up_steps(1000) == 60
-    assert Schedule(warmup=1).warm_up_steps(1000) == 1
-    assert Schedule(warmup=10_000).warm_up_steps(1000) == 1000
+    assert Schedule(warmup=0.06).warmup_steps(1000) == 60
+    assert Schedule(warmup=1).warmup_steps(1000) == 1
+    assert Schedule(warmup=10_000).warmup_steps(1000) == 1000
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ import torch
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.row_layouts import Streams
+from polyseme.corpus.stream_rows import StreamRows
 from polyseme.errors import PolysemeWarning
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.dry_run import DryRun
 from polyseme.training.effects import read_log
-from polyseme.training.pretraining_job import Job, held_layout
+from polyseme.training.pretraining_job import Job, rows_of
 from polyseme.training.run_folder import Run
 from training.kills import write_text
 
@@ -77,8 +77,9 @@ def test_two_processes_evaluate_as_one(name: str, tmp_path: Path) -> None:
             tmp_path / "text.txt", output=alone, **{**ROWS, **case.settings, **case.built, "shape": case.shape}
         )
     corpus = Corpus.open(alone / "corpus")
-    layout = held_layout(Job.from_json(Run.open(alone).settings), corpus)
-    assert (layout.n if isinstance(layout, Streams) else layout.n_rows) == case.n_held
+    job = Job.from_json(Run.open(alone).settings)
+    layout = rows_of(job, corpus, job.training.phases[0], "held")
+    assert (layout.n if isinstance(layout, StreamRows) else layout.n_rows) == case.n_held
     on_two_processes(corpus.folder, tmp_path / "both", case)
 
     mine, theirs = read_log(alone), read_log(tmp_path / "both")

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 import polyseme
+from corpus.conftest import stream_rows
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.row_layouts import Streams
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.objectives.objective_table import objective_from
 from polyseme.training.device_group import Devices
@@ -103,8 +103,8 @@ def trainer_for(name: str, corpus: Corpus, training: TrainingSettings, **shape: 
 def loader_for(trainer: Trainer, corpus: Corpus, plan: Plan, micro_batch_size: int = N_ROWS) -> Loader:
     training = trainer.settings
     layouts = [
-        Streams(corpus, phase.batch_size, length=phase.length, ahead=trainer.objective.ahead,  # type: ignore[attr-defined]
-                back=trainer.objective.both_ways, varied=training.varied)  # type: ignore[attr-defined]
+        stream_rows(corpus, phase.batch_size, length=phase.length, ahead=trainer.objective.needs.layout.ahead,  # type: ignore[attr-defined]
+                back=trainer.objective.needs.layout.both_ways, varied=training.varied)  # type: ignore[attr-defined]
         for phase in training.phases
     ]  # fmt: skip
     return Loader(layouts, trainer.objective, plan, trainer.devices, [micro_batch_size] * len(layouts))
@@ -179,7 +179,7 @@ def test_a_step_goes_on_from_the_one_before(corpora: dict[str, Corpus]) -> None:
     training = settings(dtype="fp64", optimizer=OptimizerSettings(kind="sgd", lr=1e-300, weight_decay=0.0))
     trainer = trainer_for("streams", corpus, training, dropout_rate=0.0)
     losses = losses_of(trainer, corpus, 0, 4)
-    long = Streams(corpus, N_ROWS, length=4 * LENGTH, ahead=1).rows(np.arange(N_ROWS))
+    long = stream_rows(corpus, N_ROWS, length=4 * LENGTH, ahead=1).rows(np.arange(N_ROWS))
     with torch.no_grad():
         whole = trainer.inner({"pieces": torch.from_numpy(long.pieces)})[0]["causal"] / (N_ROWS * 4 * LENGTH)
     assert np.mean([each["causal"] for each in losses]) == pytest.approx(float(whole), rel=1e-12)
@@ -211,7 +211,7 @@ def test_evaluation_begins_afresh_and_carries_on(name: str, corpora: dict[str, C
     back = name == "bilm"
 
     def held(length: int, n_steps: int) -> dict[str, float]:
-        layout = Streams(corpus, 2, "held", length=length, ahead=1, back=back)
+        layout = stream_rows(corpus, 2, "held", length=length, ahead=1, back=back)
         loader = Loader([layout], trainer.objective, Plan(training, 1), trainer.devices, [2])
         return trainer.evaluate(loader.rows(step, 0, 2 * step + np.arange(2)) for step in range(n_steps))
 
@@ -230,7 +230,7 @@ def test_evaluation_begins_afresh_and_carries_on(name: str, corpora: dict[str, C
 def test_the_backward_rows_of_a_stream_go_to_its_beginning(corpora: dict[str, Corpus]) -> None:
     """What is read in a step stands right before what was read in the one before."""
     corpus = corpora["bilm"]
-    streams = Streams(corpus, 3, "held", length=LENGTH, ahead=1, back=True)
+    streams = stream_rows(corpus, 3, "held", length=LENGTH, ahead=1, back=True)
     whole = np.asarray(corpus.shards("held")[0].pieces)
     n_steps = streams.n_rows // 3
     rows = streams.rows(np.arange(streams.n_rows)).pieces.reshape(n_steps, 3, 2, LENGTH + 1)
@@ -248,7 +248,7 @@ def test_the_backward_rows_of_a_stream_go_to_its_beginning(corpora: dict[str, Co
 
 def test_varied_rows_have_five_lengths_and_leave_nothing_out(corpora: dict[str, Corpus]) -> None:
     corpus = corpora["streams"]
-    streams = Streams(corpus, 2, length=LENGTH, ahead=1, varied=True)
+    streams = stream_rows(corpus, 2, length=LENGTH, ahead=1, varied=True)
     rows = [streams.rows(np.arange(2) + 2 * step).pieces for step in range(48)]
     lengths = [each.shape[1] - 1 for each in rows]
     assert sorted(lengths[:8]) == sorted(lengths[8:16]) == [4, 6, 8, 8, 8, 8, 10, 12]
@@ -256,7 +256,7 @@ def test_varied_rows_have_five_lengths_and_leave_nothing_out(corpora: dict[str, 
     for before, after in itertools.pairwise(rows):
         assert np.array_equal(before[:, -1], after[:, 0])
     joined = np.concatenate([each[:, :-1] for each in rows], axis=1)
-    even = Streams(corpus, 2, length=LENGTH)
+    even = stream_rows(corpus, 2, length=LENGTH)
     assert np.array_equal(joined, np.concatenate([even.rows(np.arange(2) + 2 * step).pieces for step in range(48)], 1))
     assert np.array_equal(streams.rows(np.array([7])).pieces, rows[3][1:])
     with pytest.raises(ValueError, match="several steps"):
@@ -264,7 +264,7 @@ def test_varied_rows_have_five_lengths_and_leave_nothing_out(corpora: dict[str, 
 
 
 def test_a_stream_goes_on_over_epochs(corpora: dict[str, Corpus]) -> None:
-    streams = Streams(corpora["streams"], 3, length=50, ahead=1)
+    streams = stream_rows(corpora["streams"], 3, length=50, ahead=1)
     last, first = (streams.rows(np.arange(3) + at).pieces for at in (streams.n_rows - 3, streams.n_rows))
     assert np.array_equal(last[:, -1], first[:, 0])
 
@@ -376,8 +376,8 @@ STILL = {"dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"mask_documents": True}, "cannot be kept 'apart'"),
-        ({"reset_positions": True}, "cannot be kept 'apart'"),
+        ({"mask_documents": True}, "mask_documents and reset_positions cannot be followed"),
+        ({"reset_positions": True}, "mask_documents and reset_positions cannot be followed"),
         ({"batch_size": 2000}, "smaller than a batch"),
         ({"shape": {"width": 8, "token_width": 10}}, "cannot share the table of pieces"),
         ({"shape": {"n_heads": 2}}, "no setting 'n_heads'"),

@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
 import polyseme
+from polyseme import bundle
+from polyseme.cli import main
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_table import RECIPES
@@ -151,7 +154,7 @@ def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Pa
             device="cpu",
             dry_run=True,
         )
-    assert len(told.seconds_a_step) == len(recipe.training.phases)
+    assert len(told.seconds_per_step) == len(recipe.training.phases)
     assert told.n_steps == 100
     assert told.seconds > 0
     assert told.memory > 0
@@ -443,3 +446,90 @@ def test_two_minutes_beat_the_unigram_entropy(recipe: str, data: Path, tmp_path:
     held = [line["held_out"]["loss"] for line in read_log(tmp_path / "run") if "held_out" in line][-1]
     assert math.isfinite(held)
     assert held < entropy - 0.3
+
+
+# --- next-sentence prediction -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of several sentences."""
+    path = tmp_path_factory.mktemp("sentences") / "text.txt"
+    draw = np.random.default_rng(3)
+    words = ["dawn", "broke", "vase", "news", "came", "every", "house", "people", "bread", "beer"]
+    documents = [" ".join(f"The {' '.join(draw.choice(words, 6))}." for _ in range(6)) for _ in range(120)]
+    path.write_text("\n\n".join(documents))
+    return path
+
+
+def test_next_sentences_are_learned_from_the_command_line(sentences: Path, tmp_path: Path) -> None:
+    from transformers import BertForPreTraining
+
+    arguments = ["--recipe", "bert-tiny", "--objective", "next=nsp", "--budget", "4steps", "--batch-size", "8"]
+    arguments += ["--length", "24", "--vocab-size", "80", "--device", "cpu", "--log-every", "1"]
+    arguments += ["--held-out", "0.1"]
+    arguments += [part for name, value in SHAPE.items() for part in ("--set", f"{name}={value}")]
+    run = str(tmp_path / "run")
+    done = CliRunner().invoke(main, ["pretrain", str(sentences), *arguments, "-o", run])
+    assert done.exit_code == 0, done.output
+    last = read_log(tmp_path / "run")[-1]
+    assert last["loss"] == pytest.approx(last["masked"] + last["next"])
+    assert last["held_out"].keys() == {"loss", "masked", "next"}
+    told = CliRunner().invoke(main, ["next", "The dawn broke.", "The vase broke.", "-m", run, "--device", "cpu"])
+    assert told.exit_code == 0, told.output
+    probability = polyseme.load(run, device="cpu").next("The dawn broke.", "The vase broke.")
+    assert 0 < probability < 1
+    theirs = BertForPreTraining.from_pretrained(tmp_path / "run" / "model").eval()
+    tokenizer = polyseme.load(run, device="cpu").bundle.tokenizer
+    ids = [
+        tokenizer.encode(polyseme.Document(text=text, words=())).ids for text in ("The dawn broke.", "The vase broke.")
+    ]
+    framed = tokenizer.frame(*ids)
+    with torch.no_grad():
+        logits = theirs(
+            torch.from_numpy(framed.ids)[None], token_type_ids=torch.from_numpy(framed.segments)[None]
+        ).seq_relationship_logits
+    assert float(logits.softmax(-1)[0, 0]) == pytest.approx(probability, abs=1e-5)
+
+
+def test_a_run_of_next_sentences_that_is_stopped_ends_as_if_it_had_not(
+    sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {**SMALL, "objective": {"next": "nsp"}, "vocab_size": 80, "checkpoint_every": 2}
+    changes |= {"length": 24, "held_out": 0.1}
+    polyseme.pretrain(sentences, output=tmp_path / "whole", **changes)
+    step = Trainer.step
+
+    def stopped(self: Trainer, rows: StepRows, plan: Plan) -> Any:
+        if rows.step == 3:
+            raise KeyboardInterrupt
+        return step(self, rows, plan)
+
+    monkeypatch.setattr(Trainer, "step", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        polyseme.pretrain(sentences, output=tmp_path / "cut", **changes)
+    monkeypatch.setattr(Trainer, "step", step)
+    polyseme.pretrain(resume=tmp_path / "cut", device="cpu", workers=3)
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+def test_text_of_single_sentences_is_refused_for_next_sentences_and_nothing_is_left(text: Path, tmp_path: Path) -> None:
+    """Each document of `text` is one sentence."""
+    with pytest.raises(InputError, match="none has two sentences") as error:
+        polyseme.pretrain(text, output=tmp_path / "run", **{**SMALL, "objective": {"next": "nsp"}, "vocab_size": 90})
+    assert "\n" not in str(error.value)
+    with pytest.raises(OptionError, match="supports neither mask_documents"):
+        polyseme.pretrain(
+            text, output=tmp_path / "run", **{**SMALL, "objective": {"next": "nsp"}, "mask_documents": True}
+        )
+
+
+def test_a_model_that_is_trained_further_is_loaded_once(
+    finished: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    family_of = bundle.family_of
+    monkeypatch.setattr(bundle, "family_of", lambda folder: opened.append(folder) or family_of(folder))
+    changes = {name: value for name, value in SMALL.items() if name != "shape"}
+    polyseme.pretrain(corpus, output=tmp_path / "further", model=finished, **changes)
+    assert opened == [finished / "model"]

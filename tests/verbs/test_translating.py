@@ -106,7 +106,7 @@ def test_by_command(sides: dict[str, Path], run: Path, tmp_path: Path) -> None:
     [
         ({"recipe": "bert-tiny", "shape": None}, "learns from plain text, and .* is of texts in pairs"),
         ({"recipe": "bart-tiny", "shape": None}, "learns from plain text"),
-        ({"mask_documents": True}, "cannot keep the documents of a row 'apart'"),
+        ({"mask_documents": True}, "supports neither mask_documents nor reset_positions"),
         ({"objective": {"smoothing": 2}}, "smoothing of labels"),
         ({"batch_size": 5000}, "smaller than a batch"),
         ({"shape": {**SMALL["shape"], "decoder_layers": None}}, "needs a decoder .* only an encoder"),

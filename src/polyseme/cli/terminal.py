@@ -183,7 +183,7 @@ class PretrainLine(_Line["Report"]):
         left = str(timedelta(seconds=round(report.seconds_left)))
         return (
             f"step {report.done:,}/{report.n_steps:,} ({left} left)  loss {report.loss:.3f}{perplexity}"
-            f"{self._held_out}  {report.pieces_a_second:,.0f} pieces/s  wait {report.wait_share:.1%}"
+            f"{self._held_out}  {report.pieces_per_second:,.0f} pieces/s  wait {report.wait_share:.1%}"
         )
 
 

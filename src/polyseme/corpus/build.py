@@ -1,4 +1,4 @@
-"""Raw text to a corpus: in parallel, in bounded memory, and gone on with after a stop."""
+"""Raw text to a corpus: in parallel, in bounded memory, and resumed after a stop."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint
 from polyseme.corpus.document_reader import Stretched, described, text_sources
 from polyseme.corpus.held_out_split import Extremes, move_documents
 from polyseme.corpus.parallel_text import pair_sources
-from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, begun, told_in_words
+from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, errors_in_words, unfinished_corpus
 from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
-from polyseme.corpus.text_sample import sample_of
-from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, train_tokenizer
+from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, sample_of, train_tokenizer
 from polyseme.corpus.worker_processes import Load, Work, in_order, usable_cores
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file, whole_folder
@@ -35,7 +34,7 @@ from polyseme.training_options import CorpusOptions, PairedTextOptions
 from polyseme.types import Progress
 
 VOCABULARY = 30_522
-"""Pieces of a tokenizer that is trained here, where nothing is said: as many as BERT's has."""
+"""Pieces of a tokenizer that is trained here, by default: as many as BERT's has."""
 SMALL = 1 << 23
 """Bytes of files below which other processes take longer to start than they save."""
 
@@ -54,7 +53,7 @@ def build(options: CorpusOptions) -> Corpus:
         sample=options.sample,
     )
     settings = {
-        "sources": [[source.name, source.weight, described(source.found)] for source in texts],
+        "sources": [[source.name, source.weight, described(source.paths)] for source in texts],
         **reading,
         "limit": options.limit,
         "held_out": options.held_out,
@@ -69,11 +68,11 @@ def build(options: CorpusOptions) -> Corpus:
         output,
         force=force,
         kind="folder",
-        inputs=[*(name for source in texts for name in source.found.names), options.tokenizer],
+        inputs=[*(name for source in texts for name in source.paths.names), options.tokenizer],
         marks=["corpus.json"],
     )
     _refuse_reading_twice(texts, choice)
-    with begun(output, settings, force=force) as unfinished, told_in_words(output):
+    with unfinished_corpus(output, settings, force=force) as unfinished, errors_in_words(output):
         building = _Building(unfinished, texts, choice, settings, options.limit, options.held_out, options.progress)
         building.run(options.seed, options.workers)
         unfinished.finish(force=force)
@@ -109,7 +108,7 @@ def _check(*, held_out: float, sample: int, workers: int | None, limit: int | No
 
 
 def _refuse_reading_twice(texts: Sequence[AnySource], choice: _Choice) -> None:
-    if choice.kind is not None and any(STANDARD_INPUT in source.found.names for source in texts):
+    if choice.kind is not None and any(STANDARD_INPUT in source.paths.names for source in texts):
         raise InputError(
             "Standard input can be read only once, and a tokenizer is to be trained on the text before the text is "
             "read with it. Give the name of a file, or a folder with a tokenizer."
@@ -128,11 +127,11 @@ def _finished(folder: Path, settings: Mapping[str, Any], texts: Sequence[AnySour
 
 @dataclass(frozen=True)
 class _Choice:
-    """The tokenizer that was asked for: one that is trained, or one that is there."""
+    """The tokenizer that was chosen: a kind that is trained, or one that is there."""
 
     settings: Mapping[str, Any]
     kind: str | None = None
-    given: PieceTokenizer | None = None
+    ready: PieceTokenizer | None = None
 
     @classmethod
     def of(
@@ -150,13 +149,13 @@ class _Choice:
                 f"There is no kind of tokenizer {name!r}, and no such folder. {nearest(name, KINDS)} Or give a folder "
                 "with a tokenizer's files."
             )
-        given = load_tokenizer(name)
-        return cls({"tokenizer": given.fingerprint}, given=given)
+        ready = load_tokenizer(name)
+        return cls({"tokenizer": ready.fingerprint}, ready=ready)
 
     def made(self, texts: Sequence[AnySource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
         """The tokenizer, and what there is to say about it."""
-        if self.given is not None:
-            return self.given, []
+        if self.ready is not None:
+            return self.ready, []
         wanted = self.settings
         sample = None
         if not kind_named(str(self.kind)).reads_all:
@@ -168,7 +167,7 @@ class _Choice:
             frame=wanted["frame"],
             lowercase=wanted["lowercase"],
         )
-        notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.told}."]
+        notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.in_words}."]
         if sample is not None and trained.n_pieces < wanted["vocab_size"]:
             notes.append(
                 f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the "
@@ -206,7 +205,7 @@ class _Building:
         done = self._whole_stretches()
         last = done[-1] if done else None
         with Writers(self.unfinished.corpus, self.texts, dtype_for(tokenizer.n_pieces)) as writers:
-            if last is not None and not writers.go_on(last["states"]):
+            if last is not None and not writers.resume(last["states"]):
                 self.unfinished.start_over("what was written is damaged")
                 done, last = [], None
             if last is None:
@@ -235,7 +234,7 @@ class _Building:
         self._conclude(tokenizer, states, extremes, n_vanished)
 
     def _tokenizer(self) -> PieceTokenizer:
-        """The tokenizer: given, found where an earlier call left it, or trained."""
+        """The tokenizer: the one that was chosen, that an earlier call trained, or trained now."""
         folder = self.unfinished.corpus / TOKENIZER
         notes_path = self.unfinished.folder / NOTES
         if not folder.is_dir():
@@ -244,10 +243,10 @@ class _Building:
                 path.write_text(json.dumps({"notes": notes, "frame": made.framing.to_json()}), encoding="utf-8")
             with whole_folder(folder) as made_folder:
                 made.save(str(made_folder))
-        found = json.loads(notes_path.read_text(encoding="utf-8"))
-        self.notes += found["notes"]
-        self.warned += found["notes"][1:]
-        return load_tokenizer(folder, frame=Frame.from_json(found["frame"]))
+        record = json.loads(notes_path.read_text(encoding="utf-8"))
+        self.notes += record["notes"]
+        self.warned += record["notes"][1:]
+        return load_tokenizer(folder, frame=Frame.from_json(record["frame"]))
 
     def _whole_stretches(self) -> list[dict[str, Any]]:
         """The lines of the journal whose input is still the same."""
@@ -257,10 +256,10 @@ class _Building:
         tasks = self._tasks(0)
         n_same = 0
         for line in journal:
-            found = next(tasks, None)
-            if found is None or found[0].digest != line["input"]:
+            task = next(tasks, None)
+            if task is None or task[0].digest != line["input"]:
                 warnings.warn(
-                    f"The input has changed since the work began; it is done again from stretch {n_same + 1} on.",
+                    f"The input has changed since the work began; it is repeated from stretch {n_same + 1} on.",
                     PolysemeWarning,
                     stacklevel=5,
                 )
@@ -300,7 +299,7 @@ class _Building:
         n_documents = {split: sum(its[self.sides[0]][split].documents for its in counts.values()) for split in SPLITS}
         if not sum(n_documents.values()):
             raise InputError(
-                f"There is no text in {self.texts[0].found.name}: no document has anything in it that the tokenizer "
+                f"There is no text in {self.texts[0].paths.name}: no document has anything in it that the tokenizer "
                 "reads. Give files with text."
             )
         dtype = dtype_for(tokenizer.n_pieces)
@@ -321,7 +320,7 @@ class _Building:
                         its[side] = move_documents(
                             self.unfinished.corpus, names[at], side, its[side], dtype, lacking, mine
                         )
-        self._note_what_was_met(n_vanished)
+        self._note_oddities(n_vanished)
         about: dict[str, Any] = {
             "format": FORMAT,
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "frame": tokenizer.framing.to_json()},
@@ -331,7 +330,7 @@ class _Building:
                 {
                     "name": source.name,
                     "weight": source.weight,
-                    "files": described(source.found),
+                    "files": described(source.paths),
                     "file_bytes": source.total,
                     "splits": {
                         split: self._described_split(source, split, counts[source.name], dtype) for split in SPLITS
@@ -361,7 +360,7 @@ class _Building:
         }
         return described.get(SIDE, described)
 
-    def _note_what_was_met(self, n_vanished: int) -> None:
+    def _note_oddities(self, n_vanished: int) -> None:
         tallies = [source.tally for source in self.texts]
         for n, what in (
             (sum(tally.empty for tally in tallies), "empty documents were left out"),

@@ -143,14 +143,14 @@ class Corpus:
     def shards(self, split: str = "train", side: str | None = None) -> list[Shard]:
         """The shards of a split and a side, a source each, in the order of the sources; of pairs, a side must be named.
 
-        That objectives which read plain text are refused pairs, and the other way round, is seen to before.
+        Objectives that read plain text are refused pairs, and the other way round, before this is called.
         """
         if split not in SPLITS:
             raise OptionError(f"A corpus has no split {split!r}. {nearest(split, SPLITS)}")
         wanted = SIDE if side is None else side
         if wanted not in self.sides:
             raise OptionError(
-                f"The corpus {self.folder} is of {_told(self.sides)}, and has no side {wanted!r}. It has: "
+                f"The corpus {self.folder} is of {_described(self.sides)}, and has no side {wanted!r}. It has: "
                 f"{', '.join(self.sides)}."
             )
         return self._shards[wanted, split]
@@ -179,13 +179,13 @@ class Corpus:
 
 
 def _of_side(source: Mapping[str, Any], side: str, split: str) -> Mapping[str, Any]:
-    """What `corpus.json` says of a source's split; of pairs, it says that of each side."""
+    """The entry of a source's split in `corpus.json`; of pairs, there is one per side."""
     about: Mapping[str, Any] = source["splits"][split]
-    found: Mapping[str, Any] = about if side == SIDE else about[side]
-    return found
+    entry: Mapping[str, Any] = about if side == SIDE else about[side]
+    return entry
 
 
-def _told(sides: Sequence[str]) -> str:
+def _described(sides: Sequence[str]) -> str:
     return "plain text" if tuple(sides) == (SIDE,) else "texts in pairs"
 
 
@@ -208,7 +208,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         if unfinished.is_dir():
-            advice = f"{unfinished} is an unfinished one: the command that was building it goes on from there."
+            advice = f"{unfinished} is an unfinished one: the command that was building it resumes there."
         else:
             advice = "Build one from text: polyseme corpus TEXTS -o FOLDER"
         raise InputError(f"{folder} is no corpus: there is no {ABOUT} in it. {advice}")

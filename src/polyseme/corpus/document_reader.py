@@ -1,7 +1,7 @@
 r"""Users' files to documents, in stretches: lists of texts in UTF-8, each of about the same size whatever comes in.
 
 Plain text is read in blocks of bytes, since line by line is several times slower. It has to be UTF-8 without NULs.
-Line ends become `\n`. Records (JSON Lines, CSV, TSV, Parquet) come through `files.read`, a document each.
+Line ends become `\n`. Records (JSON Lines, CSV, TSV, Parquet) come through `files.read`, one document each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -33,14 +33,14 @@ _LINE = re.compile(rb"\n")
 _BLANK_LINES = re.compile(rb"\n(?:[ \t\r\v\f]*\n)+")
 _EMPTY = re.compile(rb"\s*\Z")
 _TEXT = "text"
-"""The name of what was given none."""
+"""The name of sources without one."""
 _WEIGHTED = re.compile(r"(?P<name>\w[\w.-]*)=(?P<weight>[^:/\\*?\[]*):(?P<path>.+)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass
 class Tally:
-    """What was met while reading that is worth saying."""
+    """Oddities met while reading that are reported."""
 
     empty: int = 0
     """Documents with nothing in them, which are left out."""
@@ -64,12 +64,12 @@ class TextSource:
 
     name: str
     weight: float
-    found: Found
+    paths: Found
     documents: Documents | None = None
     field: str | None = None
     format: str | None = None
     held_out: float | None = None
-    """The share of its documents that is kept for evaluation; None: what is asked for."""
+    """The share of its documents that is held out for evaluation; None: the share of the whole corpus."""
     tally: Tally = dataclasses.field(default_factory=Tally)
 
     @property
@@ -79,26 +79,16 @@ class TextSource:
     @property
     def total(self) -> int:
         """Bytes of the files, as they lie on the disk."""
-        return self.found.total or 0
+        return self.paths.total or 0
 
     def stretches(self) -> Iterator[Stretched]:
         """The documents, those that are empty left out."""
         self.tally = Tally()
-        texts: list[bytes] = []
-        size = done = 0
-        for text, done in self._documents():
-            for part in _cut(text, self.tally):
-                texts.append(part)
-                size += len(part)
-                if size >= STRETCH:
-                    yield Stretched(texts, done)
-                    texts, size = [], 0
-        if texts:
-            yield Stretched(texts, done)
+        return in_stretches(((part,), done) for text, done in self._documents() for part in _cut(text, self.tally))
 
     def _documents(self) -> Iterator[tuple[bytes, int]]:
         before = 0
-        for name, size in zip(self.found.names, self.found.sizes, strict=True):
+        for name, size in zip(self.paths.names, self.paths.sizes, strict=True):
             kind = self.format or ENDINGS.get(suffixes(name)[0], "text")
             reading = self._texts(name) if kind == "text" else self._records(name)
             for text, done in reading:
@@ -132,6 +122,20 @@ class TextSource:
             source.close()
 
 
+def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[Stretched]:
+    """Documents, of one side or of several, and how far the reader has come by then, in stretches of about a size."""
+    texts: list[bytes] = []
+    size = done = 0
+    for sides, done in documents:
+        texts += sides
+        size += sum(map(len, sides))
+        if size >= STRETCH:
+            yield Stretched(texts, done)
+            texts, size = [], 0
+    if texts:
+        yield Stretched(texts, done)
+
+
 def text_sources(
     sources: Sources | dict[str, tuple[Sources, float]],
     *,
@@ -143,23 +147,23 @@ def text_sources(
     if documents is not None and documents not in get_args(Documents):
         raise OptionError(f"Documents cannot be told by {documents!r}. {nearest(documents, get_args(Documents))}")
     chosen = _format_named(format)
-    given = sources if isinstance(sources, dict) else by_name(sources)
+    named = sources if isinstance(sources, dict) else by_name(sources)
     made = []
-    for name, (its, weight) in given.items():
+    for name, (its, weight) in named.items():
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise OptionError(
                 f"A source cannot be named {name!r}: a name has letters, digits, points, hyphens and underscores."
             )
         if not (isinstance(weight, int | float) and 0 < weight < float("inf")):
             raise OptionError(f"The weight of the source {name!r} must be a number above 0. Got {weight!r} instead.")
-        found = find_files(its, endings=ENDINGS if chosen is None else None)
-        for file in found.names:
+        paths = find_files(its, endings=ENDINGS if chosen is None else None)
+        for file in paths.names:
             _check_documents(file, chosen, documents)
         made.append(
             TextSource(
                 name=name,
                 weight=float(weight),
-                found=found,
+                paths=paths,
                 documents=documents,  # type: ignore[arg-type]
                 field=field,
                 format=chosen,
@@ -167,7 +171,7 @@ def text_sources(
         )
     if not made:
         raise InputError("There is nothing to read: no file, folder or pattern was named.")
-    files = [file for source in made for file in source.found.names]
+    files = [file for source in made for file in source.paths.names]
     if field is not None and all(_kind(file, chosen) == "text" for file in files):
         what = f"{files[0]} is" if len(files) == 1 else f"all {len(files):,} files are"
         raise OptionError(f"The option 'field' is for records, and {what} read as plain text. Leave it out.")
@@ -175,7 +179,7 @@ def text_sources(
 
 
 def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
-    """What was named with a weight apart, as NAME=WEIGHT:PATH, and the rest together, as `text`."""
+    """Sources named as NAME=WEIGHT:PATH by their names, and the rest together as `text`."""
     named: dict[str, tuple[list[AnyPath], float]] = {}
     for one in listed(sources):
         name, weight, path = _TEXT, 1.0, one
@@ -189,14 +193,14 @@ def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
     return {name: (paths, weight) for name, (paths, weight) in named.items()}
 
 
-def _weight(said: str, given: str) -> float:
+def _weight(text: str, argument: str) -> float:
     try:
-        weight = float(said)
+        weight = float(text)
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
         raise OptionError(
-            f"The weight in {given} must be a number above 0. Got {said!r} instead. (There is no file of "
+            f"The weight in {argument} must be a number above 0. Got {text!r} instead. (There is no file of "
             "that name, so it was read as NAME=WEIGHT:PATH.)"
         )
     return weight
@@ -351,6 +355,6 @@ def _parted(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes])
         yield rest, source.done
 
 
-def described(found: Found) -> Sequence[str]:
+def described(paths: Found) -> Sequence[str]:
     """The files of a source as they were named."""
-    return [Path(name).as_posix() for name in found.names]
+    return [Path(name).as_posix() for name in paths.names]

@@ -1,7 +1,7 @@
 """Documents to pieces, fast: what stands between two blanks is spelled once and looked up from then on.
 
 A text has far fewer different stretches between blanks than stretches. For tokenizers of which it can be shown that a
-text may be cut before each blank (`text.cutting`), the pieces of every *type* of stretch are made once, kept in flat
+text may be cut before each blank (`text.cut_points`), the pieces of every *type* of stretch are made once, kept in flat
 tables, and put together by index arithmetic; for many also before each line's end. Where marks are pieces of their own,
 a word with marks around it is put together from word and marks. The result is that of reading the whole text at once,
 piece by piece. Documents that cannot be cut at each of their blanks (several in a row, marks that hold on to one), and
@@ -15,6 +15,7 @@ a word to before the next that does. Blanks and line ends before a sentence go w
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
@@ -23,11 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.corpus.fast_path_checks import can_be_cut_at_lines, drops_blanks, is_ordinary, parts_marks
 from polyseme.corpus.type_tables import Numbers, Tables
 from polyseme.text.alignment import align
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
-from polyseme.text.cut_points import can_be_cut
+from polyseme.text.cut_points import can_be_cut, steps
 from polyseme.text.sentences import (
     CAPITAL,
     CONTINUES,
@@ -46,7 +46,7 @@ Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
 
 REMEMBERED = 500_000
-"""How many types are remembered; after that the memory starts afresh."""
+"""How many types are remembered; after that all are forgotten."""
 REMEMBERED_BYTES = 1 << 25
 """How many bytes of types, likewise."""
 AT_ONCE = 1 << 20
@@ -54,13 +54,15 @@ AT_ONCE = 1 << 20
 
 _BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
 _INSIDE, _GOING_ON = b"\1", b"\2"
-"""What goes before a type that is only found inside others; the second before one that goes on with a word."""
+"""What goes before a type that is only found inside others; the second before one that continues a word."""
 _EDGES = b'.,;:!?()[]"-'
 """Marks that are no part of the word they stand before or after."""
 _OWNED = b"'s"
 _MARKS_AND_BLANKS = "\0\1\2 \t\n\r"
 _TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
 """The letters that normalizing may turn into a blank, so that a blank beside them is one of several."""
+_PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
+_METASPACE = "\u2581"
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
@@ -323,8 +325,8 @@ _ENDS = (attrgetter("start"), attrgetter("end"))
 
 def _word_starts(text: str, spans: Ints) -> Bits:
     """Which pieces are the first of a word, or of none; a blank that is a piece by itself goes with what follows."""
-    found = split_words(text)
-    ends = [np.fromiter(map(end, found), np.int64, len(found)) for end in _ENDS]
+    parts = split_words(text)
+    ends = [np.fromiter(map(end, parts), np.int64, len(parts)) for end in _ENDS]
     words = align(spans, np.stack(ends, axis=1))
     first, last = words[words[:, 0] <= words[:, 1]].T
     depth = np.zeros(len(spans) + 1, np.int64)
@@ -340,15 +342,15 @@ def _word_starts(text: str, spans: Ints) -> Bits:
 
 
 def _flat_pairs(pairs: Sequence[tuple[int, int]]) -> Ints:
-    """Pairs as an array; several times faster than the library's own way for lists of tuples."""
+    """Pairs as an array; several times faster than np.array on a list of tuples."""
     return np.fromiter(chain.from_iterable(pairs), np.int64, 2 * len(pairs)).reshape(-1, 2)
 
 
 def _at_first_pieces(spans: Ints, places: Sequence[int]) -> Bits:
     """Which pieces are the first to have a character at some places of the text or after them."""
-    found = np.searchsorted(np.maximum.accumulate(spans[:, 1]), np.array(places, np.int64), side="right")
+    first = np.searchsorted(np.maximum.accumulate(spans[:, 1]), np.array(places, np.int64), side="right")
     at = np.zeros(len(spans), np.bool_)
-    at[found[found < len(spans)]] = True
+    at[first[first < len(spans)]] = True
     return at
 
 
@@ -363,3 +365,56 @@ def _inner_sentences(parts: Sequence[str], spans: Ints) -> Bits:
             places += [begin + place for place in inner_starts(part)]
         begin += len(part)
     return _at_first_pieces(spans, places)
+
+
+# --- what can be shown of a tokenizer, or of a stretch of text -------------------------------------------------------
+
+
+def is_ordinary(stretch: str) -> bool:
+    """Whether a text can be cut before the blanks around a stretch: nothing at its ends holds on to them."""
+    first, last = stretch[0], stretch[-1]
+    if first in _PLAIN and last in _PLAIN:
+        return True
+    return _is_plain(first) and (_is_plain(last) or unicodedata.category(last)[0] == "M")
+
+
+def _is_plain(character: str) -> bool:
+    if character in _PLAIN:
+        return True
+    category = unicodedata.category(character)
+    if category[0] not in "LNPS" or category == "Sk" or character == _METASPACE:
+        return False
+    spelled_out = unicodedata.normalize("NFKD", character)
+    return not (spelled_out[0].isspace() or spelled_out[-1].isspace())
+
+
+def drops_blanks(backend: Any) -> bool:
+    """Whether blanks part what is around them and are nothing else, however many there are."""
+    first = steps(backend.pre_tokenizer)[0]
+    return first["type"] in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
+
+
+def parts_marks(backend: Any) -> bool:
+    """Whether words and the marks of ASCII around them are read as if each stood alone."""
+    if any(not token.special for token in backend.get_added_tokens_decoder().values()):
+        return False
+    simple = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents")
+    kinds = [step["type"] for step in steps(backend.pre_tokenizer)]
+    return kinds in (["BertPreTokenizer"], ["Whitespace"]) and all(
+        step["type"] in simple for step in steps(backend.normalizer)
+    )
+
+
+def can_be_cut_at_lines(backend: Any) -> bool:
+    """Whether a text can also be cut before a line's end between two ordinary characters.
+
+    That is so where a line's end parts words as a blank does, or is a blank after normalizing, or is a piece by itself.
+    """
+    if any(not token.special and "\n" in token.content for token in backend.get_added_tokens_decoder().values()):
+        return False
+    first = steps(backend.pre_tokenizer)[0]
+    if drops_blanks(backend):
+        return True
+    if first["type"] == "Metaspace":
+        return backend.normalizer is not None and bool(backend.normalizer.normalize_str("x\nx") == "x x")
+    return first["type"] == "ByteLevel" and not first["add_prefix_space"] and not steps(backend.normalizer)

@@ -1,4 +1,4 @@
-"""See to it that there is a document on either side of the split, where chance has left one side empty.
+"""Ensure that there is a document on either side of the split, where the random split left one side empty.
 
 That only happens where documents are few, so that rewriting their shards costs nothing.
 """
@@ -40,13 +40,13 @@ class Extremes:
                 continue
             rank = int(ranks.min() if split == "train" else ranks.max())
             places = np.flatnonzero(ranks == np.uint64(rank)).tolist()
-            found = [[source, n_before[split] + place, *worked.sizes[split][place].tolist()] for place in places]
+            these = [[source, n_before[split] + place, *worked.sizes[split][place].tolist()] for place in places]
             best = self.best[split]
-            self.several[split] |= len(found) < len(ranks) or (best is not None and best != rank)
+            self.several[split] |= len(these) < len(ranks) or (best is not None and best != rank)
             if best is None or (rank < best if split == "train" else rank > best):
-                self.best[split], self.places[split] = rank, found
+                self.best[split], self.places[split] = rank, these
             elif rank == best and len(self.places[split]) < _MOST:
-                self.places[split] += found
+                self.places[split] += these
 
     def to_move(self, lacking: str) -> dict[int, dict[int, list[int]]] | None:
         """The documents that go to the split that has none; None if none can be spared.
@@ -65,8 +65,8 @@ class Extremes:
         return {"best": self.best, "places": self.places, "several": self.several}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Extremes:
-        return cls(**{name: dict(value) for name, value in found.items()})
+    def from_json(cls, record: Mapping[str, Any]) -> Extremes:
+        return cls(**{name: dict(value) for name, value in record.items()})
 
 
 def move_documents(

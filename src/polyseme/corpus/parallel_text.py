@@ -1,24 +1,44 @@
-"""Texts in pairs: line n of one side belongs to line n of the other, as a translation belongs to what it translates.
+"""Parallel text: line n of one side belongs to line n of the other, as a translation belongs to what it translates.
 
-Sides are files of plain text, packed or not, a text a line. Pairs are documents of two sides (`shards`).
+Sides are files of plain text, compressed or not, one text per line. Pairs are documents of two sides (`shards`).
+
+Pairs are of all lengths. Rows that hold one each would mostly be padding, so a row takes as many as fit on both sides
+and tells which piece is of which pair, and where in it. All rows are of one shape.
+
+Shapes: R rows, T pieces of a row, on either side.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
+from typing import ClassVar, NamedTuple
 
-from polyseme.corpus.document_reader import STRETCH, Stretched, Tally, plain_lines
-from polyseme.corpus.shards import SIDES
-from polyseme.errors import InputError, OptionError
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.document_reader import Stretched, Tally, in_stretches, plain_lines
+from polyseme.corpus.layout import Ints, Layout, RowOptions, RowSource, epoch_key, gather, shuffled
+from polyseme.corpus.random_keys import permutation_at, row_keys
+from polyseme.corpus.shards import SIDES, Shard
+from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.row_reader import ENDINGS
 from polyseme.files.source import STANDARD_INPUT, suffixes
 from polyseme.files.source_paths import Found, Sources, find_files
+from polyseme.types import Rows
 
 ALL = 2.0
-"""A share that no document's chance comes up to: all are held out."""
+"""A share above every document's random number: all are held out."""
+NOBODY = -1
+"""The number of the pair that padding belongs to."""
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -29,7 +49,7 @@ class PairSource:
     files: Mapping[str, Found]
     """By side."""
     held_out: float | None = None
-    """The share that is kept for evaluation; None: what is asked for."""
+    """The share that is held out for evaluation; None: the share of the whole corpus."""
     weight: float = 1.0
     tally: Tally = dataclasses.field(default_factory=Tally)
 
@@ -38,28 +58,19 @@ class PairSource:
         return tuple(self.files)
 
     @property
-    def found(self) -> Found:
+    def paths(self) -> Found:
         """The files of all sides."""
         return Found(*(list(chain(*columns)) for columns in zip(*self.files.values(), strict=True)))
 
     @property
     def total(self) -> int:
         """Bytes of the files, as they lie on the disk."""
-        return self.found.total or 0
+        return self.paths.total or 0
 
     def stretches(self) -> Iterator[Stretched]:
         """The pairs, source and target in turn; those that are empty on both sides left out."""
         self.tally = Tally()
-        texts: list[bytes] = []
-        size = done = 0
-        for pair, done in self._pairs():
-            texts += pair
-            size += sum(map(len, pair))
-            if size >= STRETCH:
-                yield Stretched(texts, done)
-                texts, size = [], 0
-        if texts:
-            yield Stretched(texts, done)
+        return in_stretches(self._pairs())
 
     def _pairs(self) -> Iterator[tuple[tuple[bytes, bytes], int]]:
         before = 0
@@ -71,16 +82,16 @@ class PairSource:
             number = 0
             while True:
                 number += 1
-                found = [next(side, None) for side in sides]
-                if found[0] is None and found[1] is None:
+                lines = [next(side, None) for side in sides]
+                if lines[0] is None and lines[1] is None:
                     break
-                if found[0] is None or found[1] is None:
-                    short, long = names if found[0] is None else names[::-1]
+                if lines[0] is None or lines[1] is None:
+                    short, long = names if lines[0] is None else names[::-1]
                     raise InputError(
-                        f"{short} has {number - 1:,} lines, and {long} goes on with line {number:,}. The sides of "
+                        f"{short} has {number - 1:,} lines, and {long} continues with line {number:,}. The sides of "
                         "pairs must have equally many lines: line n of one belongs to line n of the other."
                     )
-                pair = (found[0][0], found[1][0])
+                pair = (lines[0][0], lines[1][0])
                 empty = [not text.strip() for text in pair]
                 if all(empty):
                     self.tally.empty += 1
@@ -91,7 +102,7 @@ class PairSource:
                         "its target: write what is missing, or take the line out of both files."
                     )
                 else:
-                    yield pair, before + found[0][1] + found[1][1]
+                    yield pair, before + lines[0][1] + lines[1][1]
             before += sum(size or 0 for size in sizes)
 
 
@@ -99,37 +110,175 @@ def pair_sources(
     source: Sources | None, target: Sources | None, held_source: Sources | None, held_target: Sources | None
 ) -> list[PairSource]:
     """What the user names, checked as far as it can be before anything is read."""
-    given = {"source": source, "target": target}
+    train = {"source": source, "target": target}
     held = {"held_source": held_source, "held_target": held_target}
-    _refuse_one_side(given)
+    _refuse_one_side(train)
     if held_source is not None or held_target is not None:
         _refuse_one_side(held)
-        kept = PairSource("held", _files(dict(zip(SIDES, held.values(), strict=True))), held_out=ALL)
-        return [PairSource("text", _files(given), held_out=0.0), kept]
-    return [PairSource("text", _files(given))]
+        held_pairs = PairSource("held", _files(dict(zip(SIDES, held.values(), strict=True))), held_out=ALL)
+        return [PairSource("text", _files(train), held_out=0.0), held_pairs]
+    return [PairSource("text", _files(train))]
 
 
-def _refuse_one_side(given: Mapping[str, Sources | None]) -> None:
-    missing = [name for name, its in given.items() if its is None]
+def _refuse_one_side(sides: Mapping[str, Sources | None]) -> None:
+    missing = [name for name, its in sides.items() if its is None]
     if missing:
-        there = next(name for name in given if name not in missing)
+        there = next(name for name in sides if name not in missing)
         raise OptionError(
             f"Pairs have two sides: {there!r} was given without {missing[0]!r}. Name the files of both "
             f"(--{there.replace('_', '-')} … --{missing[0].replace('_', '-')} …)."
         )
 
 
-def _files(given: Mapping[str, Sources | None]) -> dict[str, Found]:
-    found = {side: find_files(its or (), endings=None) for side, its in given.items()}
-    for its in found.values():
+def _files(sides: Mapping[str, Sources | None]) -> dict[str, Found]:
+    files = {side: find_files(its or (), endings=None) for side, its in sides.items()}
+    for its in files.values():
         for name in its.names:
             kind = ENDINGS.get(suffixes(name)[0], "text")
             if name == STANDARD_INPUT or kind != "text":
                 what = "standard input" if name == STANDARD_INPUT else f"{name} ({kind})"
                 raise InputError(f"The sides of pairs are files of plain text, a text a line. Got {what} instead.")
-    counts = [len(its.names) for its in found.values()]
+    counts = [len(its.names) for its in files.values()]
     if counts[0] != counts[1]:
         raise InputError(
             f"The sides of pairs must have equally many files. Got {counts[0]} of the one and {counts[1]} of the other."
         )
-    return found
+    return files
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelPairs(Layout):
+    """Rows of pairs; which pairs share a row is decided by the seed, the order of rows by the epoch."""
+
+    sides: ClassVar[tuple[str, ...]] = SIDES
+
+    def rows(self, corpus: Corpus, options: RowOptions) -> ParallelRows:
+        return ParallelRows(corpus, options)
+
+
+class Side(NamedTuple):
+    """One side of all pairs, without separators."""
+
+    shards: list[Shard]
+    begins: Ints
+    """[pairs]: where each begins in all shards together …"""
+    lengths: Ints
+    """[pairs]: … and how many pieces it has."""
+
+    @classmethod
+    def of(cls, corpus: Corpus, split: str, side: str) -> Side:
+        shards = corpus.shards(split, side)
+        before = np.cumsum([0, *map(len, shards)])
+        ends = np.concatenate([shard.ends + first for shard, first in zip(shards, before[:-1], strict=True)])
+        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)]
+        return cls(shards, begins, ends - begins - (corpus.separator is not None))
+
+
+class ParallelRows(RowSource):
+    """Rows that hold pairs, each hidden from the others; the pairs of a row stay together in every epoch.
+
+    A pair that is longer than a row on either side is left out, with a warning.
+    """
+
+    def __init__(self, corpus: Corpus, options: RowOptions) -> None:
+        super().__init__(corpus, options)
+        frame = corpus.tokenizer.frame(np.zeros(0, np.int64))
+        self._before, self._after = frame.ids[: frame.offset], frame.ids[frame.offset :]
+        self._pad = corpus.tokenizer.specials.get("pad", 0)
+        self._sides = {side: Side.of(corpus, self.split, side) for side in SIDES}
+        self._framed = {side: each.lengths + len(frame.ids) for side, each in self._sides.items()}
+        """[pairs]: pieces with those of the frame, by side."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of an epoch; 0 if no pair fits into a row."""
+        return len(self._packed[0]) - 1
+
+    @cached_property
+    def _packed(self) -> tuple[Ints, Ints]:
+        """[rows + 1]: where the pairs of each row begin among those that fit, and these in the order of the rows."""
+        source, target = (self._framed[side] for side in SIDES)
+        fitting = np.flatnonzero((source <= self.length) & (target <= self.length))
+        n_long = len(source) - len(fitting)
+        if n_long:
+            warnings.warn(
+                f"{n_long:,} of {len(source):,} pairs ({self.split}) are longer than a row of {self.length} pieces on "
+                "either side, and are left out. Longer rows (--length) would take them in.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+        order = fitting
+        if self.is_shuffled and len(fitting):
+            key = int(row_keys(self.seed, -1, 0)[0])
+            order = fitting[permutation_at(len(fitting), key, np.arange(len(fitting)))]
+        return _filled(source[order], target[order], self.length), order
+
+    def rows(self, indices: Ints) -> Rows:
+        indices = np.asarray(indices, np.int64)
+        if not self.n_rows:
+            raise OptionError(
+                f"The split {self.split!r} of {self.corpus.folder} has no pair that fits into rows of {self.length} "
+                "pieces. Choose longer rows, or give more pairs."
+            )
+        epochs, places = np.divmod(indices, self.n_rows)
+        if self.is_shuffled:
+            numbers = shuffled(self.n_rows, epochs, places, lambda epoch: epoch_key(self.seed, epoch))
+        else:
+            numbers, epochs = places, np.zeros_like(epochs)
+        keys = row_keys(self.seed, epochs, places)
+        begins, order = self._packed
+        counts = begins[numbers + 1] - begins[numbers]
+        rows = np.repeat(np.arange(len(numbers)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        pairs = order[np.repeat(begins[numbers], counts) + within]
+        source, target = (self._laid_out(side, rows, within, pairs, keys) for side in SIDES)
+        return dataclasses.replace(source, target=target)
+
+    def _laid_out(self, side: str, rows: Ints, within: Ints, pairs: Ints, keys: NDArray[np.uint64]) -> Rows:
+        """One side of some rows: pair number `pairs[n]` is number `within[n]` in row `rows[n]`."""
+        its = self._sides[side]
+        lengths = self._framed[side][pairs]
+        ends = np.cumsum(lengths)
+        new = np.flatnonzero(within == 0)
+        first = ends - lengths - np.repeat((ends - lengths)[new], np.diff(new, append=len(pairs)))  # place in the row
+        inside = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)  # [pieces]: place in the pair
+        owner = np.repeat(np.arange(len(pairs)), lengths)
+        at = (rows[owner], first[owner] + inside)
+
+        shape = (len(keys), self.length)
+        pieces = np.full(shape, self._pad, np.int64)
+        starts, special = np.ones(shape, np.bool_), np.ones(shape, np.bool_)
+        documents, positions = np.full(shape, NOBODY, np.int64), np.zeros(shape, np.int64)
+        documents[at], positions[at] = within[owner], inside
+
+        n_before = len(self._before)
+        text = (inside >= n_before) & (inside < n_before + its.lengths[pairs][owner])
+        flat = np.empty(len(inside), np.int64)
+        flat_starts = np.ones(len(inside), np.bool_)
+        for number, piece in enumerate(self._before):
+            flat[inside == number] = piece
+        from_end = lengths[owner] - inside  # 1: the last
+        for number, piece in enumerate(self._after[::-1], start=1):
+            flat[from_end == number] = piece
+        places = its.begins[pairs][owner] + inside - n_before
+        flat[text], flat_starts[text] = gather(its.shards, places[text])
+        pieces[at], starts[at], special[at] = flat, flat_starts, ~text
+        return Rows(pieces=pieces, starts=starts, special=special, keys=keys, documents=documents, positions=positions)
+
+
+def _filled(source: Ints, target: Ints, length: int) -> Ints:
+    """[rows + 1]: where each row begins, if each takes as many pairs, one after another, as fit on both sides.
+
+    >>> _filled(np.array([3, 3, 3, 5]), np.array([1, 1, 5, 5]), 6).tolist()
+    [0, 2, 3, 4]
+    """
+    ends = [np.cumsum(side) for side in (source, target)]
+    begins = [0]
+    while begins[-1] < len(source):
+        done = begins[-1]
+        room = [length + (int(end[done - 1]) if done else 0) for end in ends]
+        begins.append(int(min(np.searchsorted(end, most, side="right") for end, most in zip(ends, room, strict=True))))
+    return np.array(begins, np.int64)

@@ -1,4 +1,7 @@
-"""The shards of a corpus that is being built: of every source, side and split one, all growing together."""
+"""A corpus that is being built: its growing shards, in a folder beside the output (`corpus.unfinished`).
+
+A journal with one line per stretch of documents tells how far it has come, so that the same call resumes it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,15 @@ from polyseme.files.unfinished_folder import finish, short, unfinished_folder, u
 
 AnySource: TypeAlias = TextSource | PairSource
 
+JOURNAL, NOTES = "journal.jsonl", "notes.json"
+GROWING = "corpus"
+
+_NO_ROOM = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file has grown past the largest allowed here (see: ulimit -f)",
+}
+
 
 class Writers:
     """The shards of all sources, sides and splits, as they grow."""
@@ -46,8 +58,8 @@ class Writers:
     def begin(self) -> None:
         self._each(ShardWriter.begin)
 
-    def go_on(self, states: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bool:
-        """Go on from where the shards were; False if they are not as they were then."""
+    def resume(self, states: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bool:
+        """Resume where the shards were; False if they are not as they were then."""
         pairs = [
             (writer, State.from_json(states[name][side][split]))
             for name, its in self._writers.items()
@@ -57,7 +69,7 @@ class Writers:
         if not all(writer.holds(state) for writer, state in pairs):
             return False
         for writer, state in pairs:
-            writer.go_on(state)
+            writer.resume(state)
         return True
 
     def n_documents(self, source: int) -> dict[str, int]:
@@ -87,21 +99,8 @@ class Writers:
         self._mapped(act)
 
 
-# MERGED: A corpus that is being built, in a folder beside the output that anyone can see (`corpus.unfinished`
-
-
-JOURNAL, NOTES = "journal.jsonl", "notes.json"
-GROWING = "corpus"
-
-_NO_ROOM = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "a file has grown past the largest allowed here (see: ulimit -f)",
-}
-
-
 class Unfinished:
-    """The folder of a corpus that is being built; see `begun`."""
+    """The folder of a corpus that is being built; see `unfinished_corpus`."""
 
     def __init__(self, folder: Path, output: AnyPath) -> None:
         self.folder = folder
@@ -120,11 +119,11 @@ class Unfinished:
         return lines
 
     @contextlib.contextmanager
-    def writing(self, kept: list[dict[str, Any]]) -> Iterator[Any]:
-        """Write the journal on, after the lines that are `kept`; gives what writes a line."""
+    def writing(self, lines: list[dict[str, Any]]) -> Iterator[Any]:
+        """Continue the journal after `lines`; gives a function that writes a line."""
         path = self.folder / JOURNAL
         with whole_file(path, force=True) as made:
-            made.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+            made.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         with path.open("a", encoding="utf-8") as file:
 
             def write(line: Mapping[str, Any]) -> None:
@@ -134,8 +133,8 @@ class Unfinished:
             yield write
 
     def start_over(self, why: str) -> None:
-        """Throw away what was done, which is said."""
-        warnings.warn(f"{short(self.folder)} is built anew from its beginning: {why}.", PolysemeWarning, stacklevel=4)
+        """Discard what was done, with a warning."""
+        warnings.warn(f"{short(self.folder)} is built from the beginning: {why}.", PolysemeWarning, stacklevel=4)
         (self.folder / JOURNAL).unlink(missing_ok=True)
 
     def finish(self, *, force: bool) -> None:
@@ -144,7 +143,7 @@ class Unfinished:
 
 
 @contextlib.contextmanager
-def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Unfinished]:
+def unfinished_corpus(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Iterator[Unfinished]:
     """The unfinished corpus of an output: that of a run which was stopped, if its settings are these, or a new one."""
     with unfinished_work(
         output,
@@ -159,8 +158,8 @@ def begun(output: AnyPath, settings: Mapping[str, Any], *, force: bool) -> Itera
 
 
 @contextlib.contextmanager
-def told_in_words(output: AnyPath) -> Iterator[None]:
-    """Say in words why a corpus cannot be written on; what there is of it stays."""
+def errors_in_words(output: AnyPath) -> Iterator[None]:
+    """Explain in words why a corpus cannot be written further; what there is of it stays."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Random numbers without a state: what a row's chance is depends on its key and on nothing else.
+"""Random numbers without a state: those of a row depend on its key and on nothing else.
 
 A generator with a state gives other numbers when rows are drawn in another order, by more workers, or after a stop.
 Here every number is a hash of the row's key, the name of what it is for and its place, so any row of any epoch can be
-made at any time by anyone, and comes out the same. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood,
+made at any time by anyone, and comes out the same. The hash is the finalizer of SplitMix64 (Steele, Lea and Flood,
 2014), applied to arrays.
 """
 
@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Keys = NDArray[np.uint64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -31,9 +33,9 @@ def row_keys(seed: int, epoch: ArrayLike, index: ArrayLike) -> Keys:
 
 
 def uniform(keys: Keys, name: str, n: int) -> NDArray[np.float64]:
-    """`n` numbers a row, [R, n], evenly spread over [0, 1).
+    """`n` numbers per row, [R, n], uniform over [0, 1).
 
-    `name` says what they are for; those of one name are independent of those of another.
+    `name` tells what they are for; those of one name are independent of those of another.
     """
     places = np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN
     bits = _mixed(_mixed(keys ^ _named(name))[:, None] + places)
@@ -44,8 +46,8 @@ def uniform(keys: Keys, name: str, n: int) -> NDArray[np.float64]:
 def permutation_at(n: int, key: int, i: ArrayLike) -> Ints:
     """Which of the numbers below `n` stands at place `i` of a random order that `key` decides.
 
-    No list of `n` numbers is made: a Feistel network permutes the numbers of as many bits as `n` has, and is gone
-    through again where the result is not below `n` (at most half of them are not).
+    No list of `n` numbers is made: a Feistel network permutes the numbers of as many bits as `n` has, and is applied
+    again where the result is not below `n` (at most half of them are not).
     """
     places = np.asarray(i, dtype=np.int64)
     if n < 1 or (places.size and not (int(places.min()) >= 0 and int(places.max()) < n)):
@@ -77,7 +79,7 @@ def _permuted(n: int, key: int, numbers: Keys) -> Keys:
 
 
 def _mixed(numbers: Keys) -> Keys:
-    """The finaliser of SplitMix64: every bit of the result depends on every bit given."""
+    """The finalizer of SplitMix64: every bit of the result depends on every bit of the input."""
     mixed: Keys = (numbers ^ (numbers >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     mixed ^= mixed >> np.uint64(31)

@@ -73,6 +73,16 @@ class Counts:
         return asdict(self)
 
 
+def file_sizes(counts: Counts, dtype: np.dtype[Any], *, whole_bytes: bool = False) -> dict[str, int]:
+    """Bytes of each file of a shard; with `whole_bytes` without the last bits, which do not fill a byte yet."""
+    return {
+        "pieces": counts.pieces * dtype.itemsize,
+        "starts": (counts.pieces if whole_bytes else counts.pieces + 7) // 8,
+        "documents": 8 * counts.documents,
+        "sentences": 8 * counts.sentences,
+    }
+
+
 class Stretch(NamedTuple):
     """Some documents of one source and split, as pieces."""
 
@@ -92,7 +102,7 @@ class Stretch(NamedTuple):
 
 
 class Shard:
-    """A shard that is read: arrays over its files, of which only what is asked for comes into memory."""
+    """A shard that is read: arrays over its files, of which only what is read comes into memory."""
 
     def __init__(
         self, folder: Path, source: str, split: str, counts: Counts, dtype: np.dtype[Any], side: str = SIDE
@@ -101,7 +111,7 @@ class Shard:
         self.counts = counts
         self.dtype = dtype
         self._path: Callable[[str], Path] = lambda file: shard_path(folder, source, split, file, side)
-        for file, n_bytes in self._sizes().items():
+        for file, n_bytes in file_sizes(counts, dtype).items():
             _check_size(self._path(file), n_bytes)
 
     def __len__(self) -> int:
@@ -150,16 +160,7 @@ class Shard:
 
     @cached_property
     def _bits(self) -> NDArray[np.uint8]:
-        return self._mapped("starts", np.dtype("u1"), self._sizes()["starts"])
-
-    def _sizes(self) -> dict[str, int]:
-        counts = self.counts
-        return {
-            "pieces": counts.pieces * self.dtype.itemsize,
-            "starts": (counts.pieces + 7) // 8,
-            "documents": 8 * counts.documents,
-            "sentences": 8 * counts.sentences,
-        }
+        return self._mapped("starts", np.dtype("u1"), file_sizes(self.counts, self.dtype)["starts"])
 
     def _mapped(self, file: str, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
         if not n:  # an empty file cannot be mapped
@@ -204,7 +205,7 @@ def _check_size(path: Path, n_bytes: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """How far the files of a shard have been written: enough to go on from there."""
+    """How far the files of a shard have been written: enough to resume there."""
 
     counts: Counts
     tail: tuple[int, ...] = ()
@@ -216,12 +217,12 @@ class State:
         return {"counts": self.counts.to_json(), "tail": self.tail, "checks": self.checks}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> State:
-        return cls(counts=Counts(**found["counts"]), tail=tuple(found["tail"]), checks=tuple(found["checks"]))
+    def from_json(cls, record: Mapping[str, Any]) -> State:
+        return cls(counts=Counts(**record["counts"]), tail=tuple(record["tail"]), checks=tuple(record["checks"]))
 
 
 class ShardWriter:
-    """A shard that grows at its end; `state` says how far it has come, and `continued` goes on from a state."""
+    """A shard that grows at its end; `state` tells how far it has come, and `resume` continues from a state."""
 
     def __init__(self, folder: Path, source: str, split: str, dtype: np.dtype[Any], side: str = SIDE) -> None:
         self.dtype = dtype
@@ -235,12 +236,12 @@ class ShardWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._files[file] = path.open("wb")
 
-    def go_on(self, state: State) -> None:
+    def resume(self, state: State) -> None:
         """Start from what was written when `state` was taken; what came after it goes."""
         self.state = state
         for file, path in self._paths.items():
             self._files[file] = path.open("r+b")
-            self._files[file].truncate(self._size(file, state))
+            self._files[file].truncate(file_sizes(state.counts, self.dtype, whole_bytes=True)[file])
             self._files[file].seek(0, 2)
 
     def append(self, stretch: Stretch) -> None:
@@ -288,15 +289,6 @@ class ShardWriter:
     def holds(self, state: State) -> bool:
         """Whether the files have, at their beginning, what they had when `state` was taken."""
         return all(
-            path.is_file() and _check_of(path, self._size(file, state)) == check
+            path.is_file() and _check_of(path, file_sizes(state.counts, self.dtype, whole_bytes=True)[file]) == check
             for (file, path), check in zip(self._paths.items(), state.checks, strict=True)
         )
-
-    def _size(self, file: str, state: State) -> int:
-        counts = state.counts
-        return {
-            "pieces": counts.pieces * self.dtype.itemsize,
-            "starts": counts.pieces // 8,
-            "documents": 8 * counts.documents,
-            "sentences": 8 * counts.sentences,
-        }[file]

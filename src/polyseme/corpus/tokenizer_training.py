@@ -6,7 +6,7 @@
 | bpe | likewise, then pairs of letters that are joined, `</w>` at the end of a word (GPT) | gpt |
 | byte-bpe | as GPT-2 does: words with the blank before them, over bytes, so that nothing is unknown | roberta |
 | unigram | words with the blank before them, the likeliest pieces (SentencePiece) | albert |
-| words | words and marks, whole (`corpus.words`) | lm |
+| words | words and marks, whole | lm |
 | blanks | what stands between blanks, whole: for text that was split before | lm |
 | characters | single characters | lm |
 
@@ -14,21 +14,26 @@ Training gives the same vocabulary each time for all kinds but one. The library 
 another one in every process, so the pieces whose numbers would depend on it, those of single characters, are numbered
 here beforehand, by how frequent they are and then by their code points. In a unigram model the order also decides how
 sums of fractions are rounded: two of the same text may differ in a few pieces.
+
+Kinds of whole words and characters are numbered by how frequent they are. Their table holds every type it can, however
+rare: what predicts words takes only the first of them (`n_outputs` of ELMo's config), and what reads words by their
+characters reads all. They are trained on all of the text, the other kinds on a sample from all over it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from polyseme.corpus import word_vocabulary
-from polyseme.errors import OptionError, PolysemeError, nearest
-from polyseme.text.cut_points import EXTRA_BLANKS
+from polyseme.corpus.document_reader import TextSource
+from polyseme.corpus.parallel_text import PairSource
+from polyseme.errors import InputError, OptionError, PolysemeError, nearest
+from polyseme.text.cut_points import CHARACTER, EXTRA_BLANKS
 from polyseme.text.framing import FRAMES, Frame
 from polyseme.text.specials import mark_specials
 from polyseme.text.tokenizer import PieceTokenizer
@@ -40,6 +45,11 @@ _SHARE = 4
 _MIN_FREQUENCY = 2
 _SEEDS = 10
 """How many times the vocabulary a unigram model starts with, before it throws out what it can best spare."""
+_LETTERS = r"[\p{L}\p{M}\p{N}_]+"
+_WORD = rf"{_LETTERS}(?:(?:['’.]|(?<=\p{{N}}),(?=\p{{N}})){_LETTERS})*|."
+"""Letters and digits with apostrophes and points inside, or a single mark: nearly as `text.words` splits."""
+_PART = 1 << 14
+"""Bytes of a document that are taken or left together."""
 _CONTROL_BLANKS = r"[\x{9}\x{a}\x{b}\x{c}\x{d}]"
 
 
@@ -48,9 +58,9 @@ class Kind:
     """How one kind of tokenizer is set up and trained."""
 
     frame: str
-    """The usual one; another can be asked for."""
+    """The default; another can be chosen."""
     lowercase: Callable[[str], bool]
-    """Whether text is lower-cased where nothing is said, by frame."""
+    """Whether text is lower-cased by default, by frame."""
     build: Callable[[Frame, bool], Tokenizer]
     trainer: Callable[[Frame, int, list[str], Sequence[str]], Any]
     n_least: int
@@ -78,10 +88,10 @@ def train_tokenizer(
     vocab_size -= len(sentinels)
     lowers = chosen.lowercase(name) if lowercase is None else lowercase
     backend = chosen.build(its_frame, lowers)
-    kept = texts if chosen.reads_all else list(texts)
-    alphabet = _alphabet(list(kept), backend, min(_ALPHABET, vocab_size // _SHARE)) if chosen.has_alphabet else []
+    texts = texts if chosen.reads_all else list(texts)
+    alphabet = _alphabet(list(texts), backend, min(_ALPHABET, vocab_size // _SHARE)) if chosen.has_alphabet else []
     try:
-        backend.train_from_iterator(kept, chosen.trainer(its_frame, vocab_size, specials, alphabet))
+        backend.train_from_iterator(texts, chosen.trainer(its_frame, vocab_size, specials, alphabet))
     except (PolysemeError, OSError):
         raise  # from where the texts come from
     except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
@@ -92,7 +102,7 @@ def train_tokenizer(
     if chosen.has_alphabet:
         backend = _without_added(backend)
     if chosen.reads_all:
-        backend = word_vocabulary.numbered_anew(backend, specials)
+        backend = _renumbered(backend, specials)
     mark_specials(backend, its_frame.specials, masks_take_blanks=chosen.masks_take_blanks)
     backend.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in sentinels])
     return PieceTokenizer(backend, its_frame)
@@ -150,7 +160,7 @@ def _byte_bpe(frame: Frame, lowercase: bool) -> Tokenizer:
 def _unigram(frame: Frame, lowercase: bool) -> Tokenizer:
     backend = Tokenizer(models.Unigram())
     folding: list[Any] = [normalizers.NFKC()]
-    if lowercase:  # ALBERT's way
+    if lowercase:  # as ALBERT does
         folding = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     blanks = [normalizers.Replace(Regex(_CONTROL_BLANKS), " "), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
     backend.normalizer = normalizers.Sequence([blanks[0], *folding, blanks[1]])
@@ -202,6 +212,55 @@ def _unigram_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabe
     )
 
 
+def _words(frame: Frame, lowercase: bool) -> Tokenizer:
+    """Words and marks, each by itself."""
+    return _word_level(
+        frame,
+        lowercase,
+        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_WORD), "isolated")]),
+    )
+
+
+def _blanks(frame: Frame, lowercase: bool) -> Tokenizer:
+    """What stands between blanks: for text that was split into words before, as WikiText is."""
+    return _word_level(frame, lowercase, pre_tokenizers.WhitespaceSplit())
+
+
+def _characters(frame: Frame, lowercase: bool) -> Tokenizer:
+    """Every character, blanks and the ends of lines among them."""
+    backend = _word_level(frame, lowercase, pre_tokenizers.Split(Regex(CHARACTER), "isolated"))
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _by_frequency(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
+    """The most frequent ones; of equally frequent ones those first in the order of their characters."""
+    return trainers.WordLevelTrainer(
+        vocab_size=vocab_size, min_frequency=1, special_tokens=specials, show_progress=False
+    )
+
+
+def _renumbered(backend: Tokenizer, specials: Sequence[str]) -> Tokenizer:
+    """The same tokenizer with the specials first, also where the text spells one out.
+
+    WikiText does: its rare words are written `<unk>`, which training then counts as a word like any other.
+    """
+    settings = json.loads(backend.to_str())
+    ids = settings["model"]["vocab"]
+    others = [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in specials]
+    settings["model"]["vocab"] = {piece: id for id, piece in enumerate([*specials, *others])}
+    settings["added_tokens"] = []
+    return Tokenizer.from_str(json.dumps(settings))
+
+
+def _word_level(frame: Frame, lowercase: bool, splitting: Any) -> Tokenizer:
+    backend = Tokenizer(models.WordLevel({}, unk_token=frame.specials["unknown"]))
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = splitting
+    return backend
+
+
 KINDS: Mapping[str, Kind] = {
     "wordpiece": Kind(
         frame="bert",
@@ -234,15 +293,15 @@ KINDS: Mapping[str, Kind] = {
             frame="lm",
             lowercase=lambda frame: False,
             build=build,
-            trainer=word_vocabulary.by_frequency,
+            trainer=_by_frequency,
             n_least=1,
             has_alphabet=False,
             reads_all=True,
         )
         for name, build in (
-            ("words", word_vocabulary.words),
-            ("blanks", word_vocabulary.blanks),
-            ("characters", word_vocabulary.characters),
+            ("words", _words),
+            ("blanks", _blanks),
+            ("characters", _characters),
         )
     },
 }
@@ -275,8 +334,8 @@ def _alphabet(texts: Sequence[str], backend: Tokenizer, most: int) -> list[str]:
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         counts += np.bincount(codes, minlength=len(counts)) if len(codes) > len(counts) else 0
         if len(codes) <= len(counts):
-            found, n = np.unique(codes, return_counts=True)
-            counts[found] += n
+            unique, n = np.unique(codes, return_counts=True)
+            counts[unique] += n
     normalized: dict[str, int] = {}
     for code in np.flatnonzero(counts).tolist():
         for character in backend.normalizer.normalize_str(chr(code)):
@@ -290,3 +349,71 @@ def _without_added(backend: Tokenizer) -> Tokenizer:
     settings = json.loads(backend.to_str())
     settings["added_tokens"] = []
     return Tokenizer.from_str(json.dumps(settings))
+
+
+# --- the sample that a tokenizer is trained on ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Texts, and how much of the whole they are."""
+
+    texts: list[str]
+    n_bytes: int
+    n_all: int
+
+    @property
+    def in_words(self) -> str:
+        """In words."""
+        if self.n_bytes == self.n_all:
+            return f"all of the text, {_megabytes(self.n_bytes)}"
+        return f"a sample of {_megabytes(self.n_bytes)} from all over the text, which has {_megabytes(self.n_all)}"
+
+
+def sample_of(sources: Sequence[TextSource | PairSource], most: int, limit: int | None = None) -> Sample:
+    """About `most` bytes of text at most.
+
+    Of every stretch of the input the same share is taken, counted by how far one has come in the files: a part is taken
+    where less has been taken than is due by then. So there is no need to know beforehand how much text there is. With
+    its last stretch all of a source is due, however far its reader says to have come.
+    """
+    total = sum(source.total for source in sources) or 1
+    taken = _Taken()
+    n_all = before = 0
+    for source in sources:
+        n_source = 0
+        left: list[bytes] = []
+        for stretch in source.stretches():
+            n_stretch = sum(map(len, stretch.texts))
+            n_all += n_stretch
+            n_source += n_stretch
+            left = taken.take(stretch.texts, most * min((before + stretch.done) / total, 1.0))
+            if limit is not None and n_source >= limit:
+                break
+        before += source.total
+        taken.take(left, most * min(before / total, 1.0))
+    if not taken.texts:
+        raise InputError("There is no text to train a tokenizer on: all documents are empty. Give files with text.")
+    return Sample(taken.texts, taken.n_bytes, n_all)
+
+
+@dataclass
+class _Taken:
+    """What has been taken so far."""
+
+    texts: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def take(self, texts: list[bytes], due: float) -> list[bytes]:
+        """Take of texts until as much has been taken as is due; those that are left."""
+        for number, text in enumerate(texts):
+            if self.n_bytes >= due:
+                return texts[number:]
+            part = text[: max(int(due - self.n_bytes), _PART)]
+            self.texts.append(part.decode(errors="ignore"))
+            self.n_bytes += len(part)
+        return []
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 100_000 else f"{n_bytes:,} bytes"

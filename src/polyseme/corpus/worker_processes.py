@@ -1,6 +1,7 @@
-"""What is done to a stretch of documents: pieces, word starts, sentences, and which documents are held out.
+"""Documents to pieces, word starts and sentences, in this process or in several.
 
-The same for a worker process as for this one; it depends on the documents and the settings alone.
+What is made of a stretch of documents depends on the documents and the settings alone, and results come in the order of
+the tasks, so the number of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +31,19 @@ from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
 
+Task = TypeVar("Task")
+
+_AHEAD = 2
+"""Tasks per worker that are running or waiting, so that none is idle and memory stays bounded."""
+_START = "import sys; sys.path[:] = {path!r}; from polyseme.corpus.worker_processes import serve; serve()"
+
 
 class Load(NamedTuple):
     """What is to be worked on: documents, of several sides side after side for each."""
 
     texts: Sequence[bytes]
     held_out: float
-    """The share of documents that is kept for evaluation."""
+    """The share of documents that is held out for evaluation."""
 
 
 class Worked(NamedTuple):
@@ -67,7 +74,7 @@ class Work:
         self._key = (self.seed & (1 << 64) - 1).to_bytes(8, "little")
 
     def __call__(self, load: Load) -> Worked:
-        """The pieces of some documents, those to train on and those held out apart.
+        """The pieces of some documents, to train on and held out.
 
         A document of several sides of which one comes out as nothing is left out as a whole.
         """
@@ -115,18 +122,8 @@ class Work:
 
 
 def rank_of(text: bytes, key: bytes) -> int:
-    """A number below 2**64 that a text gets by chance, the same wherever it stands."""
+    """A random number below 2**64 that a text gets, the same wherever it stands."""
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest(), "little")
-
-
-# MERGED: Work in several processes: each is given stretches of documents, and results come in the order of th
-
-
-Task = TypeVar("Task")
-
-_AHEAD = 2
-"""Tasks a worker that are under way or waiting, so that none is idle and memory stays bounded."""
-_START = "import sys; sys.path[:] = {path!r}; from polyseme.corpus.worker_processes import serve; serve()"
 
 
 def usable_cores() -> int:
@@ -208,7 +205,7 @@ class _Worker:
             self._process.wait()
             raise PolysemeError(
                 f"A worker process ended before its work was done (exit code {self._process.returncode}); it may have "
-                "run out of memory. Run the same command again to go on, with fewer workers if need be."
+                "run out of memory. Run the same command again to resume, with fewer workers if need be."
             ) from None
         if isinstance(answer, BaseException):
             raise answer

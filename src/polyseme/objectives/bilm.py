@@ -1,24 +1,22 @@
 """The bidirectional language model of ELMo (Peters et al. 2018): a forward and a backward one, trained together.
 
-Both halves of a two-way encoder read words by their characters, through one token layer, and guess words by one
+Both halves of a two-way encoder read words by their characters, through one token layer, and predict words with one
 softmax: the forward half the next word, the backward half the one before. Neither sees what the other reads.
 
-Each half carries its own memory through its own reading of the streams. The forward half goes through a stream from
-its beginning, the backward half from its end, so that what each holds of earlier rows is the text that it has truly
-read before: for the backward half, what follows. (Were both to read the same rows, the backward half would begin each
-row with a memory of the row *before* it in the text, and would guess words with the help of what leads up to them:
-its perplexity would be too good to be true, and what it learned would not be there when it is used. The original had
-no such choice to make: it read single sentences in random order, each direction its own, the backward one with the
-words of each sentence turned round.)
+Each half carries its own memory through its own reading of the streams. The forward half reads a stream from its
+beginning, the backward half from its end, so that the memory of each holds the text that it has read before: for the
+backward half, what follows. (If both read the same rows, the backward half would begin each row with a memory of the
+row *before* it in the text, and its perplexity would be too good to be true. The original read single sentences in
+random order, the backward half with the words of each sentence reversed.)
 
-All streams begin at the first step, and all are thousands of words old soon after. A model that only ever sees such
-states learns to count on them, and guesses badly in the first hundreds of words of a text, where it is used: held-out
-loss rises while that of training falls. So in some rows, drawn by chance, a stream begins anew (`fresh`).
+All streams begin at the first step, and are thousands of words old soon after. A model that only sees such states
+learns to rely on them, and predicts badly in the first hundreds of words of a text, where it is used: held-out loss
+rises while training loss falls. So in a random share of rows (`fresh`) a stream begins without memory.
 
-Between documents the corpus has one separator. As in the original, whoever reads it reads the marker with which a text
-begins for him, `<S>` forwards and `</S>` backwards, and whoever guesses it guesses the one that ends it.
+Between documents the corpus has one separator. As in the original, a half that reads it reads the marker with which a
+text begins in its direction, `<S>` forwards and `</S>` backwards, and predicts the one with which it ends.
 
-The softmax has only the most frequent words, the first of the corpus's table; others are guessed as the unknown word,
+The softmax has only the most frequent words, the first of the corpus's table; others are predicted as the unknown word,
 but read by their characters like all.
 
 Shapes: R rows, T words that a row reads, U different words of all rows, C characters, D width.
@@ -38,10 +36,11 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.random_keys import uniform
+from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, Vocabulary
+from polyseme.objectives.objective import BaseObjective, Nets, Vocabulary
 from polyseme.objectives.streams import Softmax, check_softmax, refuse_sampling, softmax_flops, with_samples
 from polyseme.outputs.softmaxes import SAMPLES, TwoWayOutput
 from polyseme.parts.memory import Memory
@@ -77,44 +76,35 @@ class BiLM(BaseObjective):
     max_characters: int = 50
     """Characters of a word, as the encoder reads it."""
     fresh: float = 0.1
-    """How often a stream begins a row without what it has read before. The original never did."""
+    """The share of rows in which a stream begins without memory. The original had none."""
 
     def __post_init__(self) -> None:
         check_softmax(self.softmax, self.n_samples)
         if not 0 <= self.fresh <= 1:
-            raise OptionError(f"The share of rows that begin anew must be from 0 to 1. Got {self.fresh} instead.")
+            raise OptionError(
+                f"The share of rows that begin without memory (fresh) must be from 0 to 1. Got {self.fresh} instead."
+            )
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("two-way",), outputs=("two-way",), layout="streams", units=("word",))
+        layout = Streams(both_ways=True)
+        return Needs(directions=("two-way",), outputs=("two-way",), layout=layout, units=("word",))
 
     @property
     def weights(self) -> Mapping[str, float]:
         return {"forward": 0.5, "backward": 0.5}
 
-    @property
-    def both_ways(self) -> bool:
-        return True
-
     def n_read(self, bundle: Bundle) -> int | None:
         """Words are spelled: there may be any number."""
         return None
 
-    def for_tokenizer(self, tokenizer: Tokenizer) -> BiLM:
-        """The same objective, told of the words that its rows are of."""
-        told: BiLM = self.replace(
-            known=Spelling(
-                n_pieces=tokenizer.n_pieces,
-                specials=dict(tokenizer.specials),
-                words=tokenizer.pieces(range(tokenizer.n_pieces)) if tokenizer.unit == "word" else (),
-                max_characters=self.max_characters,
-            )
-        )
-        return told
+    def read_vocabulary(self, tokenizer: Tokenizer) -> Spelling:
+        words = tokenizer.pieces(range(tokenizer.n_pieces)) if tokenizer.unit == "word" else ()
+        return Spelling.of(tokenizer, words=words, max_characters=self.max_characters)
 
     @property
     def spelling(self) -> Spelling:
-        """The words it was told of."""
+        """The words that rows are of."""
         return cast(Spelling, self.vocabulary)
 
     def refuse(self, bundle: Bundle) -> None:
@@ -142,8 +132,8 @@ class BiLM(BaseObjective):
         """Each half's words as numbers into those of this pass, which are spelled once, and its targets."""
         onward, back = np.split(rows.pieces, 2, axis=1)  # [R, T + 1] each
         start, end = (self.vocabulary.specials[role] for role in ("start", "end"))
-        read = np.concatenate([_instead(onward[:, :-1], end, start), back[:, 1:]], axis=1)
-        targets = np.concatenate([onward[:, 1:], _instead(back[:, :-1], end, start)], axis=1)
+        read = np.concatenate([_swapped(onward[:, :-1], end, start), back[:, 1:]], axis=1)
+        targets = np.concatenate([onward[:, 1:], _swapped(back[:, :-1], end, start)], axis=1)
         words, numbers = np.unique(read, return_inverse=True)
         spelled = self.spelling.characters[words]
         room = np.zeros((-len(spelled) % ROUND_TO, spelled.shape[1]), np.int16)
@@ -157,7 +147,7 @@ class BiLM(BaseObjective):
         return Example(arrays, {"forward": n_targets, "backward": n_targets})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        unknown = 0 if self.known is None else self.known.specials.get("unknown", 0)
+        unknown = 0 if self.known_vocabulary is None else self.known_vocabulary.specials.get("unknown", 0)
         return BiLMNets(bundle, unknown, self.n_samples if self.softmax == "sampled" else None)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
@@ -175,24 +165,16 @@ class BiLM(BaseObjective):
         return {"model": Bundle(family=bundle.family, encoder=bundle.encoder, outputs=outputs, tokenizer=tokenizer)}
 
 
-class BiLMNets(nn.Module):
+class BiLMNets(Nets):
     """A two-way encoder and the softmax of both its halves."""
 
+    encoder: TwoWay
+
     def __init__(self, bundle: Bundle, unknown: int, n_samples: int | None) -> None:
-        super().__init__()
-        self.encoder = cast(TwoWay, bundle.encoder)
+        super().__init__(bundle, "two-way")
         self.output = with_samples(cast(TwoWayOutput, bundle.outputs["two-way"]).softmax, n_samples)
         self.n_words = int(cast(Any, bundle.config).n_outputs)
         self.unknown = unknown
-        self._whole = (bundle,)  # not a part: what else it holds is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
-
-    def new_memory(self, n_rows: int) -> Memory:
-        """What streams begin with."""
-        return self.encoder.new_memory(n_rows)
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None
@@ -220,5 +202,5 @@ class BiLMNets(nn.Module):
         return parts, TwoWayState(ahead.memory.lengths, cast(Any, ahead.memory), cast(Any, behind.memory))
 
 
-def _instead(words: NDArray[np.int64], one: int, other: int) -> NDArray[np.int64]:
+def _swapped(words: NDArray[np.int64], one: int, other: int) -> NDArray[np.int64]:
     return np.where(words == one, other, words)

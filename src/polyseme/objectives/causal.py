@@ -9,23 +9,22 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
+from polyseme.corpus.packed_rows import Packed
 from polyseme.cost import forward_flops
-from polyseme.objectives.objective import BaseObjective
-from polyseme.objectives.step_tensors import batch_of, output_flops, shared_arrays, trained
-from polyseme.outputs.output import Output
+from polyseme.objectives.objective import BaseObjective, Nets, batch_of, output_flops, shared_arrays
 from polyseme.parts.memory import Memory
 from polyseme.types import Example, Needs, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Causal(BaseObjective):
-    """Nothing is corrupted. Every piece but a row's first is a target, separators too; padding is none."""
+    """Nothing is corrupted. Every piece but a row's first is a target, separators too; padding is not."""
 
     name: ClassVar[str] = "causal"
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("causal",), outputs=("causal",), layout="packed")
+        return Needs(directions=("causal",), outputs=("causal",), layout=Packed())
 
     def corrupt(self, rows: Rows) -> Example:
         pad = self.vocabulary.pad
@@ -34,30 +33,20 @@ class Causal(BaseObjective):
         return Example(shared_arrays(rows, rows.pieces), {self.name: float(n_targets)})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return CausalNets(bundle, None if self.known is None else self.known.pad)
+        return CausalNets(bundle, None if self.known_vocabulary is None else self.known_vocabulary.pad)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         its = cast(CausalNets, nets)
         forward = forward_flops(its.encoder.config, [length] * n_rows)
         return 3.0 * (forward + output_flops(its.output, n_rows * (length - 1)))
 
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(CausalNets, nets).bundle, [self.name])}
 
-
-class CausalNets(nn.Module):
+class CausalNets(Nets):
     """Encoder and output; the states of all pieces but the last predict the piece after them."""
 
     def __init__(self, bundle: Bundle, pad: int | None) -> None:
-        super().__init__()
-        self.encoder = bundle.encoder
-        self.output = cast(Output, bundle.outputs["causal"])
+        super().__init__(bundle, "causal")
         self.pad = pad
-        self._whole = (bundle,)  # not a part: what else it holds is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None

@@ -1,14 +1,14 @@
-"""Denoising (BART; Lewis et al. 2020): a text is spoilt, and written out again as it was.
+"""Denoising (BART; Lewis et al. 2020): a text is corrupted, and the decoder writes the original.
 
-Five ways to spoil it, in any combination, one after the other:
+Five corruptions, in any combination, one after the other:
 
 | setting | |
 |---|---|
 | permute | sentences stand in a random order |
 | rotate | the text begins at a random piece, and what stood before that comes last |
-| infill_rate | such a share of pieces goes, in spans of Poisson lengths, for one mask each; of length 0 it is added |
+| infill_rate | a share of pieces is replaced, in spans of Poisson lengths, by one mask each; empty spans add one |
 | mask_rate | pieces become masks |
-| delete_rate | pieces go, and nothing shows where |
+| delete_rate | pieces are deleted |
 
 A row is the text, as it was packed. What is left of it may be shorter, never longer; the rest of its row is padding.
 
@@ -22,33 +22,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.random_keys import Keys, uniform
+from polyseme.corpus.packed_rows import Packed
+from polyseme.corpus.random_keys import Bools, Floats, Ints, Keys, uniform
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, Vocabulary
+from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
-from polyseme.objectives.step_tensors import trained
-from polyseme.types import Example, Needs, Rows, Tokenizer
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_LAST = 2.0
-"""Sorts behind every number from 0 to 1."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithFrame(Vocabulary):
-    """A vocabulary, and how many pieces of its frame stand before and after the text of a row."""
-
-    frame: tuple[int, int]
+from polyseme.objectives.target_selection import LAST
+from polyseme.types import Example, Needs, Rows
 
 
 class Text(NamedTuple):
-    """Texts as far as they are spoilt: `pieces` [R, n], of which the first `lengths` [R] are there."""
+    """Texts as far as they are corrupted: `pieces` [R, n], of which the first `lengths` [R] are there."""
 
     pieces: Ints
     lengths: Ints
@@ -61,7 +48,7 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Denoising(BaseObjective):
-    """The encoder reads the spoilt text, the decoder writes the row as it was, frame and all."""
+    """The encoder reads the corrupted text, the decoder writes the original row, frame included."""
 
     name: ClassVar[str] = "denoising"
 
@@ -87,26 +74,8 @@ class Denoising(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("causal",), layout="packed", two_stacks=True)
-
-    @property
-    def keeps_apart(self) -> bool:
-        return False
-
-    @property
-    def sentences(self) -> bool:
-        return self.permute
-
-    def for_tokenizer(self, tokenizer: Tokenizer) -> Denoising:
-        """The same objective, told of the vocabulary and of the frame around its rows."""
-        framed = tokenizer.frame(np.zeros(0, np.int64))
-        known = WithFrame(
-            n_pieces=tokenizer.n_pieces,
-            specials=dict(tokenizer.specials),
-            frame=(framed.offset, len(framed.ids) - framed.offset),
-        )
-        told: Denoising = self.replace(known=known)
-        return told
+        layout = Packed(sentences=self.permute, separable=False)
+        return Needs(directions=("both",), outputs=("causal",), layout=layout, two_stacks=True)
 
     def refuse(self, bundle: Bundle) -> None:
         refuse_no_first(bundle, self.name, self.vocabulary)
@@ -119,7 +88,7 @@ class Denoising(BaseObjective):
                 )
 
     def corrupt(self, rows: Rows) -> Example:
-        before, after = cast(WithFrame, self.vocabulary).frame
+        before, after = len(self.vocabulary.before), len(self.vocabulary.after)
         within = slice(before, rows.pieces.shape[1] - after)
         text = Text(rows.pieces[:, within], np.full(len(rows.pieces), within.stop - within.start))
         if self.permute:
@@ -147,24 +116,21 @@ class Denoising(BaseObjective):
         return Example(arrays, {self.name: float(rows.pieces.size)})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return TwoStackNets(bundle, self.known, self.name)
+        return TwoStackNets(bundle, self.known_vocabulary, self.name)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """As if nothing had gone: the padding of what has is read too."""
         return training_flops(cast(TwoStackNets, nets), n_rows, length, length)
 
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(TwoStackNets, nets).bundle, ["causal"])}
 
-
-# --- the five ways ---------------------------------------------------------------------------------------------------
+# --- the five corruptions --------------------------------------------------------------------------------------------
 
 
 def permuted(text: Text, sentences: Bools, keys: Keys) -> Text:
     """Sentences in a random order; a row begins with what is left of one. `sentences` is true where one begins."""
     number = np.cumsum(sentences, axis=1, dtype=np.int64)
-    chance = uniform(keys, "sentences", text.pieces.shape[1] + 1)
-    order = np.argsort(np.take_along_axis(chance, number, axis=1), axis=1, kind="stable")
+    numbers = uniform(keys, "sentences", text.pieces.shape[1] + 1)
+    order = np.argsort(np.take_along_axis(numbers, number, axis=1), axis=1, kind="stable")
     return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths)
 
 
@@ -188,8 +154,8 @@ def infilled(text: Text, rate: float, mean_length: float, mask: int, keys: Keys)
     n_spans, n_gone = (lengths >= 0).sum(axis=1), np.maximum(lengths, 0).sum(axis=1)
     n_slots = text.lengths - n_gone + n_spans
     slots = np.arange(n_pieces)[None]
-    chance = np.where(slots < n_slots[:, None], uniform(keys, "span places", n_pieces), _LAST)
-    is_span = _ranks(chance) < n_spans[:, None]
+    numbers = np.where(slots < n_slots[:, None], uniform(keys, "span places", n_pieces), LAST)
+    is_span = _ranks(numbers) < n_spans[:, None]
     before = np.cumsum(is_span, axis=1) - is_span  # [R, n]: spans before each slot
     upto = np.cumsum(np.pad(np.maximum(lengths, 0), ((0, 0), (1, 0))), axis=1)  # [R, M + 1]: pieces of that many spans
     places = slots - before + np.take_along_axis(upto, np.minimum(before, upto.shape[1] - 1), axis=1)
@@ -216,12 +182,12 @@ def span_lengths(wanted: Ints, mean_length: float, keys: Keys) -> Ints:
     return found
 
 
-def poisson(chance: NDArray[np.float64], mean: float) -> Ints:
+def poisson(numbers: Floats, mean: float) -> Ints:
     """Numbers with the Poisson distribution, from even ones between 0 and 1."""
     counts = np.arange(int(mean + 12 * mean**0.5 + 20))
     steps = np.concatenate([np.zeros(1), np.log(np.maximum(counts[1:], 1)).cumsum()])
     below = np.cumsum(np.exp(counts * np.log(mean) - mean - steps))
-    return np.searchsorted(below[:-1], chance, side="right").astype(np.int64)
+    return np.searchsorted(below[:-1], numbers, side="right").astype(np.int64)
 
 
 def masked(text: Text, rate: float, mask: int, keys: Keys) -> Text:
@@ -240,13 +206,13 @@ def _some(text: Text, rate: float, mask: int | None, keys: Keys, name: str) -> B
     """Some of the pieces that are there and are no masks, as many as the rate says, rounded."""
     allowed = text.there if mask is None else text.there & (text.pieces != mask)
     wanted = np.rint(rate * allowed.sum(axis=1)).astype(np.int64)
-    chance = np.where(allowed, uniform(keys, name, text.pieces.shape[1]), _LAST)
-    chosen: Bools = _ranks(chance) < wanted[:, None]
+    numbers = np.where(allowed, uniform(keys, name, text.pieces.shape[1]), LAST)
+    chosen: Bools = _ranks(numbers) < wanted[:, None]
     return chosen
 
 
-def _ranks(chance: NDArray[np.float64]) -> Ints:
+def _ranks(numbers: Floats) -> Ints:
     """[R, n]: how many numbers of its row are smaller than each."""
-    ranks = np.empty(chance.shape, np.int64)
-    np.put_along_axis(ranks, np.argsort(chance, axis=1), np.arange(chance.shape[1])[None], axis=1)
+    ranks = np.empty(numbers.shape, np.int64)
+    np.put_along_axis(ranks, np.argsort(numbers, axis=1), np.arange(numbers.shape[1])[None], axis=1)
     return ranks

@@ -1,7 +1,8 @@
-"""Masked language modeling (Devlin et al. 2018): some pieces are hidden, and guessed from all the others.
+"""Masked language modeling (Devlin et al. 2018): some pieces are masked, and predicted from all the others.
 
-What is hidden are pieces, whole words, or spans of words (SpanBERT); anew each time a row is seen (RoBERTa's dynamic
-masking), or in one of a few ways that are fixed for a row (BERT's static masking).
+Masked are pieces, whole words, or spans of words (SpanBERT); anew each time a row is seen (RoBERTa's dynamic masking),
+or in one of a few copies that are fixed for a row (BERT's static masking). Rows are packed; with next-sentence
+prediction they are BERT's pairs of segments, and the model also predicts whether the second follows the first.
 
 Shapes: R rows, T pieces of a row, K targets of a row, D width.
 """
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
+from polyseme.corpus.layout import Layout
+from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import row_keys, uniform
+from polyseme.corpus.sentence_pair_rows import SentencePairs
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective
-from polyseme.objectives.step_tensors import batch_of, output_flops, pick, shared_arrays, trained
+from polyseme.objectives.objective import BaseObjective, Nets, batch_of, output_flops, pick, shared_arrays
 from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, how_many, most
 from polyseme.outputs.output import Output
 from polyseme.parts.memory import Memory
@@ -44,7 +47,9 @@ class Masked(BaseObjective):
     """Of the geometric distribution of spans' lengths in words."""
     longest_span: int = 10
     static_copies: int | None = None
-    """None: masks are drawn anew each time; k: a row comes in one of k ways, which follow from its content."""
+    """None: masks are drawn anew each time; k: a row comes in one of k copies, which follow from its content."""
+    next: Literal["nsp"] | None = None
+    """nsp: rows are pairs of segments, and next-sentence prediction is a second part of the loss."""
 
     def __post_init__(self) -> None:
         check_rate(self.mask_rate)
@@ -62,14 +67,19 @@ class Masked(BaseObjective):
             )
         if self.static_copies is not None and self.static_copies < 1:
             raise OptionError(f"static_copies must be at least 1, or None. Got {self.static_copies} instead.")
+        if self.next not in (None, "nsp"):
+            raise OptionError(f"The setting next must be nsp, or left out. Got {self.next!r} instead.")
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("masked",), layout="packed")
+        static = self.static_copies is not None
+        layout: Layout = Packed(same_cuts=static) if self.next is None else SentencePairs(same_cuts=static)
+        outputs = ("masked",) if self.next is None else ("masked", "pooled", "next")
+        return Needs(directions=("both",), outputs=outputs, layout=layout)
 
     @property
-    def same_rows(self) -> bool:
-        return self.static_copies is not None
+    def weights(self) -> Mapping[str, float]:
+        return {"masked": 1.0} if self.next is None else {"masked": 1.0, "next": 1.0}
 
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)
@@ -90,13 +100,17 @@ class Masked(BaseObjective):
                 chosen = choose_pieces(allowed, wanted, keys)
             places, real = places_of(chosen, width)
             treatment = uniform(keys, "treatment", width)
-        return Example(
-            {
-                **shared_arrays(rows, self._treated(rows.pieces, places, real, treatment, keys)),
-                **target_arrays(rows.pieces, places, real),
-            },
-            {self.name: float(real.sum())},
-        )
+        arrays = {
+            **shared_arrays(rows, self._treated(rows.pieces, places, real, treatment, keys)),
+            **target_arrays(rows.pieces, places, real),
+        }
+        counts = {"masked": float(real.sum())}
+        if self.next is not None:
+            if rows.next_labels is None:
+                raise ValueError("Next-sentence prediction needs rows that tell whether their segments follow.")
+            arrays["next_labels"] = rows.next_labels.astype(np.int32)
+            counts["next"] = float(len(rows.next_labels))
+        return Example(arrays, counts)
 
     def _treated(
         self,
@@ -117,37 +131,45 @@ class Masked(BaseObjective):
         return treated
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return MaskedNets(bundle)
+        return MaskedNets(bundle, "masked") if self.next is None else MaskedAndNextNets(bundle)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         its = cast(MaskedNets, nets)
         forward = forward_flops(its.encoder.config, [length] * n_rows)
-        return 3.0 * (forward + output_flops(its.output, n_rows * most(length, self.mask_rate)))
+        forward += output_flops(its.output, n_rows * most(length, self.mask_rate))
+        if isinstance(its, MaskedAndNextNets):
+            forward += output_flops(its.pooled, n_rows) + output_flops(its.next, n_rows)
+        return 3.0 * forward
 
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(MaskedNets, nets).bundle, [self.name])}
 
-
-class MaskedNets(nn.Module):
+class MaskedNets(Nets):
     """Encoder and output; only the targets' states reach the vocabulary."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        super().__init__()
-        self.encoder = bundle.encoder
-        self.output = cast(Output, bundle.outputs["masked"])
-        self._whole = (bundle,)  # not a part: what else it holds is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None
     ) -> tuple[dict[str, Tensor], Memory | None]:
         """`arrays`: pieces [R, T], and places, targets and weights [R, K]."""
         states = self.encoder(batch_of(arrays, arrays["pieces"].long()), layers=[-1], memory=memory)
-        losses = self.output.loss(pick(states[-1], arrays["places"].long()), arrays["targets"].long().flatten())
-        return {"masked": (losses * arrays["weights"].flatten()).sum()}, states.memory
+        return self.losses(states[-1], arrays), states.memory
+
+    def losses(self, states: Tensor, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The parts of the loss, from the states of all pieces [R, T, D]."""
+        losses = self.output.loss(pick(states, arrays["places"].long()), arrays["targets"].long().flatten())
+        return {"masked": (losses * arrays["weights"].flatten()).sum()}
+
+
+class MaskedAndNextNets(MaskedNets):
+    """Also the pooled state of the first piece, which predicts whether the second segment follows the first."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle, "masked")
+        self.pooled = bundle.outputs["pooled"]
+        self.next = cast(Output, bundle.outputs["next"])
+
+    def losses(self, states: Tensor, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`arrays` also has next_labels [R]."""
+        losses = self.next.loss(self.pooled(states[:, 0]), arrays["next_labels"].long())
+        return {**super().losses(states, arrays), "next": losses.sum()}
 
 
 def check_rate(rate: float) -> None:
@@ -157,7 +179,7 @@ def check_rate(rate: float) -> None:
 
 
 def static_keys(rows: Rows, copies: int) -> NDArray[np.uint64]:
-    """Keys that follow from what stands in a row, and from which of its copies is seen this time."""
+    """Random keys that follow from the content of a row, and from which of its copies is seen this time."""
     copy = (uniform(rows.keys, "copy", 1)[:, 0] * copies).astype(np.int64)
     powers = np.cumprod(np.full(rows.pieces.shape[1], 0x9E3779B97F4A7C15, dtype=np.uint64))
     content = ((rows.pieces.astype(np.uint64) + np.uint64(1)) * powers).sum(axis=1, dtype=np.uint64)

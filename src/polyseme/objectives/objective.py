@@ -1,25 +1,34 @@
-"""What every objective is: a record of settings that is told of the vocabulary it works in."""
+"""What every objective is, a corruption of rows and a loss, and what all of them do with rows and tensors.
+
+A new objective is one file, with a `BaseObjective` and its `Nets`, and one line of `objective_table`.
+
+Shapes: R rows, T pieces of a row, K targets of a row, D width.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.config import Config
+from polyseme.config import Config, EncoderConfig
 from polyseme.errors import ModelError, OptionError, nearest
+from polyseme.outputs.output import Output
+from polyseme.parts.masks import SameDocument
 from polyseme.parts.memory import Memory
-from polyseme.types import Example, Loss, Needs, Rows, Tokenizer
+from polyseme.types import Batch, Example, Loss, Needs, Rows, Tokenizer
 
-SomeObjective = TypeVar("SomeObjective", bound="BaseObjective")
+AnyObjective = TypeVar("AnyObjective", bound="BaseObjective")
+AnyVocabulary = TypeVar("AnyVocabulary", bound="Vocabulary")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +38,27 @@ class Vocabulary(Config):
     n_pieces: int
     specials: Mapping[str, int]
     """The special pieces by role."""
+    before: tuple[int, ...] = ()
+    """The segments of the special pieces that the frame puts before the text of a row …"""
+    after: tuple[int, ...] = ()
+    """… and behind it."""
+
+    @classmethod
+    def of(cls: type[AnyVocabulary], tokenizer: Tokenizer, **more: Any) -> AnyVocabulary:
+        """The vocabulary of a tokenizer; `more` are the fields that a kind of vocabulary adds."""
+        framed = tokenizer.frame(np.zeros(0, np.int64))
+        segments = tuple(framed.segments.tolist())
+        return cls(
+            n_pieces=tokenizer.n_pieces,
+            specials=dict(tokenizer.specials),
+            before=segments[: framed.offset],
+            after=segments[framed.offset :],
+            **more,
+        )
 
     @cached_property
     def ordinary(self) -> NDArray[np.int64]:
-        """Every piece that is no special one: what a random piece is drawn from."""
+        """Every piece that is not special: what a random piece is drawn from."""
         special = sorted(set(self.specials.values()))
         return np.delete(np.arange(self.n_pieces, dtype=np.int64), special)
 
@@ -57,38 +83,41 @@ class BaseObjective(Config, ABC):
 
     name: ClassVar[str]
 
-    known: Vocabulary | None = field(default=None, repr=False)
-    """The vocabulary it was told of; no setting, so it is not in the JSON."""
+    known_vocabulary: Vocabulary | None = field(default=None, repr=False)
+    """Of the tokenizer that its rows are made with; no setting, so it is not in the JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """The settings, as `json.dump` takes them."""
         settings = super().to_json()
-        del settings["known"]
+        del settings["known_vocabulary"]
         return settings
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Any:
         """The objective of `to_json`. An unknown setting is an error that names the nearest one."""
-        names = sorted(each.name for each in dataclasses.fields(cls) if each.name != "known")
-        for given in settings:
-            if given not in names:
-                told = nearest(given, names) if names else "It has none."
-                raise OptionError(f"The objective {cls.name!r} has no setting {given!r}. {told}")
+        names = sorted(each.name for each in dataclasses.fields(cls) if each.name != "known_vocabulary")
+        for name in settings:
+            if name not in names:
+                advice = nearest(name, names) if names else "It has none."
+                raise OptionError(f"The objective {cls.name!r} has no setting {name!r}. {advice}")
         return super().from_json(settings)
 
-    def for_tokenizer(self: SomeObjective, tokenizer: Tokenizer) -> SomeObjective:
-        """The same objective, told of the vocabulary that its rows are in."""
-        vocabulary = Vocabulary(n_pieces=tokenizer.n_pieces, specials=dict(tokenizer.specials))
-        told: SomeObjective = self.replace(known=vocabulary)
-        return told
+    def for_tokenizer(self: AnyObjective, tokenizer: Tokenizer) -> AnyObjective:
+        """The same objective, with the vocabulary that its rows are in."""
+        bound: AnyObjective = self.replace(known_vocabulary=self.read_vocabulary(tokenizer))
+        return bound
+
+    def read_vocabulary(self, tokenizer: Tokenizer) -> Vocabulary:
+        """What the objective must know of a tokenizer."""
+        return Vocabulary.of(tokenizer)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        if self.known is None:
+        if self.known_vocabulary is None:
             raise OptionError(
                 f"The objective {self.name!r} does not know its vocabulary yet. Call for_tokenizer(…) first."
             )
-        return self.known
+        return self.known_vocabulary
 
     @property
     @abstractmethod
@@ -99,34 +128,9 @@ class BaseObjective(Config, ABC):
         """How much the mean of each part counts in what is minimized."""
         return {self.name: 1.0}
 
-    @property
-    def same_rows(self) -> bool:
-        """Whether rows must be cut alike in every epoch, since what becomes of one follows from its content."""
-        return False
-
-    @property
-    def keeps_apart(self) -> bool:
-        """Whether the documents of a packed row can be hidden from each other."""
-        return True
-
-    @property
-    def sentences(self) -> bool:
-        """Whether rows must say where sentences begin."""
-        return False
-
-    @property
-    def ahead(self) -> int:
-        """How many pieces of the next row those of streams show too, as targets."""
-        return 1
-
     def row_length(self, length: int, n_specials: int) -> int:
-        """How long packed rows must be so that the encoder reads `length` pieces of them, `n_specials` of the frame."""
+        """How long rows must be so that the encoder reads `length` pieces of them, `n_specials` of the frame."""
         return length
-
-    @property
-    def both_ways(self) -> bool:
-        """Whether rows of streams come in pairs, one read from the stream's beginning and one from its end."""
-        return False
 
     def n_read(self, bundle: Bundle) -> int | None:
         """How many different pieces a bundle can read; None where there is no bound."""
@@ -149,5 +153,84 @@ class BaseObjective(Config, ABC):
     @abstractmethod
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float: ...
 
-    @abstractmethod
-    def result(self, nets: nn.Module) -> dict[str, Bundle]: ...
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        """The bundles to keep, by name: the model with the outputs that were trained."""
+        return {"model": trained(cast(Nets, nets).bundle, self.needs.outputs)}
+
+
+class Nets(nn.Module):
+    """What is trained: encoder, decoder and one output of a bundle; subclasses add more, and the forward pass."""
+
+    def __init__(self, bundle: Bundle, output: str) -> None:
+        super().__init__()
+        self.encoder = bundle.encoder
+        self.decoder = bundle.decoder
+        self.output = cast(Output, bundle.outputs[output])
+        self._bundle = (bundle,)  # in a tuple, so that it is no submodule: what else it holds is not trained
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._bundle[0]
+
+    def new_memory(self, n_rows: int) -> Memory:
+        """What streams begin with."""
+        return self.encoder.new_memory(n_rows)
+
+
+def trained(bundle: Bundle, outputs: Iterable[str]) -> Bundle:
+    """A bundle of the same parts with only those outputs that were trained; others no longer fit the encoder."""
+    return Bundle(
+        family=bundle.family,
+        encoder=bundle.encoder,
+        decoder=bundle.decoder,
+        outputs={name: bundle.outputs[name] for name in outputs},
+        tokenizer=bundle.tokenizer,
+        tied=bundle.tied,
+        foreign=bundle.foreign,
+    )
+
+
+# --- rows and tensors ------------------------------------------------------------------------------------------------
+
+DETAILS = ("documents", "positions", "segments", "lengths")
+"""What a layout may say of its rows, for the encoder."""
+
+
+def shared_arrays(rows: Rows, pieces: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
+    """What an encoder reads of rows, as small as it may be: `pieces`, and what the layout says of them."""
+    details = {name: getattr(rows, name) for name in DETAILS}
+    arrays = {"pieces": pieces, **{name: value for name, value in details.items() if value is not None}}
+    return {name: value.astype(np.int32) for name, value in arrays.items()}
+
+
+def batch_of(arrays: Mapping[str, Tensor], pieces: Tensor) -> Batch:
+    """A batch as the encoder reads it; documents are hidden from each other where the rows tell which is which."""
+    details = {name: arrays[name].long() for name in DETAILS if name in arrays}
+    documents = details.pop("documents", None)
+    return Batch(pieces, mask=None if documents is None else SameDocument(documents), **cast(dict[str, Any], details))
+
+
+def pick(states: Tensor, places: Tensor) -> Tensor:
+    """The states [R, T, D] at `places` [R, K], as [R·K, D]: only these reach the vocabulary."""
+    n_rows, n_pieces = states.shape[:2]
+    first = torch.arange(n_rows, device=states.device)[:, None] * n_pieces
+    return states.flatten(0, 1).index_select(0, (places + first).flatten())
+
+
+def in_full(numbers: Tensor) -> Tensor:
+    """At least single precision: losses and what is sampled are never computed in half."""
+    return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
+
+
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+
+def output_flops(output: nn.Module, n_targets: int) -> float:
+    """Floating-point operations of an output over `n_targets` states: two for each weight of its matrices."""
+    return 2.0 * n_targets * sum(each.numel() for each in output.parameters() if each.dim() > 1)
+
+
+def memory_flops(config: EncoderConfig, n_queries: int) -> float:
+    """What a memory of earlier pieces costs per row: keys and values made of it anew, which every query meets."""
+    held = config.memory_length or 0 if config.memory == "segment" else 0
+    return 4.0 * held * config.attention_widths * (config.widths[-1] + n_queries)

@@ -26,7 +26,7 @@ OBJECTIVES: Mapping[str, type[BaseObjective]] = {
 }
 
 CARRIED = ("state", "segment")
-"""The kinds of memory that go on from row to row."""
+"""The kinds of memory that are carried from row to row."""
 
 SIDES = {
     "both": "both sides of a piece",
@@ -62,7 +62,7 @@ def check_encoder(objective: BaseObjective, family: Family, config: EncoderConfi
             f"The objective {name!r} needs a decoder that reads what the encoder says, and this model ({family.name}) "
             "has only an encoder. Take a model of two stacks: transformer, bart or t5."
         )
-    if needs.layout == "streams" and config.memory not in CARRIED:
+    if needs.layout.carries_memory and config.memory not in CARRIED:
         raise OptionError(
             f"The objective {name!r} carries an encoder's memory from row to row, and this one ({family.name}) has "
             f"memory {config.memory!r}. Take an encoder that hands on its state, or segments ('memory_length')."
@@ -110,6 +110,6 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
 
 def _fits(needs: Needs, config: EncoderConfig) -> bool:
     """Whether an encoder sees what is needed, and carries what is."""
-    carries = needs.layout != "streams" or config.memory in CARRIED
+    carries = not needs.layout.carries_memory or config.memory in CARRIED
     stacks = not needs.two_stacks or config.decoder is not None
     return config.direction in needs.directions and carries and stacks

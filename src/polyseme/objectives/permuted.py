@@ -1,7 +1,7 @@
-"""Permutation language modeling (XLNet; Yang et al. 2019): pieces are guessed in a random order.
+"""Permutation language modeling (XLNet; Yang et al. 2019): pieces are predicted in a random order.
 
-A piece that is guessed is seen by those that come later in the order, so that targets are not guessed independently of
-each other, as masked ones are. It is guessed by a second stream, which knows where it stands and not what stands there.
+A piece that was predicted is seen by those that come later in the order, so targets are not predicted independently of
+each other, as masked ones are. A second stream predicts it, which knows where it stands and not what stands there.
 Only the last pieces of an order, one in six, are targets: the first ones have too little to go by.
 
 Which pieces these are is drawn as in the original program: a row is cut into windows, each `one_in` times as long as a
@@ -17,40 +17,26 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.random_keys import Keys, uniform
+from polyseme.corpus.layout import Layout
+from polyseme.corpus.packed_rows import Packed
+from polyseme.corpus.random_keys import Bools, Ints, Keys, uniform
+from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
 from polyseme.objectives.masked import places_of, target_arrays
-from polyseme.objectives.objective import BaseObjective, Vocabulary
-from polyseme.objectives.step_tensors import memory_flops, output_flops, trained
-from polyseme.objectives.target_selection import choose_pieces, how_many, most
-from polyseme.outputs.output import Output
+from polyseme.objectives.objective import BaseObjective, Nets, memory_flops, output_flops
+from polyseme.objectives.target_selection import LAST, choose_pieces, how_many, most
 from polyseme.parts.masks import Order
 from polyseme.parts.memory import Memory
-from polyseme.types import Batch, Example, Needs, Rows, Tokenizer
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_LAST = 2.0
-"""Sorts behind every number from 0 to 1."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithSegments(Vocabulary):
-    """A vocabulary, and the segments of the pieces that its frame puts before and after a text."""
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+from polyseme.types import Batch, Example, Needs, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permuted(BaseObjective):
-    """Targets in a random order, each guessed from what is no target and from the targets before it."""
+    """Targets in a random order, each predicted from what is no target and from the targets before it."""
 
     name: ClassVar[str] = "permuted"
 
@@ -71,28 +57,8 @@ class Permuted(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        layout: Literal["streams", "packed"] = "streams" if self.memory else "packed"
+        layout: Layout = Streams(ahead=0) if self.memory else Packed(separable=False)
         return Needs(directions=("any-order",), outputs=("permuted",), layout=layout)
-
-    @property
-    def keeps_apart(self) -> bool:
-        return False
-
-    @property
-    def ahead(self) -> int:
-        return 0
-
-    def for_tokenizer(self, tokenizer: Tokenizer) -> Permuted:
-        """The same objective, told of the vocabulary and of the segments of the frame."""
-        framed = tokenizer.frame(np.zeros(0, np.int64))
-        known = WithSegments(
-            n_pieces=tokenizer.n_pieces,
-            specials=dict(tokenizer.specials),
-            before=tuple(framed.segments[: framed.offset].tolist()),
-            after=tuple(framed.segments[framed.offset :].tolist()),
-        )
-        told: Permuted = self.replace(known=known)
-        return told
 
     def refuse(self, bundle: Bundle) -> None:
         if self.memory and bundle.config.memory_length is None:
@@ -123,13 +89,13 @@ class Permuted(BaseObjective):
         """Rows of streams have no frame."""
         segments = np.zeros(shape, np.int64)
         if not self.memory:
-            known = cast(WithSegments, self.vocabulary)
-            segments[:, : len(known.before)] = known.before
-            segments[:, shape[1] - len(known.after) :] = known.after
+            before, after = self.vocabulary.before, self.vocabulary.after
+            segments[:, : len(before)] = before
+            segments[:, shape[1] - len(after) :] = after
         return segments
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return PermutedNets(bundle)
+        return PermutedNets(bundle, self.name)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """Both streams; targets make no keys of their own. The terms of distances are not counted."""
@@ -143,26 +109,9 @@ class Permuted(BaseObjective):
             forward += n_rows * memory_flops(config, length + width)
         return 3.0 * (forward + output_flops(its.output, n_rows * width))
 
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(PermutedNets, nets).bundle, [self.name])}
 
-
-class PermutedNets(nn.Module):
+class PermutedNets(Nets):
     """Encoder and output; only the second stream reaches the vocabulary."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        super().__init__()
-        self.encoder = bundle.encoder
-        self.output = cast(Output, bundle.outputs["permuted"])
-        self._whole = (bundle,)  # not a part: what else it holds is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
-
-    def new_memory(self, n_rows: int) -> Memory:
-        """What streams begin with."""
-        return self.encoder.new_memory(n_rows)
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None
@@ -175,15 +124,15 @@ class PermutedNets(nn.Module):
             targets=arrays["places"].long(),
         )
         states = self.encoder(batch, layers=[-1], memory=memory)
-        guesses = states.queries[states.depth].flatten(0, 1)
-        losses = self.output.loss(guesses, arrays["targets"].long().flatten())
+        queries = states.queries[states.depth].flatten(0, 1)
+        losses = self.output.loss(queries, arrays["targets"].long().flatten())
         return {"permuted": (losses * arrays["weights"].flatten()).sum()}, states.memory
 
 
 def choose_in_windows(shape: tuple[int, ...], one_in: int, longest: int, keys: Keys) -> Bools:
     """[R, T]: a span in each of the windows that a row is cut into.
 
-    A span of n pieces, 1 to `longest`, comes with a chance in proportion to 1/n, and its window has `one_in` · n.
+    A span of n pieces, 1 to `longest`, comes with a numbers in proportion to 1/n, and its window has `one_in` · n.
     """
     n_windows = -(-shape[1] // one_in)
     weights = np.cumsum(1 / np.arange(1, longest + 1))
@@ -201,7 +150,7 @@ def choose_in_windows(shape: tuple[int, ...], one_in: int, longest: int, keys: K
 
 def turns(chosen: Bools, keys: Keys) -> Ints:
     """[R, T]: the turn of each piece: 0 for all that are no targets, from 1 on in random order for those that are."""
-    chance = np.where(chosen, uniform(keys, "order", chosen.shape[1]), _LAST)
+    numbers = np.where(chosen, uniform(keys, "order", chosen.shape[1]), LAST)
     turn = np.empty(chosen.shape, np.int64)
-    np.put_along_axis(turn, np.argsort(chance, axis=1), np.arange(1, chosen.shape[1] + 1)[None], axis=1)
+    np.put_along_axis(turn, np.argsort(numbers, axis=1), np.arange(1, chosen.shape[1] + 1)[None], axis=1)
     return np.where(chosen, turn, 0)

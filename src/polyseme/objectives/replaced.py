@@ -1,8 +1,8 @@
 """Replaced-piece detection (ELECTRA, Clark et al. 2020): a generator fills masks, a discriminator finds what it filled.
 
-The generator learns as a masked language model. What it draws takes the place of the masks, and the discriminator says
-of every ordinary piece whether it is the one that stood there; a piece that was drawn right counts as real. Nothing
-flows back through the drawing.
+The generator, a small model of the same family, learns as a masked language model. What it draws replaces the masks,
+and the discriminator predicts of every ordinary piece whether it was replaced; a piece that was drawn right counts as
+original. No gradient passes through the drawing.
 
 Shapes: R rows, T pieces of a row, K targets of a row, V pieces of the vocabulary.
 """
@@ -11,28 +11,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.bundle import Bundle
+from polyseme.bundle import Bundle, new_bundle
+from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import uniform
 from polyseme.cost import forward_flops
+from polyseme.encoders.transformer import Transformer
+from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
-from polyseme.objectives.generator import Sharing, generator_for, sample, transformer_of
 from polyseme.objectives.masked import check_rate, places_of, target_arrays
-from polyseme.objectives.objective import BaseObjective
-from polyseme.objectives.step_tensors import batch_of, in_full, output_flops, pick, shared_arrays, trained
+from polyseme.objectives.objective import (
+    BaseObjective,
+    Nets,
+    batch_of,
+    in_full,
+    output_flops,
+    pick,
+    shared_arrays,
+    trained,
+)
 from polyseme.objectives.target_selection import choose_pieces, how_many, most
 from polyseme.outputs.labels import ReplacedOutput
 from polyseme.outputs.pieces import MaskedOutput, piece_losses
 from polyseme.parts.memory import Memory
+from polyseme.parts.positions import LearnedPositions
 from polyseme.types import Example, Needs, Rows
 
+Sharing = Literal["none", "embeddings", "all"]
+
 USUAL_SHARE = 1 / 4
+BLOCK = 256
+"""Pieces are summed in blocks first, so that only one block of the vocabulary is ever cumulated piece by piece."""
 _STEPS = 2.0**24
 """As many numbers as single precision tells apart between 0 and 1."""
 
@@ -77,7 +92,7 @@ class Replaced(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("replaced",), layout="packed")
+        return Needs(directions=("both",), outputs=("replaced",), layout=Packed())
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -93,18 +108,18 @@ class Replaced(BaseObjective):
             transformer_of(bundle)
 
     def corrupt(self, rows: Rows) -> Example:
-        """Every target is masked; the pieces that will stand there are drawn with `chance`, one number a target."""
+        """Every target is masked; the pieces that will stand there are drawn with `random_numbers`, one per target."""
         allowed = ~rows.special
         width = most(allowed.shape[1], self.mask_rate)
         places, real = places_of(choose_pieces(allowed, how_many(allowed, self.mask_rate), rows.keys), width)
         masked = rows.pieces.copy()
         at, slot = np.nonzero(real)
         masked[at, places[at, slot]] = self.vocabulary.mask
-        chance = np.floor(uniform(rows.keys, "drawn pieces", width) * _STEPS) / _STEPS
+        numbers = np.floor(uniform(rows.keys, "drawn pieces", width) * _STEPS) / _STEPS
         arrays = {
             **shared_arrays(rows, masked),
             **target_arrays(rows.pieces, places, real),
-            "chance": chance.astype(np.float32),
+            "random_numbers": numbers.astype(np.float32),
             "ordinary": allowed,
         }
         return Example(arrays, {"masked": float(real.sum()), "replaced": float(allowed.sum())})
@@ -126,46 +141,110 @@ class Replaced(BaseObjective):
         return {"model": trained(its.bundle, ["replaced"]), "generator": trained(its.generator_bundle, ["masked"])}
 
 
-class ReplacedNets(nn.Module):
+class ReplacedNets(Nets):
     """Generator and discriminator under one root."""
 
     def __init__(self, bundle: Bundle, generator: Bundle, temperature: float) -> None:
-        super().__init__()
-        self.encoder = bundle.encoder
-        self.output = cast(ReplacedOutput, bundle.outputs["replaced"])
+        super().__init__(bundle, "replaced")
         self.generator = generator.encoder
         self.generator_output = cast(MaskedOutput, generator.outputs["masked"])
         self.temperature = temperature
-        self._whole = (bundle, generator)  # not parts: what else they hold is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
+        self._generator_bundle = (generator,)  # in a tuple, so that it is no submodule
 
     @property
     def generator_bundle(self) -> Bundle:
-        return self._whole[1]
+        return self._generator_bundle[0]
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None
     ) -> tuple[dict[str, Tensor], Memory | None]:
-        """`arrays`: pieces and ordinary [R, T]; places, targets, weights and chance [R, K]."""
+        """`arrays`: pieces and ordinary [R, T]; places, targets, weights and random_numbers [R, K]."""
         masked, places, targets = (arrays[name].long() for name in ("pieces", "places", "targets"))
         weights = arrays["weights"]
         states = self.generator(batch_of(arrays, masked), layers=[-1])[-1]
         logits = self.generator_output.logits(pick(states, places))  # [R·K, V]
-        guesses = piece_losses(logits, targets.flatten()) * weights.flatten()
+        losses = piece_losses(logits, targets.flatten()) * weights.flatten()
 
-        drawn = sample(logits, arrays["chance"].flatten(), self.temperature).view_as(targets)
+        drawn = sample(logits, arrays["random_numbers"].flatten(), self.temperature).view_as(targets)
         replaced = put(masked, places, drawn, weights)
         labels = replaced != put(masked, places, targets, weights)
         states = self.encoder(batch_of(arrays, replaced), layers=[-1])[-1]
-        said = in_full(self.output.logits(states))  # [R, T]
-        verdicts = F.binary_cross_entropy_with_logits(said, labels.to(said.dtype), reduction="none")
-        return {"masked": guesses.sum(), "replaced": (verdicts * arrays["ordinary"]).sum()}, None
+        scores = in_full(cast(ReplacedOutput, self.output).logits(states))  # [R, T]
+        detection = F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none")
+        return {"masked": losses.sum(), "replaced": (detection * arrays["ordinary"]).sum()}, None
 
 
 def put(rows: Tensor, places: Tensor, pieces: Tensor, weights: Tensor) -> Tensor:
     """The rows [R, T] with `pieces` at `places` [R, K], where these have weight."""
     beyond = torch.full_like(places, rows.shape[1])
     return F.pad(rows, (0, 1)).scatter(1, torch.where(weights > 0, places, beyond), pieces)[:, :-1]
+
+
+# --- the generator ---------------------------------------------------------------------------------------------------
+
+
+def generator_for(bundle: Bundle, sharing: Sharing, share: float) -> Bundle:
+    """A generator of the bundle's family, `share` as wide, on the same device and in the same precision.
+
+    With "embeddings" it reads the bundle's own tables of pieces, positions and segments, through a map where its stack
+    has another width; with "all" it is the bundle's own encoder under another output.
+    """
+    output = {"masked": bundle.family.outputs["masked"]}
+    if sharing == "all":
+        made = new_bundle(bundle.family, bundle.config, output, bundle.tokenizer, tied=bundle.tied)
+        made = Bundle(
+            family=bundle.family,
+            encoder=bundle.encoder,
+            outputs=dict(made.outputs),
+            tokenizer=bundle.tokenizer,
+            tied=bundle.tied,
+            foreign=bundle.foreign,
+        )
+        made.outputs.to(bundle.device, next(bundle.parameters()).dtype)
+        return made
+    config = transformer_of(bundle).config
+    narrow = config.narrowed(share, embedding_width=None if sharing == "none" else config.width_of_embeddings)
+    made = new_bundle(bundle.family, narrow, output, bundle.tokenizer, tied=bundle.tied)
+    made.foreign = dict(bundle.foreign)
+    made.to(bundle.device, next(bundle.parameters()).dtype)
+    if sharing == "embeddings":
+        share_tables(transformer_of(bundle), transformer_of(made))
+        made.tie()
+    return made
+
+
+def share_tables(owner: Transformer, reader: Transformer) -> None:
+    """Let one encoder read the other's tables of pieces, positions and segments; norm and map stay its own."""
+    reader.embeddings.pieces = owner.embeddings.pieces
+    if isinstance(owner.embeddings.positions, LearnedPositions):
+        reader.embeddings.positions = owner.embeddings.positions
+    reader.embeddings.segments = owner.embeddings.segments
+
+
+def transformer_of(bundle: Bundle) -> Transformer:
+    """The bundle's encoder, which must be a Transformer to be made narrower."""
+    if isinstance(bundle.encoder, Transformer) and isinstance(bundle.config, TransformerConfig):
+        return bundle.encoder
+    raise OptionError(
+        f"The objective 'replaced' makes a narrower generator only of a Transformer, and this encoder is of kind "
+        f"{bundle.config.kind!r}. Choose --sharing all, under which one encoder is both."
+    )
+
+
+def sample(logits: Tensor, random_numbers: Tensor, temperature: float = 1.0) -> Tensor:
+    """[N, V] and [N] in [0, 1) → the pieces [N] that these numbers fall on; no gradient passes."""
+    scores = in_full(logits.detach()) / temperature
+    n_pieces = scores.shape[-1]
+    top = scores.amax(dim=-1, keepdim=True)
+    weights = F.pad((scores - top).exp(), (0, -n_pieces % BLOCK)).unflatten(-1, (-1, BLOCK))  # [N, B, BLOCK]
+    upto = weights.sum(dim=-1).cumsum(dim=-1)  # [N, B]
+    wanted = random_numbers.to(upto.dtype)[:, None] * upto[:, -1:]  # [N, 1]
+    block = (upto <= wanted).sum(dim=-1, keepdim=True).clamp(max=upto.shape[-1] - 1)  # [N, 1]
+    before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), torch.zeros_like(wanted))
+
+    places = block * BLOCK + torch.arange(BLOCK, device=logits.device)  # [N, BLOCK]
+    within = (scores.gather(1, places.clamp(max=n_pieces - 1)) - top).exp()
+    within = torch.where(places < n_pieces, within, torch.zeros_like(within)).cumsum(dim=-1)
+    step: Tensor = (within <= wanted - before).sum(dim=-1).clamp(max=BLOCK - 1)
+    drawn: Tensor = (block[:, 0] * BLOCK + step).clamp(max=n_pieces - 1)
+    return drawn

@@ -10,37 +10,27 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.cost import decoder_flops, forward_flops
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import Vocabulary
-from polyseme.objectives.step_tensors import batch_of, in_full, output_flops
-from polyseme.outputs.output import Output
+from polyseme.objectives.objective import Nets, Vocabulary, batch_of, in_full, output_flops
 from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.memory import Memory
 from polyseme.types import Batch
 
 
-class TwoStackNets(nn.Module):
+class TwoStackNets(Nets):
     """Encoder, decoder and output; the decoder predicts each piece of a target from those before it and the source."""
 
-    def __init__(self, bundle: Bundle, known: Vocabulary | None, part: str, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.encoder = bundle.encoder
-        self.decoder = cast(Encoder, bundle.decoder)
-        self.output = cast(Output, bundle.outputs["causal"])
+    def __init__(self, bundle: Bundle, vocabulary: Vocabulary | None, part: str, smoothing: float = 0.0) -> None:
+        super().__init__(bundle, "causal")
         self.part = part
         self.smoothing = smoothing
-        self.first = 0 if known is None else known.specials.get(str(bundle.family.first), 0)
+        self.first = 0 if vocabulary is None else vocabulary.specials.get(str(bundle.family.first), 0)
         """What a decoder reads before any piece of the target."""
-        self._whole = (bundle,)  # not a part: what else it holds is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None
@@ -50,20 +40,14 @@ class TwoStackNets(nn.Module):
         Also weights [R, T], where not all targets count; lengths [R], where the source is padded; and where several
         pairs share a row, documents and positions, those of the target as `target_…`.
         """
-        source, targets = self._source(arrays), arrays["targets"].long()
-        written = self._target(arrays, targets)
-        written.source = self.encoder(source, layers=[-1])
-        states = self.decoder(written, layers=[-1])
+        targets = arrays["targets"].long()
+        target = self._target(arrays, targets)
+        target.source = self.encoder(batch_of(arrays, arrays["pieces"].long()), layers=[-1])
+        states = cast(Encoder, self.decoder)(target, layers=[-1])
         losses = self._losses(states[-1].flatten(0, 1), targets.flatten())
         if "weights" in arrays:
             losses = losses * arrays["weights"].flatten()
         return {self.part: losses.sum()}, None
-
-    def _source(self, arrays: Mapping[str, Tensor]) -> Batch:
-        batch = batch_of(arrays, arrays["pieces"].long())
-        if "lengths" in arrays:
-            batch.lengths = arrays["lengths"].long()
-        return batch
 
     def _target(self, arrays: Mapping[str, Tensor], targets: Tensor) -> Batch:
         """Each piece of a target stands one place later than it is predicted, and a first one before all."""
@@ -101,5 +85,5 @@ def refuse_no_first(bundle: Bundle, name: str, vocabulary: Vocabulary) -> None:
 def training_flops(nets: TwoStackNets, n_rows: int, source_length: int, target_length: int) -> float:
     """Floating-point operations of a step over rows of these lengths, forwards and backwards."""
     forward = forward_flops(nets.encoder.config, [source_length] * n_rows)
-    forward += n_rows * decoder_flops(nets.decoder.config, source_length, target_length)
+    forward += n_rows * decoder_flops(cast(Encoder, nets.decoder).config, source_length, target_length)
     return 3.0 * (forward + output_flops(nets.output, n_rows * target_length))

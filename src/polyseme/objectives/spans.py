@@ -1,4 +1,4 @@
-"""Span corruption (T5; Raffel et al. 2020): spans give way to sentinels, and are written out behind these.
+"""Span corruption (T5; Raffel et al. 2020): spans are replaced by sentinels, and the decoder writes them.
 
     Thank you <A> inviting me to your party <B> week. </s>      <A> for <B> last </s>
 
@@ -17,19 +17,15 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from polyseme.bundle import Bundle
-from polyseme.corpus.random_keys import uniform
+from polyseme.corpus.packed_rows import Packed
+from polyseme.corpus.random_keys import Bools, Floats, Ints, Keys, uniform
 from polyseme.errors import OptionError
 from polyseme.objectives.objective import BaseObjective, Vocabulary
 from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
-from polyseme.objectives.step_tensors import trained
 from polyseme.types import Example, Needs, Rows, Tokenizer
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
@@ -39,9 +35,7 @@ class WithSentinels(Vocabulary):
     """A vocabulary that has pieces to stand for spans."""
 
     sentinels: Sequence[int]
-    """Those of the first span first."""
-    frame: tuple[int, int]
-    """How many pieces of its frame stand before and after the text of a row."""
+    """The one of the first span first."""
 
 
 class Noise(NamedTuple):
@@ -71,34 +65,17 @@ class Spans(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("causal",), layout="packed", two_stacks=True)
+        return Needs(directions=("both",), outputs=("causal",), layout=Packed(separable=False), two_stacks=True)
 
-    @property
-    def keeps_apart(self) -> bool:
-        return False
-
-    def for_tokenizer(self, tokenizer: Tokenizer) -> Spans:
-        """The same objective, told of the vocabulary and of what in it are sentinels."""
+    def read_vocabulary(self, tokenizer: Tokenizer) -> WithSentinels:
         pieces = tokenizer.pieces(range(tokenizer.n_pieces))
-        found = {int(match[1]): id for id, piece in enumerate(pieces) if (match := _SENTINEL.fullmatch(piece))}
-        framed = tokenizer.frame(np.zeros(0, np.int64))
-        known = WithSentinels(
-            n_pieces=tokenizer.n_pieces,
-            specials=dict(tokenizer.specials),
-            sentinels=tuple(found[number] for number in range(len(found)) if number in found),
-            frame=(framed.offset, len(framed.ids) - framed.offset),
-        )
-        told: Spans = self.replace(known=known)
-        return told
+        ids = {int(match[1]): id for id, piece in enumerate(pieces) if (match := _SENTINEL.fullmatch(piece))}
+        return WithSentinels.of(tokenizer, sentinels=tuple(ids[n] for n in range(len(ids)) if n in ids))
 
     @property
     def sentinels(self) -> Sequence[int]:
         """The pieces that stand for spans, the first span's first."""
-        return self._told.sentinels
-
-    @property
-    def _told(self) -> WithSentinels:
-        return cast(WithSentinels, self.vocabulary)
+        return cast(WithSentinels, self.vocabulary).sentinels
 
     def refuse(self, bundle: Bundle) -> None:
         refuse_no_first(bundle, self.name, self.vocabulary)
@@ -142,7 +119,7 @@ class Spans(BaseObjective):
     def row_length(self, length: int, n_specials: int) -> int:
         n_pieces = self.text_length(length)
         noise = self.noise(n_pieces)
-        if self.known is not None and noise.spans > len(self.sentinels):
+        if self.known_vocabulary is not None and noise.spans > len(self.sentinels):
             raise OptionError(
                 f"Rows of {length:,} pieces lose {noise.spans:,} spans, and the tokenizer has only "
                 f"{len(self.sentinels):,} sentinels to stand for them. Choose shorter rows (--length), longer spans "
@@ -153,7 +130,7 @@ class Spans(BaseObjective):
     # --- corruption --------------------------------------------------------------------------------------------------
 
     def corrupt(self, rows: Rows) -> Example:
-        before, after = self._told.frame
+        before, after = len(self.vocabulary.before), len(self.vocabulary.after)
         text = rows.pieces[:, before : rows.pieces.shape[1] - after]
         noise = self.noise(text.shape[1])
         taken = noise_mask(rows.keys, text.shape[1], noise)
@@ -167,17 +144,14 @@ class Spans(BaseObjective):
         return np.pad(pieces, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials["end"])
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return TwoStackNets(bundle, self.known, self.name)
+        return TwoStackNets(bundle, self.known_vocabulary, self.name)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         n_target = self.target_length(self.text_length(length))
         return training_flops(cast(TwoStackNets, nets), n_rows, length, n_target)
 
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(TwoStackNets, nets).bundle, ["causal"])}
 
-
-def noise_mask(keys: NDArray[np.uint64], n_pieces: int, noise: Noise) -> Bools:
+def noise_mask(keys: Keys, n_pieces: int, noise: Noise) -> Bools:
     """[R, n]: which pieces are taken out; a row begins with a stretch that stays and ends with one that goes."""
     n_left = n_pieces - noise.pieces
     stays = _cut(uniform(keys, "stretches that stay", max(n_left - 1, 1)), noise.spans, n_left)
@@ -190,10 +164,10 @@ def noise_mask(keys: NDArray[np.uint64], n_pieces: int, noise: Noise) -> Bools:
     return mask
 
 
-def _cut(chance: NDArray[np.float64], n_parts: int, n_items: int) -> Ints:
-    """[R, parts]: so many items cut into parts of at least one, every way of doing so as likely as any other."""
-    bounds = np.sort(np.argsort(chance, axis=1)[:, : n_parts - 1], axis=1) + 1  # [R, parts - 1], of 1 … n - 1
-    n_rows = len(chance)
+def _cut(numbers: Floats, n_parts: int, n_items: int) -> Ints:
+    """[R, parts]: `n_items` items cut into parts of at least one, all divisions equally likely."""
+    bounds = np.sort(np.argsort(numbers, axis=1)[:, : n_parts - 1], axis=1) + 1  # [R, parts - 1], of 1 … n - 1
+    n_rows = len(numbers)
     edges = np.concatenate([np.zeros((n_rows, 1), np.int64), bounds, np.full((n_rows, 1), n_items)], axis=1)
     return np.diff(edges, axis=1)
 

@@ -1,9 +1,9 @@
 """Language modeling over streams, with a memory carried from row to row (Mikolov et al. 2010, Dai et al. 2019).
 
-The text goes past in rows, many streams side by side. The memory goes on from one row to the next, so that every piece
-has what was read before it: all of it in the state of a recurrent encoder, and as much as is kept in the segments of
-a Transformer-XL. Gradients do not, they end where the row began (truncated back-propagation through time). Pieces are
-words, characters or subwords, whatever the corpus is made of.
+The text is read in rows, many streams side by side. The memory is carried from one row to the next, so every piece has
+what was read before it: all of it in the state of a recurrent encoder, and as much as is kept in the segments of a
+Transformer-XL. Gradients end where the row began (truncated back-propagation through time). Pieces are words,
+characters or subwords, whatever the corpus is made of.
 
 Shapes: R rows, T pieces that a row reads.
 """
@@ -18,10 +18,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
+from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective
-from polyseme.objectives.step_tensors import memory_flops, output_flops, trained
+from polyseme.objectives.objective import BaseObjective, Nets, memory_flops, output_flops
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
@@ -46,7 +46,7 @@ class Streamed(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("causal",), outputs=("causal",), layout="streams")
+        return Needs(directions=("causal",), outputs=("causal",), layout=Streams())
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -68,26 +68,13 @@ class Streamed(BaseObjective):
         forward = forward_flops(config, [length] * n_rows) + n_rows * memory_flops(config, length)
         return 3.0 * (forward + softmax_flops(its.output, n_rows * length))
 
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(StreamedNets, nets).bundle, ["causal"])}
 
-
-class StreamedNets(nn.Module):
+class StreamedNets(Nets):
     """Encoder and output; the state of every piece that is read predicts the piece after it."""
 
     def __init__(self, bundle: Bundle, n_samples: int | None) -> None:
-        super().__init__()
-        self.encoder = bundle.encoder
-        self.output = with_samples(cast(Output, bundle.outputs["causal"]), n_samples)
-        self._whole = (bundle,)  # not a part: what else it holds is not trained
-
-    @property
-    def bundle(self) -> Bundle:
-        return self._whole[0]
-
-    def new_memory(self, n_rows: int) -> Memory:
-        """What streams begin with."""
-        return self.encoder.new_memory(n_rows)
+        super().__init__(bundle, "causal")
+        self.output = with_samples(self.output, n_samples)
 
     def forward(
         self, arrays: Mapping[str, Tensor], memory: Memory | None = None

@@ -1,8 +1,7 @@
 """Which places of a row become targets: single pieces, whole words, or spans of words.
 
 Every function takes the places that may be chosen, `allowed` [R, T], how many of them to choose in each row, `wanted`
-[R], and the keys that the rows' chance is drawn from, and gives [R, T], true where a place is chosen. No row depends on
-the rows beside it.
+[R], and the rows' random keys, and gives [R, T], true where a place is chosen. No row depends on the rows beside it.
 
 Shapes: R rows, T pieces of a row, W words of a row, L words of the longest span.
 """
@@ -15,19 +14,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.corpus.random_keys import uniform
+from polyseme.corpus.random_keys import Bools, Floats, Ints, Keys, uniform
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 SomeType = TypeVar("SomeType", bound=np.generic)
 
-_LAST = 2.0
+LAST = 2.0
 """Sorts behind every number from 0 to 1."""
 
 
 def how_many(allowed: Bools, rate: float) -> Ints:
-    """[R]: the share of the allowed places that is asked for, rounded, and one at least where there is any."""
+    """[R]: the share `rate` of the allowed places, rounded, and one at least where there is any."""
     n_allowed = allowed.sum(axis=1, dtype=np.int64)
     wanted: Ints = np.minimum(np.maximum(np.rint(rate * n_allowed).astype(np.int64), 1), n_allowed)
     return wanted
@@ -44,14 +40,14 @@ def choose_pieces(allowed: Bools, wanted: Ints, keys: Keys) -> Bools:
     chosen = np.zeros_like(allowed)
     if not n_most:
         return chosen
-    chance = uniform(keys, "places", allowed.shape[1])
-    chance[~allowed] = _LAST
+    numbers = uniform(keys, "places", allowed.shape[1])
+    numbers[~allowed] = LAST
     if n_most < allowed.shape[1]:
-        first = np.argpartition(chance, n_most - 1, axis=1)[:, :n_most]
+        first = np.argpartition(numbers, n_most - 1, axis=1)[:, :n_most]
     else:
         first = np.broadcast_to(np.arange(allowed.shape[1]), allowed.shape)
     if (wanted < n_most).any():  # the lowest ones of each row, where some rows want fewer
-        order = np.argsort(np.take_along_axis(chance, first, axis=1), axis=1)
+        order = np.argsort(np.take_along_axis(numbers, first, axis=1), axis=1)
         first = np.take_along_axis(first, order, axis=1)
         taken = np.arange(n_most)[None] < wanted[:, None]
         rows, slots = np.nonzero(taken)
@@ -144,19 +140,19 @@ def choose_spans(
     return _by_place(words, chosen) & allowed, _by_place(words, group)
 
 
-def span_lengths(chance: NDArray[np.float64], *, shape: float, longest: int) -> Ints:
+def span_lengths(numbers: Floats, *, shape: float, longest: int) -> Ints:
     """Geometric numbers from 1 to `longest`, those beyond it left out: the mean is 3.8 with SpanBERT's .2 and 10."""
     if shape == 1.0:
-        return np.ones(chance.shape, dtype=np.int64)
+        return np.ones(numbers.shape, dtype=np.int64)
     stay = 1.0 - shape
-    sizes: Ints = 1 + np.floor(np.log1p(-chance * (1.0 - stay**longest)) / np.log(stay)).astype(np.int64)
+    sizes: Ints = 1 + np.floor(np.log1p(-numbers * (1.0 - stay**longest)) / np.log(stay)).astype(np.int64)
     return np.clip(sizes, 1, longest)
 
 
 def _random_order(words: Words, n_places: int, keys: Keys) -> Ints:
     """[R, W]: the words of each row in random order, then those that are not there."""
-    chance = uniform(keys, "words", n_places)[:, : words.lengths.shape[1]]
-    return np.argsort(np.where(words.lengths > 0, chance, _LAST), axis=1, kind="stable")
+    numbers = uniform(keys, "words", n_places)[:, : words.lengths.shape[1]]
+    return np.argsort(np.where(words.lengths > 0, numbers, LAST), axis=1, kind="stable")
 
 
 def _by_place(words: Words, of_words: NDArray[SomeType]) -> NDArray[SomeType]:

@@ -14,10 +14,10 @@ import numpy as np
 from torch import nn
 
 from polyseme.bundle import Bundle
+from polyseme.corpus.parallel_text import ParallelPairs
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective
+from polyseme.objectives.objective import BaseObjective, shared_arrays
 from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
-from polyseme.objectives.step_tensors import shared_arrays, trained
 from polyseme.types import Example, Needs, Rows
 
 
@@ -36,7 +36,7 @@ class Translation(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("causal",), layout="pairs", two_stacks=True)
+        return Needs(directions=("both",), outputs=("causal",), layout=ParallelPairs(), two_stacks=True)
 
     def refuse(self, bundle: Bundle) -> None:
         refuse_no_first(bundle, self.name, self.vocabulary)
@@ -56,11 +56,8 @@ class Translation(BaseObjective):
         return Example(arrays, {self.name: float(real.sum())})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return TwoStackNets(bundle, self.known, self.name, self.smoothing)
+        return TwoStackNets(bundle, self.known_vocabulary, self.name, self.smoothing)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """As if rows were full on both sides."""
         return training_flops(cast(TwoStackNets, nets), n_rows, length, length)
-
-    def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        return {"model": trained(cast(TwoStackNets, nets).bundle, ["causal"])}

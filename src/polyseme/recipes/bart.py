@@ -1,4 +1,4 @@
-"""BART (Lewis et al. 2020): a spoilt text is read, and written out as it was.
+"""BART (Lewis et al. 2020): a corrupted text is read, and the original written.
 
 The large model was trained as RoBERTa was, 500,000 steps of 8,000 rows, with 30% of the pieces infilled and all
 sentences permuted.
@@ -6,7 +6,7 @@ sentences permuted.
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -33,7 +33,7 @@ _LARGE = Recipe(
     training=TrainingSettings(
         phases=(Phase(length=512, batch_size=8000),),
         optimizer=OptimizerSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.01),
-        schedule=Schedule(kind="linear", warmup=30_000, most_warm_up=0.1),
+        schedule=Schedule(kind="linear", warmup=30_000, max_warmup=0.1),
         max_grad_norm=0.1,
     ),
     published_steps=500_000,
@@ -46,7 +46,7 @@ _BASE = _LARGE.but(
     training=_LARGE.training.replace(
         phases=(Phase(length=512, batch_size=256),),
         optimizer=_LARGE.training.optimizer.replace(lr=1e-4),
-        schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+        schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
     ),
     published_steps=1_000_000,
     note="as the paper compares objectives at this size: in BERT's steps; a row stands for a document",
@@ -62,9 +62,7 @@ RECIPES = (
             "inner_width": 1024,
             "decoder_layers": 3,
             "max_positions": 512,
-            "dropout_rate": 0.0,
-            "attention_dropout_rate": 0.0,
-            "embedding_dropout_rate": 0.0,
+            **NO_DROPOUT,
         },
         vocabulary=16_384,
         training=_BASE.training.replace(
@@ -74,7 +72,7 @@ RECIPES = (
             max_grad_norm=1.0,
         ),
         published_steps=None,
-        note="a size and settings of our own, for small budgets",
+        note=FOR_SMALL_BUDGETS,
     ),
     _BASE,
     _LARGE,

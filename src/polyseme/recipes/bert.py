@@ -1,12 +1,12 @@
 """BERT (Devlin et al. 2018), and the small ones of Turc et al. (2019).
 
-Not as published: there is no next-sentence part (RoBERTa showed that nothing is lost), and rows are packed full across
-documents.
+Not as published: there is no next-sentence part (RoBERTa showed that nothing is lost), and rows are packed across
+documents. `--objective next=nsp` gives both: rows of two segments, and next-sentence prediction.
 """
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe import NO_DROPOUT, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -15,7 +15,7 @@ ADAM = OptimizerSettings(kind="adamw-uncorrected", lr=1e-4, betas=(0.9, 0.999), 
 TRAINING = TrainingSettings(
     phases=(Phase(share=0.9, length=128, batch_size=256), Phase(share=0.1, length=512, batch_size=256)),
     optimizer=ADAM,
-    schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+    schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
     max_grad_norm=1.0,
 )
 
@@ -32,7 +32,7 @@ BASE = Recipe(
     lowercase=True,
     training=TRAINING,
     published_steps=1_000_000,
-    note="without the next-sentence part",
+    note="without the next-sentence part (next=nsp adds it)",
 )
 
 _SMALL = TRAINING.replace(
@@ -40,7 +40,9 @@ _SMALL = TRAINING.replace(
     optimizer=ADAM.replace(kind="adamw", lr=1e-3, betas=(0.9, 0.98)),
     schedule=Schedule(kind="linear", warmup=0.1),
 )
-_OURS = "rows of 128 throughout, masked anew each time, no dropout, and a rate of our own: for small budgets"
+_OURS = (
+    "rows of 128 throughout, masks drawn anew each time, no dropout, and a learning rate of our own: for small budgets"
+)
 
 
 def _small(name: str, layers: int, width: int, **changes: object) -> Recipe:
@@ -53,9 +55,7 @@ def _small(name: str, layers: int, width: int, **changes: object) -> Recipe:
             "width": width,
             "n_heads": width // 64,
             "inner_width": 4 * width,
-            "dropout_rate": 0.0,
-            "attention_dropout_rate": 0.0,
-            "embedding_dropout_rate": 0.0,
+            **NO_DROPOUT,
         },
         objective_settings={},
         training=_SMALL,

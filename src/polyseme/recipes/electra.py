@@ -11,7 +11,7 @@ def _training(*, length: int, rows: int, lr: float) -> TrainingSettings:
     return TrainingSettings(
         phases=(Phase(length=length, batch_size=rows),),
         optimizer=ADAM.replace(lr=lr),
-        schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+        schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     )
 

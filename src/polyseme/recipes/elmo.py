@@ -60,7 +60,7 @@ _ORIGINAL = Recipe(
     ),
     compiled=False,
     published_steps=_EPOCHS * (_WORDS // (_ROWS * _UNROLLED)),
-    note="the backward half reads the streams from their ends; a tenth of the rows begin anew (fresh=0: never)",
+    note="the backward half reads the streams from their ends; a tenth of the rows begin without memory",
 )
 
 RECIPES = (
@@ -84,7 +84,7 @@ RECIPES = (
         ),
         vocabulary=200_000,
         published_steps=None,
-        note="a size for small budgets: a full softmax over few words, and AdamW; a tenth of the rows begin anew",
+        note="a size for small budgets: a full softmax over few words, and AdamW; a tenth of rows begin without memory",
     ),
     _ORIGINAL.but("elmo-small", shape=_shape("elmo-small")),
     _ORIGINAL.but("elmo-medium", shape=_shape("elmo-medium")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -19,7 +19,7 @@ _SMALL = Recipe(
     training=TrainingSettings(
         phases=(Phase(length=1024, batch_size=512),),
         optimizer=OptimizerSettings(kind="adamw", lr=6e-4, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1),
-        schedule=Schedule(kind="cosine", warmup=715, most_warm_up=0.1, floor=0.1),
+        schedule=Schedule(kind="cosine", warmup=715, max_warmup=0.1, floor=0.1),
         max_grad_norm=1.0,
     ),
     published_steps=572_000,
@@ -35,9 +35,7 @@ RECIPES = (
             "n_heads": 4,
             "inner_width": 1024,
             "max_positions": 512,
-            "dropout_rate": 0.0,
-            "attention_dropout_rate": 0.0,
-            "embedding_dropout_rate": 0.0,
+            **NO_DROPOUT,
         },
         vocabulary=16384,
         training=_SMALL.training.replace(
@@ -46,7 +44,7 @@ RECIPES = (
             schedule=Schedule(kind="cosine", warmup=0.05, floor=0.1),
         ),
         published_steps=None,
-        note="a size and settings of our own, for small budgets",
+        note=FOR_SMALL_BUDGETS,
     ),
     _SMALL,
 )

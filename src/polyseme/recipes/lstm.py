@@ -1,7 +1,7 @@
 """LSTM language models: of words (Zaremba et al. 2014; Merity et al. 2017) and of characters (Graves 2013).
 
-The states go on from row to row. Rows of the word-level ones vary in length (Merity et al.), so that texts are not cut
-at the same places in every epoch.
+The states are carried from row to row. Rows of the word-level ones vary in length (Merity et al.), so texts are not
+cut at the same places in every epoch.
 """
 
 from __future__ import annotations

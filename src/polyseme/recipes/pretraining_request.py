@@ -1,4 +1,4 @@
-"""What a recipe is to learn from, as a user names it: texts, a corpus, or both sides of texts in pairs."""
+"""What a user requests of `pretrain`: texts to learn from, and a recipe with options; and the job that results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from polyseme.bundle import load_bundle
-from polyseme.config import EncoderConfig
+from polyseme.bundle import Bundle, load_bundle
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
+from polyseme.corpus.shards import SIDES
 from polyseme.encoders.encoder_kinds import config_to_json
 from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources, listed
@@ -28,7 +28,7 @@ from polyseme.training.training_settings import Phase, TrainingSettings
 
 @dataclass(frozen=True)
 class Texts:
-    """What is to be trained on: texts, a corpus, or both sides of texts in pairs."""
+    """What to train on: texts, a corpus, or both sides of texts in pairs."""
 
     sources: Sources | None
     source: Sources | None
@@ -38,12 +38,12 @@ class Texts:
 
     @property
     def named(self) -> list[str]:
-        """Which of them were given."""
+        """The names of the arguments that were given."""
         return [each.name for each in dataclasses.fields(self) if getattr(self, each.name) is not None]
 
     @property
     def corpus(self) -> Path | None:
-        """The corpus that is named, if one is."""
+        """The corpus folder, if the texts are one."""
         if self.sources is None or len(self.named) > 1:
             return None
         names = listed(self.sources)
@@ -53,68 +53,68 @@ class Texts:
 
     @property
     def files(self) -> list[str]:
-        """Everything that is read, as it is named."""
+        """Everything that is read, as it was named."""
         by_sides = [by_name(getattr(self, name)) for name in self.named]
-        return [one for side in by_sides for paths, _ in side.values() for one in listed(paths)]
+        return [path for side in by_sides for paths, _ in side.values() for path in listed(paths)]
 
 
 def check_sides(texts: Texts, recipe: Recipe) -> None:
     """Refuse plain text where pairs are wanted, and the other way round, before either becomes a corpus."""
-    wanted = objective_from(recipe.objective, recipe.objective_settings).needs.layout == "pairs"
+    wanted = objective_from(recipe.objective, recipe.objective_settings).needs.layout.sides == SIDES
     if texts.corpus is not None:
         return
     sides = [name for name in texts.named if name != "sources"]
     if wanted and texts.sources is not None and not sides:
         raise OptionError(
-            f"The recipe {recipe.name!r} learns from texts in pairs, and {_told(texts.sources)} is plain text. "
+            f"The recipe {recipe.name!r} learns from texts in pairs, and {_short(texts.sources)} is plain text. "
             "Name both sides, a text a line each: --source FILE --target FILE."
         )
     if not wanted and sides and texts.sources is None:
-        told = ", ".join(f"{name} {_told(getattr(texts, name))}" for name in sides)
+        files = ", ".join(f"{name} {_short(getattr(texts, name))}" for name in sides)
         raise OptionError(
-            f"The recipe {recipe.name!r} learns from plain text, and {told} is of texts in pairs. Name texts, or "
+            f"The recipe {recipe.name!r} learns from plain text, and {files} is of texts in pairs. Name texts, or "
             "choose a recipe that translates (transformer-tiny)."
         )
 
 
-def _told(sources: Sources) -> str:
+def _short(sources: Sources) -> str:
     """What the user named, in short."""
     names = listed(sources)
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
-# MERGED: What is asked of a recipe, and the job that comes of it once the vocabulary is known.
-
-
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What was asked for, before there is a corpus."""
+class PretrainingRequest:
+    """A recipe with the user's options, before there is a corpus."""
 
     recipe: Recipe
     budget: str
     start: str | None
+    """The folder of a model that is trained further."""
     shape: Mapping[str, Any]
     objective: Mapping[str, Any]
     training: TrainingSettings
-    every: Mapping[str, int | None]
-    kept: Mapping[str, Any]
+    reporting: Mapping[str, Any]
+    """How often a run logs, evaluates and writes checkpoints, and what it keeps."""
 
     def job(self, corpus: Corpus, path: str) -> Job:
-        """Everything resolved, now that there is a corpus."""
+        """The job, now that there is a corpus."""
         return self.plan(corpus.tokenizer.n_pieces, corpus=path, corpus_fingerprint=corpus.fingerprint)
 
     def plan(self, n_pieces: int, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
-        """Everything that a vocabulary of so many pieces decides."""
-        family, config, tied = self.recipe.family, None, self.recipe.tied
-        if self._begun_with is not None:
-            family, config, tied = self._begun_with
-        if config is None:
-            config = self.recipe.config(n_pieces, self._longer(self.shape))
+        """The job as far as a vocabulary of `n_pieces` pieces decides it."""
+        if self.start_bundle is not None:
+            family, config = self.start_bundle.family.name, self.start_bundle.config
+            tied = self.start_bundle.tied
+        else:
+            family, config = self.recipe.family, self.recipe.config(n_pieces, self._longer(self.shape))
+            tied = self.recipe.tied
+        settings = {name: value for name, value in self.objective.items() if name != "name"}
         return Job(
             recipe=self.recipe.name,
             family=family,
             encoder=config_to_json(config),
-            outputs=objective_from(self.recipe.objective, self._objective_only()).needs.outputs,
+            outputs=objective_from(self.recipe.objective, settings).needs.outputs,
             tied=tied,
             objective=self.objective,
             training=self.training,
@@ -122,59 +122,52 @@ class Wishes:
             corpus_fingerprint=corpus_fingerprint,
             budget=str(parse_budget(self.budget)),
             start=self.start,
-            **self.every,  # type: ignore[arg-type]
-            **self.kept,
+            **self.reporting,
         )
 
     @cached_property
-    def _begun_with(self) -> tuple[str, EncoderConfig, bool] | None:
-        """Of a model that is trained on: its family, its shape, and whether its output is tied."""
-        if self.start is None:
-            return None
-        bundle = load_bundle(self.start)
-        return bundle.family.name, bundle.config, bundle.tied
-
-    def _objective_only(self) -> dict[str, Any]:
-        return {name: value for name, value in self.objective.items() if name != "name"}
+    def start_bundle(self) -> Bundle | None:
+        """The model that is trained further, loaded once."""
+        return None if self.start is None else load_bundle(self.start)
 
     def _longer(self, shape: Mapping[str, Any]) -> dict[str, Any]:
-        """Positions for the longest rows asked for, where there are any."""
+        """The shape, with positions for the longest rows where the model has a table of positions."""
         if self.recipe.shape.get("max_positions") is None:
             return dict(shape)
         positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
         return {"max_positions": positions, **shape}
 
 
-def training_of(recipe: Recipe, given: Mapping[str, Any], device: str) -> TrainingSettings:
-    """The recipe's settings with what was asked for instead."""
+def training_of(recipe: Recipe, options: Mapping[str, Any], device: str) -> TrainingSettings:
+    """The recipe's settings with the user's options instead."""
     on_gpu = torch.device(device).type == "cuda"
     settings = recipe.training
     phases = settings.phases
-    if given["length"] is not None:
-        phases = (Phase(length=given["length"], batch_size=phases[0].batch_size),)
-    if given["batch_size"] is not None:
-        phases = tuple(phase.replace(batch_size=given["batch_size"]) for phase in phases)
+    if options["length"] is not None:
+        phases = (Phase(length=options["length"], batch_size=phases[0].batch_size),)
+    if options["batch_size"] is not None:
+        phases = tuple(phase.replace(batch_size=options["batch_size"]) for phase in phases)
     optimizer: OptimizerSettings = settings.optimizer
-    changes = {"kind": given["optimizer"], "lr": given["learning_rate"]}
+    changes = {"kind": options["optimizer"], "lr": options["learning_rate"]}
     optimizer = optimizer.replace(**{name: value for name, value in changes.items() if value is not None})
-    changes = {"kind": given["schedule"], "warmup": given["warmup"]}
+    changes = {"kind": options["schedule"], "warmup": options["warmup"]}
     schedule = settings.schedule.replace(**{name: value for name, value in changes.items() if value is not None})
     made: TrainingSettings = settings.replace(
         phases=phases,
         optimizer=optimizer,
         schedule=schedule,
-        micro_batch_size=given["micro_batch_size"],
-        mask_documents=given["mask_documents"],
-        reset_positions=given["reset_positions"],
-        dtype=("bf16" if on_gpu else "fp32") if given["dtype"] == "auto" else given["dtype"],
-        compile=on_gpu and recipe.compiled if given["compile"] is None else given["compile"],
-        parallel=given["parallel"],
-        seed=given["seed"],
+        micro_batch_size=options["micro_batch_size"],
+        mask_documents=options["mask_documents"],
+        reset_positions=options["reset_positions"],
+        dtype=("bf16" if on_gpu else "fp32") if options["dtype"] == "auto" else options["dtype"],
+        compile=on_gpu and recipe.compiled if options["compile"] is None else options["compile"],
+        parallel=options["parallel"],
+        seed=options["seed"],
     )
     return made
 
 
 def objective_of(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The recipe's objective by name, with all of its settings and what was asked for instead."""
+    """The recipe's objective by name, with all of its settings and the user's changes."""
     objective = objective_from(recipe.objective, {**recipe.objective_settings, **(changes or {})})
     return {"name": recipe.objective, **objective.to_json()}

@@ -17,14 +17,16 @@ from polyseme.parts.initialization import unfilled
 from polyseme.training.training_settings import TrainingSettings
 
 SOME_SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}
-"""Stand in for a tokenizer's where nothing but counts is asked for."""
+"""Stand in for a tokenizer's where only counts matter."""
+NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
+FOR_SMALL_BUDGETS = "a size and settings of our own, for small budgets"
 ROUND_TO = 64
 """Rows that a table of pieces is rounded up to a multiple of, since products are faster so."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a system of the line is pretrained; `but` gives one that differs a little."""
+    """How a published system is pretrained; `but` gives one that differs a little."""
 
     name: str
     system: str
@@ -75,9 +77,9 @@ class Recipe:
         """Settings of the encoder as its config takes them; one that it does not have is refused."""
         own = FAMILIES[self.family].base()
         kinds = {each.name: str(each.type) for each in dataclasses.fields(own)}
-        for given in shape:
-            if given not in kinds:
-                raise OptionError(f"The encoder has no setting {given!r}. {nearest(given, list(kinds))}")
+        for name in shape:
+            if name not in kinds:
+                raise OptionError(f"The encoder has no setting {name!r}. {nearest(name, list(kinds))}")
         return {name: _several(name, value, kinds[name]) for name, value in shape.items()}
 
     def frame_of_rows(self) -> str:
@@ -96,7 +98,7 @@ class Recipe:
         if self.published_steps is None:
             return None
         objective = objective_from(self.objective, self.objective_settings)
-        objective = objective.replace(known=Vocabulary(n_pieces=self.vocabulary, specials=SOME_SPECIALS))
+        objective = objective.replace(known_vocabulary=Vocabulary(n_pieces=self.vocabulary, specials=SOME_SPECIALS))
         with unfilled():
             nets = objective.nets(self._bundle())
             of_phases = [objective.flops(nets, phase.batch_size, phase.length) for phase in self.training.phases]
@@ -137,9 +139,9 @@ def _several(name: str, value: Any, kind: str) -> Any:
 def _by_width(own: EncoderConfig, changes: Mapping[str, Any]) -> dict[str, float]:
     """What a family has follow from the width: factors that are its root, or one over it."""
     before, after = own.widths[-1], changes.get("width", own.widths[-1])
-    found: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for name in ("embedding_scale", "output_scale"):
         for power in (0.5, -0.5):
             if getattr(own, name, None) == before**power:
-                found[name] = after**power
-    return found
+                scales[name] = after**power
+    return scales

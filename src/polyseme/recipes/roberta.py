@@ -18,7 +18,7 @@ _BASE = BASE.but(
     training=TrainingSettings(
         phases=(Phase(length=512, batch_size=8192),),
         optimizer=ADAM.replace(kind="adamw", lr=6e-4, betas=(0.9, 0.98)),
-        schedule=Schedule(kind="linear", warmup=24_000, most_warm_up=0.1),
+        schedule=Schedule(kind="linear", warmup=24_000, max_warmup=0.1),
         max_grad_norm=None,
     ),
     published_steps=500_000,
@@ -32,7 +32,7 @@ RECIPES = (
         shape={"n_layers": 24, "width": 1024, "n_heads": 16, "inner_width": 4096},
         training=_BASE.training.replace(
             optimizer=_BASE.training.optimizer.replace(lr=4e-4),
-            schedule=Schedule(kind="linear", warmup=30_000, most_warm_up=0.1),
+            schedule=Schedule(kind="linear", warmup=30_000, max_warmup=0.1),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020): spans give way to sentinels; version 1.0, as its baseline was pretrained.
+"""T5 (Raffel et al. 2020): spans are replaced by sentinels; version 1.0, as its baseline was pretrained.
 
 Adafactor, which the paper takes, is not among our optimizers: AdamW stands in for it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -48,7 +48,7 @@ _BASE = Recipe(
     training=TrainingSettings(
         phases=(Phase(length=512, batch_size=128),),
         optimizer=OptimizerSettings(kind="adamw", lr=1e-3, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.0),
-        schedule=Schedule(kind="linear", warmup=10_000, most_warm_up=0.1),
+        schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     ),
     published_steps=524_288,
@@ -66,7 +66,7 @@ RECIPES = (
             schedule=Schedule(kind="linear", warmup=0.1),
         ),
         published_steps=None,
-        note="a size and settings of our own, for small budgets",
+        note=FOR_SMALL_BUDGETS,
     ),
     _BASE.but("t5-small", shape=_size(6, 512, 8, 2048)),
     _BASE,

@@ -39,7 +39,7 @@ def _training(width: int) -> TrainingSettings:
         optimizer=OptimizerSettings(
             kind="adamw", lr=(width * _WARM_UP) ** -0.5, betas=(0.9, 0.98), epsilon=1e-9, weight_decay=0.0
         ),
-        schedule=Schedule(kind="noam", warmup=_WARM_UP, most_warm_up=0.1),
+        schedule=Schedule(kind="noam", warmup=_WARM_UP, max_warmup=0.1),
         max_grad_norm=None,
     )
 

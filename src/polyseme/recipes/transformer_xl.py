@@ -5,7 +5,7 @@ The standard size, on WikiText-103: 151M parameters, rows of 150 words with a me
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -69,7 +69,7 @@ RECIPES = (
             schedule=Schedule(kind="cosine", warmup=0.1, floor=0.05),
         ),
         published_steps=None,
-        note="a size and settings of our own, for small budgets",
+        note=FOR_SMALL_BUDGETS,
     ),
     _STANDARD,
 )

@@ -1,13 +1,12 @@
 """XLNet (Yang et al. 2019): pieces in a random order, two streams, relative positions.
 
-The published models carried a memory of 384 pieces, half of each row of 512 going on into the next; here a row is read
-by itself unless it is asked for otherwise (--objective memory=true --set memory_length=384), and then goes on as a
-whole.
+The published models carried a memory of 384 pieces, half of each row of 512 overlapping the next; here a row is read
+by itself unless a memory is requested (--objective memory=true --set memory_length=384), and then no rows overlap.
 """
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -34,11 +33,11 @@ _LARGE = Recipe(
     training=TrainingSettings(
         phases=(Phase(length=512, batch_size=8192),),
         optimizer=OptimizerSettings(kind="adamw", lr=4e-4, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01),
-        schedule=Schedule(kind="linear", warmup=40_000, most_warm_up=0.1),
+        schedule=Schedule(kind="linear", warmup=40_000, max_warmup=0.1),
         max_grad_norm=0.25,
     ),
     published_steps=500_000,
-    note="rows of one stretch, not of two segments; no memory unless asked for",
+    note="rows of one stretch, not of two segments; no memory unless requested",
 )
 
 _BASE = _LARGE.but(
@@ -59,10 +58,8 @@ RECIPES = (
             "width": 256,
             "n_heads": 4,
             "inner_width": 1024,
-            "dropout_rate": 0.0,
-            "attention_dropout_rate": 0.0,
             "inner_dropout_rate": 0.0,
-            "embedding_dropout_rate": 0.0,
+            **NO_DROPOUT,
         },
         vocabulary=16_384,
         training=_BASE.training.replace(
@@ -71,7 +68,7 @@ RECIPES = (
             schedule=Schedule(kind="linear", warmup=0.1),
             max_grad_norm=1.0,
         ),
-        note="a size and settings of our own, for small budgets",
+        note=FOR_SMALL_BUDGETS,
     ),
     _BASE,
     _LARGE,

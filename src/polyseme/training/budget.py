@@ -1,4 +1,4 @@
-"""How long a run goes on: a time, an amount of computing, of text, or a number of steps."""
+"""The budget of a run: a time, an amount of computing, of text, or a number of steps."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def parse_budget(text: str) -> Budget:
     >>> parse_budget("2_000steps")
     Budget(unit='steps', amount=2000)
     """
-    found = _BUDGET.fullmatch(text.strip().lower())
-    if found is None or found["unit"] not in _UNITS:
+    match = _BUDGET.fullmatch(text.strip().lower())
+    if match is None or match["unit"] not in _UNITS:
         raise OptionError(
             f"The budget {text!r} cannot be read. It must be a number above 0 and its unit (s, min, h, d, flops, "
             f"pieces or steps), as in {EXAMPLES}."
         )
-    unit, size = _UNITS[found["unit"]]
-    amount = Decimal(found["number"].replace("_", "")) * size
+    unit, size = _UNITS[match["unit"]]
+    amount = Decimal(match["number"].replace("_", "")) * size
     whole = unit in ("pieces", "steps") and amount < MOST and amount == int(amount)
     try:
         return Budget(unit=unit, amount=int(amount) if whole else float(amount))

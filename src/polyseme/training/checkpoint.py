@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, in a folder a step, of which the last few are kept.
+"""Checkpoints: everything that is needed to resume a run, one folder per step, of which the last few are kept.
 
 | in `checkpoints/step-00001000/` | |
 |---|---|
@@ -6,7 +6,7 @@
 | about.json | the step, what else the run wants to know, a checksum of each file and of this one |
 
 A checkpoint is written beside and renamed, so that under its name it is whole. Should a disk spoil one nevertheless,
-the checksums tell, and the run goes on from the one before.
+the checksums tell, and the run resumes from the one before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = re.compile(r"step-(\d{8,})")
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What was written, checked against its checksums."""
+    """A checkpoint as it was written, checked against its checksums."""
 
     step: int
     """Steps that were taken."""
@@ -63,9 +63,9 @@ def write_checkpoint(
     keep: int = 2,
     shard_size: int | None = None,
 ) -> Path:
-    """Write what a run is after `step` steps, whole or not at all; then let go of all but the last `keep`.
+    """Write what a run is after `step` steps, whole or not at all; then remove all but the last `keep`.
 
-    One process of a run writes. What it had begun when it was killed is cleared up first. A checkpoint of the same
+    One process of a run writes. What a killed process left unfinished is removed first. A checkpoint of the same
     step that is whole stays as it is, since a step is the same however often it is taken; checkpoints of later steps
     go, since a run only goes back to a step when those could not be read.
     """
@@ -82,8 +82,8 @@ def write_checkpoint(
             written["checksum"] = _checksum_of_record(written)
             (made / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     steps = _steps(folder)
-    kept = [each for each in steps if each <= step][-max(keep, 1) :]
-    for each in sorted(set(steps) - set(kept)):
+    last = [each for each in steps if each <= step][-max(keep, 1) :]
+    for each in sorted(set(steps) - set(last)):
         _remove(folder / f"step-{each:08d}")
     return path
 
@@ -91,33 +91,33 @@ def write_checkpoint(
 def read_latest(folder: AnyPath) -> Checkpoint | None:
     """The last checkpoint that is in order; None where none was ever written.
 
-    One that is cut short or altered is left out, and that is said.
+    One that is cut short or altered is skipped, with a warning.
     """
     folder = Path(folder)
     spoilt: list[_SpoiltError] = []
     for step in reversed(_steps(folder)):
         try:
-            found = _read(folder / f"step-{step:08d}")
+            checkpoint = _read(folder / f"step-{step:08d}")
         except _SpoiltError as error:
             spoilt.append(error)
             continue
         for wrong in spoilt:
             warnings.warn(
-                f"A checkpoint is left out: {wrong}. The run goes on from the one of step {found.step:,}.",
+                f"A checkpoint is left out: {wrong}. The run resumes from the one of step {checkpoint.step:,}.",
                 PolysemeWarning,
                 stacklevel=2,
             )
-        return found
+        return checkpoint
     if spoilt:
         raise ModelError(
-            f"No checkpoint in {folder} can be gone on with: {'; '.join(map(str, spoilt))}. Put a good copy in its "
-            "place, or begin the run anew."
+            f"No checkpoint in {folder} can be resumed from: {'; '.join(map(str, spoilt))}. Put a good copy in its "
+            "place, or start the run over."
         )
     return None
 
 
 def clear_up(folder: AnyPath) -> None:
-    """Remove what a process that was killed had begun to write, or to remove."""
+    """Remove what a killed process left half written, or half removed."""
     for part in Path(folder).glob(".step-*.part"):
         shutil.rmtree(part, ignore_errors=True)
 
@@ -163,10 +163,10 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise _SpoiltError(about, "has been altered: its checksum is another")
     for name, checksum in sums.items():
         try:
-            found = _checksum(path / name)
+            actual = _checksum(path / name)
         except OSError as error:
             raise _SpoiltError(path / name, f"cannot be read ({error.strerror})") from None
-        if found != checksum:
+        if actual != checksum:
             raise _SpoiltError(path / name, "is cut short or has been altered: its checksum is another")
     return dict(written)
 
@@ -198,8 +198,8 @@ def _remove(path: Path) -> None:
 def optimizer_tensors(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> dict[str, Tensor]:
     """What an optimizer keeps for each parameter, as `NAME/FIELD`; it is not copied, but put together under FSDP.
 
-    By name, not by number, so that another division of the parameters among groups or processes can go on with it.
-    Under FSDP all processes must ask.
+    By name, not by number, so that another division of the parameters among groups or processes can use it.
+    Under FSDP all processes must call this.
     """
     return {
         f"{names[parameter]}/{field}": whole(value).detach()
@@ -214,16 +214,16 @@ def optimizer_tensors(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -
 def put_optimizer_tensors(
     optimizer: Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Let an optimizer go on from what `optimizer_tensors` gave, in place of what it has; tensors are copied.
+    """Restore the state of an optimizer from what `optimizer_tensors` gave; tensors are copied.
 
     Parameters for which there is nothing have had no step yet.
     """
-    given: dict[str, dict[str, Tensor]] = {}
+    states: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         name, _, field = key.rpartition("/")
-        given.setdefault(name, {})[field] = tensor
+        states.setdefault(name, {})[field] = tensor
     groups = [(each, group) for each in _parts(optimizer) for group in each.param_groups]
-    unknown = sorted(set(given) - {names[parameter] for _, group in groups for parameter in group["params"]})
+    unknown = sorted(set(states) - {names[parameter] for _, group in groups for parameter in group["params"]})
     if unknown:
         more = f" (and {len(unknown) - 3} more)" if len(unknown) > 3 else ""
         raise ModelError(
@@ -236,7 +236,7 @@ def put_optimizer_tensors(
             name = names[parameter]
             fields = {
                 field: _placed(f"{name}/{field}", tensor, parameter, counts_on_device=on_device)
-                for field, tensor in given.get(name, {}).items()
+                for field, tensor in states.get(name, {}).items()
             }
             if fields:
                 each.state[parameter] = fields

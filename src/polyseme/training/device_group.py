@@ -1,4 +1,4 @@
-"""One device or several: what a run asks of them. Under `torchrun` each process has one device and a rank."""
+"""One device or several, and what processes do together. Under `torchrun` each process has a device and a rank."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Devices:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def wrap(self, nets: nn.Module, parallel: Parallel, *, compiled: bool) -> nn.Module:
-        """The same module, compiled where asked, so that all processes take each step together.
+        """The same module, compiled if requested, so that all processes take each step together.
 
         With FSDP the parameters of `nets` itself are spread over the processes from here on.
         """
@@ -76,15 +76,15 @@ class Devices:
         return dict(zip(names, sums.unbind(), strict=True))
 
     def names_of_all(self, names: Iterable[str]) -> list[str]:
-        """The names that any process has, in an order that is the same for all; all must ask."""
+        """The names that any process has, in an order that is the same for all; all must call this."""
         if self.world == 1:
             return list(names)
-        said: list[list[str]] = [[] for _ in range(self.world)]
-        dist.all_gather_object(said, sorted(names))
-        return sorted({name for each in said for name in each})
+        gathered: list[list[str]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(gathered, sorted(names))
+        return sorted({name for each in gathered for name in each})
 
     def gather_rows(self, tensor: Tensor) -> Tensor:
-        """A tensor with the rows of all processes, which have equally many; all must ask."""
+        """A tensor with the rows of all processes, which have equally many; all must call this."""
         if self.world == 1:
             return tensor
         parts = [torch.empty_like(tensor) for _ in range(self.world)]
@@ -92,12 +92,12 @@ class Devices:
         return torch.cat(parts)
 
     def agree(self, value: Any) -> Any:
-        """What the leading process says, for all."""
+        """The value of the leading process, for all."""
         if self.world == 1:
             return value
-        said = [value]
-        dist.broadcast_object_list(said, src=0, device=self.device)
-        return said[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]
 
     def wait(self) -> None:
         """Until all processes are here."""
@@ -129,15 +129,15 @@ def reshard(nets: nn.Module) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor with all its parts, which FSDP2 spreads over processes; all of them must ask."""
+    """A tensor with all its parts, which FSDP2 spreads over processes; all of them must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def put_whole(mine: Tensor, given: Tensor) -> None:
+def put_whole(mine: Tensor, values: Tensor) -> None:
     """Fill a tensor, or this process's part of it where it is spread over several."""
     if isinstance(mine, DTensor):
-        given = distribute_tensor(given.to(mine.device), mine.device_mesh, mine.placements)
-    mine.copy_(given)
+        values = distribute_tensor(values.to(mine.device), mine.device_mesh, mine.placements)
+    mine.copy_(values)
 
 
 @contextlib.contextmanager

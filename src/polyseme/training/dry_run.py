@@ -1,4 +1,4 @@
-"""A dry run: every stage for two steps, and what the whole would take."""
+"""A dry run: two steps of every stage, and an estimate of what the whole run would take."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
-from polyseme.bundle import save_bundle
+from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.cost import peak_memory
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.device_group import Devices
-from polyseme.training.effects import CHECKPOINTS, Keep
+from polyseme.training.effects import CHECKPOINTS, WriteCheckpoints
+from polyseme.training.ledger import duration
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 
@@ -28,9 +29,9 @@ class DryRun:
     """Of all networks that are trained."""
     pieces: int
     """In the corpus as far as it was read."""
-    seconds_a_step: tuple[float, ...]
+    seconds_per_step: tuple[float, ...]
     """Of each phase."""
-    pieces_a_step: tuple[int, ...]
+    pieces_per_step: tuple[int, ...]
     micro_batch_size: tuple[int, ...]
     n_steps: int
     seconds: float
@@ -41,28 +42,30 @@ class DryRun:
     """Bytes at most: the device's on a GPU, else the process's."""
 
     def lines(self) -> list[str]:
-        """The same in words, a line each."""
-        phases = zip(self.seconds_a_step, self.pieces_a_step, self.micro_batch_size, strict=True)
+        """The same in words, one line each."""
+        phases = zip(self.seconds_per_step, self.pieces_per_step, self.micro_batch_size, strict=True)
         return [
             f"{self.recipe} on {self.device}: {self.parameters:,} parameters, a corpus of {self.pieces:,} pieces here",
             *(
                 f"a step of {pieces:,} pieces, {rows:,} at once: {seconds:.3g} s ({pieces / seconds:,.0f} pieces/s)"
                 for seconds, pieces, rows in phases
             ),
-            f"{self.n_steps:,} steps: {_span(self.seconds)}, {self.flops:.2e} FLOPs",
+            f"{self.n_steps:,} steps: {duration(self.seconds)}, {self.flops:.2e} FLOPs",
             f"memory: {self.memory / 2**30:.2f} GiB; a checkpoint: {self.checkpoint_bytes / 2**20:,.0f} MiB",
         ]
 
 
-def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, workers: int) -> DryRun:
+def dry_run_of(
+    job: Job, corpus: Corpus, devices: Devices, folder: Path, *, workers: int, start: Bundle | None = None
+) -> DryRun:
     """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
-    pretraining = Pretraining.set_up(job, corpus, devices, workers=workers)
-    keep = Keep(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
+    pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
+    keep = WriteCheckpoints(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
     # Before the networks are put back, so that the optimizer's state and what streams carry are in it.
     timing = pretraining.trial(seconds=0.0, then=lambda: keep.now(pretraining.trainer, 2, 0.0))
     trainer, training = pretraining.trainer, job.training
     budget = parse_budget(job.budget)
-    flops = training.mean_over_phases(pretraining.flops_a_step())
+    flops = training.mean_over_phases(pretraining.flops_per_step())
     a_step = training.mean_over_phases(timing.steps)
     pieces = training.mean_over_phases([float(each.pieces) for each in training.phases])
     n_steps = (
@@ -82,8 +85,8 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
         device=str(devices.device),
         parameters=sum(parameter.numel() for parameter in trainer.inner.parameters()),
         pieces=corpus.n_pieces("train") + corpus.n_pieces("held"),
-        seconds_a_step=tuple(timing.steps),
-        pieces_a_step=tuple(phase.pieces for phase in training.phases),
+        seconds_per_step=tuple(timing.steps),
+        pieces_per_step=tuple(phase.pieces for phase in training.phases),
         micro_batch_size=tuple(pretraining.micro_batch_size),
         n_steps=n_steps,
         seconds=n_steps * a_step + job.n_evaluations(n_steps) * timing.evaluation,
@@ -91,14 +94,3 @@ def dry_run_of(job: Job, corpus: Corpus, devices: Devices, folder: Path, *, work
         checkpoint_bytes=sum(path.stat().st_size for path in (folder / CHECKPOINTS).rglob("*") if path.is_file()),
         memory=torch.cuda.max_memory_allocated() if on_gpu else peak_memory(),
     )
-
-
-def _span(seconds: float) -> str:
-    """A time as one says it.
-
-    >>> _span(42), _span(750), _span(90000)
-    ('42 s', '12.5 min', '25.0 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,8 @@
-"""What happens beside the loop, a small object each: log, evaluate, watch, keep, tell."""
+"""What happens beside the loop after each step: evaluate, log, report, stop a run that diverges, write checkpoints.
+
+Each effect is a small object that is called with the moment at which a run stands. All processes call it; the leading
+one writes and prints.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,12 @@ from polyseme.training.checkpoint import write_checkpoint
 from polyseme.training.loader import StepRows
 from polyseme.training.trainer import Trainer
 
-# MERGED: The contract of every effect.
+CHECKPOINTS = "checkpoints"
+LOG = "log.jsonl"
+PREDICTION_PARTS = (("masked",), ("causal",), ("forward", "backward"), ("permuted",), ("denoising",), ("spans",))
+"""The parts of a loss that predict pieces; those that stand together count alike."""
+HIGH = 5
+"""Logged steps in a row that the loss must be high for the run to be called lost."""
 
 
 @dataclass
@@ -28,19 +37,19 @@ class Moment:
     """Where a run stands after a step."""
 
     done: int
-    """Steps taken, from the beginning of the run."""
+    """Steps taken since the run began."""
     n_steps: int
     means: Mapping[str, Tensor]
-    """The mean of each part of the step's loss; still on its way from the device."""
+    """The mean of each part of the step's loss; may still be computed on the device."""
     learning_rate: float
     """The learning rate of the step."""
     pieces: int
-    """Pieces read, from the beginning of the run."""
+    """Pieces read since the run began."""
     seconds: float
-    """Seconds trained, from the beginning of the run, in this process and those before it."""
+    """Seconds trained since the run began, in this process and those before it."""
     waited: float
-    """Seconds of these, since this process began, that steps stood waiting for rows."""
-    began: float
+    """Seconds of this process that steps waited for rows."""
+    seconds_before: float
     """Seconds trained before this process began."""
     trainer: Trainer
     held_out: dict[str, float] = field(default_factory=dict)
@@ -63,26 +72,23 @@ class Moment:
 
     @property
     def wait_share(self) -> float:
-        """The share of this process's time that steps stood waiting for rows."""
-        return self.waited / max(self.seconds - self.began, 1e-9)
+        """The share of this process's time that steps waited for rows."""
+        return self.waited / max(self.seconds - self.seconds_before, 1e-9)
 
 
 class Effect(Protocol):
-    """Something that happens after steps. All processes call it, the leading one writes."""
+    """Something that happens after steps."""
 
     def __call__(self, moment: Moment) -> None: ...
 
 
 def due(moment: Moment, every: int) -> bool:
-    """Whether something that happens every so many steps happens now; the first and the last step always count."""
+    """Whether what happens every `every` steps happens now; the first and the last step always count."""
     return moment.done % every == 0 or moment.done == 1 or moment.last
 
 
-# MERGED: The loss over rows that are not trained on.
-
-
 class Evaluate:
-    """Every so many steps, and at the end; always the same rows, corrupted alike."""
+    """The loss over held-out rows, every `every` steps and at the end; always the same rows, corrupted alike."""
 
     def __init__(self, rows: Callable[[], Iterable[StepRows]], every: int) -> None:
         self.rows = rows
@@ -94,18 +100,164 @@ class Evaluate:
             moment.held_out.update({"loss": moment.trainer.total(means), **means} if means else {})
 
 
-# MERGED: Checkpoints.
+class Log:
+    """Appends one line of JSON per logged step: loss, its parts, pieces, seconds, lr; if evaluated also `held_out`."""
+
+    def __init__(self, folder: Path, every: int) -> None:
+        self.path = folder / LOG
+        self.every = every
+
+    def __call__(self, moment: Moment) -> None:
+        if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
+            return
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(log_line(moment)) + "\n")
 
 
-CHECKPOINTS = "checkpoints"
+def log_line(moment: Moment) -> dict[str, Any]:
+    """The entry of a step in the log."""
+    line: dict[str, Any] = {
+        "step": moment.done,
+        "loss": moment.loss,
+        **moment.losses,
+        "pieces": moment.pieces,
+        "seconds": round(moment.seconds, 3),
+        "lr": moment.learning_rate,
+        "wait": round(moment.wait_share, 4),
+    }
+    if moment.held_out:
+        line["held_out"] = moment.held_out
+    return line
 
 
-About = Callable[[int, float], dict[str, Any]]
-"""Steps done and seconds trained → what is kept beside the tensors."""
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a run's log; one that was cut short when the run was stopped is left out."""
+    path = folder / LOG
+    lines: list[dict[str, Any]] = []
+    if path.exists():
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                continue
+    return lines
 
 
-class Keep:
-    """Writes a checkpoint every so many steps, and at the end; weights that are no numbers are not kept."""
+def truncate_log(folder: Path, step: int) -> None:
+    """Remove the entries after `step`, which a run that is resumed there will log again."""
+    lines = [line for line in read_log(folder) if line["step"] <= step]
+    with whole_file(folder / LOG, force=True) as path:
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+class TensorBoard:
+    """The same figures as events that TensorBoard shows."""
+
+    def __init__(self, folder: Path, every: int) -> None:
+        require("tensorboard", extra="tensorboard")
+        board = require("torch.utils.tensorboard", extra="tensorboard")
+        self.every = every
+        self.writer = board.SummaryWriter(str(folder / "tensorboard"))
+
+    def __call__(self, moment: Moment) -> None:
+        if due(moment, self.every) or moment.held_out:
+            self._add("train", {**moment.losses, "total": moment.loss, "lr": moment.learning_rate}, moment.done)
+            self._add("held_out", moment.held_out, moment.done)
+            self.writer.flush()
+
+    def _add(self, group: str, figures: Mapping[str, float], step: int) -> None:
+        for name, value in figures.items():
+            self.writer.add_scalar(f"{group}/{name}", value, step)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of a logged step, for whoever watches a run."""
+
+    done: int
+    n_steps: int
+    loss: float
+    losses: dict[str, float]
+    held_out: dict[str, float]
+    pieces_per_second: float
+    wait_share: float
+    seconds_left: float
+
+    @property
+    def perplexity(self) -> float | None:
+        """E to the loss of predicting pieces, where a part of the loss is that; of two directions, to their mean."""
+        for names in PREDICTION_PARTS:
+            if all(name in self.losses for name in names):
+                return math.exp(min(statistics.fmean(self.losses[name] for name in names), 50.0))
+        return None
+
+
+OnReport = Callable[[Report], None]
+
+
+class ReportProgress:
+    """Calls `on_report` on logged steps."""
+
+    def __init__(self, on_report: OnReport, every: int) -> None:
+        self.on_report = on_report
+        self.every = every
+        self._since = (0, 0.0)
+
+    def __call__(self, moment: Moment) -> None:
+        if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
+            return
+        pieces, seconds = self._since if self._since[0] else (moment.pieces, moment.seconds)
+        speed = (moment.pieces - pieces) / max(moment.seconds - seconds, 1e-9)
+        self._since = (moment.pieces, moment.seconds)
+        seconds_per_step = (moment.seconds - moment.seconds_before) / max(moment.done, 1)
+        self.on_report(
+            Report(
+                done=moment.done,
+                n_steps=moment.n_steps,
+                loss=moment.loss,
+                losses=moment.losses,
+                held_out=dict(moment.held_out),
+                pieces_per_second=speed,
+                wait_share=moment.wait_share,
+                seconds_left=seconds_per_step * (moment.n_steps - moment.done),
+            )
+        )
+
+
+class TrainingStoppedError(PolysemeError):
+    """The loss is not a number, or does not come down again."""
+
+
+class StopIfDiverged:
+    """Stops a run whose loss is not a number, or stays over twice what it was at first."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.first: float | None = None
+        self.n_high = 0
+
+    def __call__(self, moment: Moment) -> None:
+        if not due(moment, self.every):
+            return
+        loss = moment.loss
+        if not math.isfinite(loss):
+            raise TrainingStoppedError(
+                f"The loss at step {moment.done:,} is {loss}, so the run was stopped. The last checkpoint is from "
+                f"before. Start over with a lower learning rate than {moment.learning_rate:.2g} "
+                "(--learning-rate), or a longer warmup."
+            )
+        self.first = loss if self.first is None else self.first
+        self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
+        if self.n_high >= HIGH:
+            raise TrainingStoppedError(
+                f"The loss has risen from {self.first:.3g} to {loss:.3g} at step {moment.done:,} and does not come "
+                f"down, so the run was stopped. Start over with a lower learning rate than "
+                f"{moment.learning_rate:.2g} (--learning-rate)."
+            )
+
+
+class WriteCheckpoints:
+    """Writes a checkpoint every `every` steps and at the end, unless weights are no numbers."""
 
     def __init__(
         self,
@@ -136,179 +288,3 @@ class Keep:
                 self.folder, done, tensors, self.about(done, seconds), keep=self.keep, shard_size=self.shard_size
             )
         trainer.devices.wait()
-
-
-# MERGED: The log: a line of JSON a logged step, and TensorBoard's events where asked.
-
-
-LOG = "log.jsonl"
-
-
-class Log:
-    """Appends to `log.jsonl`: step, loss, its parts, pieces, seconds, lr; evaluated steps also `held_out`."""
-
-    def __init__(self, folder: Path, every: int) -> None:
-        self.path = folder / LOG
-        self.every = every
-
-    def __call__(self, moment: Moment) -> None:
-        if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
-            return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line_of(moment)) + "\n")
-
-
-def line_of(moment: Moment) -> dict[str, Any]:
-    """What the log says of a step."""
-    line: dict[str, Any] = {
-        "step": moment.done,
-        "loss": moment.loss,
-        **moment.losses,
-        "pieces": moment.pieces,
-        "seconds": round(moment.seconds, 3),
-        "lr": moment.learning_rate,
-        "wait": round(moment.wait_share, 4),
-    }
-    if moment.held_out:
-        line["held_out"] = moment.held_out
-    return line
-
-
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log; one that was cut short when the run was stopped is left out."""
-    path = folder / LOG
-    lines: list[dict[str, Any]] = []
-    if path.exists():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                lines.append(json.loads(text))
-            except ValueError:
-                continue
-    return lines
-
-
-def forget_after(folder: Path, step: int) -> None:
-    """Take out of the log what a run that goes on from `step` will log again."""
-    kept = [line for line in read_log(folder) if line["step"] <= step]
-    with whole_file(folder / LOG, force=True) as path:
-        path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-
-
-class TensorBoard:
-    """The same figures as events that TensorBoard shows."""
-
-    def __init__(self, folder: Path, every: int) -> None:
-        require("tensorboard", extra="tensorboard")
-        board = require("torch.utils.tensorboard", extra="tensorboard")
-        self.every = every
-        self.writer = board.SummaryWriter(str(folder / "tensorboard"))
-
-    def __call__(self, moment: Moment) -> None:
-        if due(moment, self.every) or moment.held_out:
-            self._add("train", {**moment.losses, "total": moment.loss, "lr": moment.learning_rate}, moment.done)
-            self._add("held_out", moment.held_out, moment.done)
-            self.writer.flush()
-
-    def _add(self, group: str, figures: Mapping[str, float], step: int) -> None:
-        for name, value in figures.items():
-            self.writer.add_scalar(f"{group}/{name}", value, step)
-
-
-# MERGED: Telling whoever looks on how a run goes.
-
-
-GUESSING = (("masked",), ("causal",), ("forward", "backward"), ("permuted",), ("denoising",), ("spans",))
-"""The parts of a loss that are of guessing pieces; those that stand together count alike."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """How a run goes, in figures for the eye."""
-
-    done: int
-    n_steps: int
-    loss: float
-    losses: dict[str, float]
-    held_out: dict[str, float]
-    pieces_a_second: float
-    wait_share: float
-    seconds_left: float
-
-    @property
-    def perplexity(self) -> float | None:
-        """E to the loss of predicting pieces, where a part of the loss is that; of two directions, to their mean."""
-        for names in GUESSING:
-            if all(name in self.losses for name in names):
-                return math.exp(min(statistics.fmean(self.losses[name] for name in names), 50.0))
-        return None
-
-
-OnReport = Callable[[Report], None]
-
-
-class Tell:
-    """Calls `on_report` on logged steps."""
-
-    def __init__(self, on_report: OnReport, every: int) -> None:
-        self.on_report = on_report
-        self.every = every
-        self._since = (0, 0.0)
-
-    def __call__(self, moment: Moment) -> None:
-        if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
-            return
-        pieces, seconds = self._since if self._since[0] else (moment.pieces, moment.seconds)
-        speed = (moment.pieces - pieces) / max(moment.seconds - seconds, 1e-9)
-        self._since = (moment.pieces, moment.seconds)
-        a_step = (moment.seconds - moment.began) / max(moment.done, 1)
-        self.on_report(
-            Report(
-                done=moment.done,
-                n_steps=moment.n_steps,
-                loss=moment.loss,
-                losses=moment.losses,
-                held_out=dict(moment.held_out),
-                pieces_a_second=speed,
-                wait_share=moment.wait_share,
-                seconds_left=a_step * (moment.n_steps - moment.done),
-            )
-        )
-
-
-# MERGED: Stopping a run that has gone wrong.
-
-
-HIGH = 5
-"""Logged steps in a row that the loss must be high for the run to be called lost."""
-
-
-class TrainingStoppedError(PolysemeError):
-    """The loss is no number, or does not come down again."""
-
-
-class Watch:
-    """Stops a run whose loss is no number, or stays over twice what it was at first."""
-
-    def __init__(self, every: int) -> None:
-        self.every = every
-        self.first: float | None = None
-        self.n_high = 0
-
-    def __call__(self, moment: Moment) -> None:
-        if not due(moment, self.every):
-            return
-        loss = moment.loss
-        if not math.isfinite(loss):
-            raise TrainingStoppedError(
-                f"The loss at step {moment.done:,} is {loss}, so the run was stopped. The last checkpoint is from "
-                f"before. Start again with a lower learning rate than {moment.learning_rate:.2g} "
-                "(--learning-rate), or a longer warmup."
-            )
-        self.first = loss if self.first is None else self.first
-        self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
-        if self.n_high >= HIGH:
-            raise TrainingStoppedError(
-                f"The loss has risen from {self.first:.3g} to {loss:.3g} at step {moment.done:,} and does not come "
-                f"down, so the run was stopped. Start again with a lower learning rate than "
-                f"{moment.learning_rate:.2g} (--learning-rate)."
-            )

@@ -7,6 +7,7 @@ it. Elsewhere it is estimated from stated watts, and called so. What follows fro
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 import threading
 import time
@@ -31,7 +32,7 @@ SHORTEST_LOOK = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Rates(Config):
-    """By which energy becomes carbon dioxide and money, and time becomes energy where nothing measures it."""
+    """How energy becomes carbon dioxide and money, and time becomes energy where nothing measures it."""
 
     kg_per_kwh: float = 0.481
     """CO₂e of a kWh. The world's mean in 2023 (Ember, 2024); France 0.056, Germany 0.381, India 0.713."""
@@ -51,8 +52,8 @@ class Rates(Config):
                 raise OptionError(f"The rate {name} must be 0 or more. Got {value} instead.")
 
     @classmethod
-    def told(cls, changes: Mapping[str, Any] | None) -> Rates:
-        """The rates, some of them as a user has them."""
+    def of(cls, changes: Mapping[str, Any] | None) -> Rates:
+        """The rates with a user's changes."""
         usual = cls().to_json()
         for name, value in (changes or {}).items():
             if name not in usual:
@@ -171,24 +172,16 @@ class Ledger(Config):
                 f"The run's costs are in {self.currency} so far, and cannot go on in {other.currency}. Give the rates "
                 "in the currency of the run."
             )
-        known = bool(self.available_flops and other.available_flops)
         devices = dict.fromkeys([*self.device.split(", then "), other.device])
-        return Ledger(
-            pieces=self.pieces + other.pieces,
-            flops=self.flops + other.flops,
-            seconds=self.seconds + other.seconds,
-            steps=self.steps + other.steps,
-            device=", then ".join(devices),
-            n_devices=max(self.n_devices, other.n_devices),
-            device_seconds=self.device_seconds + other.device_seconds,
-            available_flops=self.available_flops + other.available_flops if known else 0.0,
-            kwh=self.kwh + other.kwh,
-            kwh_estimated=self.kwh_estimated + other.kwh_estimated,
-            kg_co2e=self.kg_co2e + other.kg_co2e,
-            price=self.price + other.price,
-            currency=self.currency,
-            n_sessions=self.n_sessions + other.n_sessions,
-        )
+        sums = {
+            each.name: getattr(self, each.name) + getattr(other, each.name)
+            for each in dataclasses.fields(self)
+            if each.name not in ("device", "n_devices", "currency")
+        }
+        if not (self.available_flops and other.available_flops):
+            sums["available_flops"] = 0.0
+        n_devices = max(self.n_devices, other.n_devices)
+        return Ledger(**sums, device=", then ".join(devices), n_devices=n_devices, currency=self.currency)
 
     def to_json(self) -> dict[str, Any]:
         """Every field, and what follows from them."""
@@ -218,7 +211,7 @@ class Ledger(Config):
         share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
-            f"{steps}, {self.pieces:,} pieces in {_time(self.seconds)}{sessions} on {self._devices()} "
+            f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{sessions} on {self._devices()} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
@@ -277,7 +270,7 @@ def _counter(device: torch.device, ended: threading.Event) -> Callable[[], float
     except OSError:
         return None
     handle = ctypes.c_void_p()
-    if not _done(driver, "nvmlInit_v2") or not _found(driver, device, handle):
+    if not _done(driver, "nvmlInit_v2") or not _knows(driver, device, handle):
         return None
     energy = ctypes.c_ulonglong()
 
@@ -298,7 +291,7 @@ def _counter(device: torch.device, ended: threading.Event) -> Callable[[], float
     return None
 
 
-def _found(driver: Any, device: torch.device, handle: ctypes.c_void_p) -> bool:
+def _knows(driver: Any, device: torch.device, handle: ctypes.c_void_p) -> bool:
     """Whether NVML knows the GPU: by its UUID, since torch numbers those it may see, else by its number."""
     index = device.index if device.index is not None else torch.cuda.current_device()
     uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
@@ -341,7 +334,12 @@ class _Sampled:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> duration(42), duration(750), duration(90000)
+    ('42.0 s', '12.5 min', '25.0 h')
+    """
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {name}"

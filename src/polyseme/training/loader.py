@@ -1,6 +1,6 @@
 """Rows to batches on the device, ahead of the steps that read them.
 
-A step's rows are a function of its number, so any number of workers gives the same batches, and a run goes on from any
+A step's rows are a function of its number, so any number of workers gives the same batches, and a run resumes at any
 step without reading those before it.
 """
 
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme.corpus.row_layouts import Layout
+from polyseme.corpus.layout import RowSource
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Plan
 from polyseme.types import Example, Objective
@@ -37,7 +37,7 @@ class StepRows:
     sizes: Sequence[int] = ()
     """Rows of each pass."""
     waited: float = 0.0
-    """Seconds that the step stood waiting for this."""
+    """Seconds that the step waited for this."""
 
 
 class Loader:
@@ -45,13 +45,14 @@ class Loader:
 
     def __init__(
         self,
-        layouts: Sequence[Layout],
+        row_sources: Sequence[RowSource],
         objective: Objective,
         plan: Plan,
         devices: Devices,
         micro_batch_size: Sequence[int],
     ) -> None:
-        self.layouts = layouts
+        self.row_sources = row_sources
+        """The rows of each phase."""
         self.objective = objective
         self.plan = plan
         self.devices = devices
@@ -68,10 +69,10 @@ class Loader:
         return self.rows(step, number, indices)
 
     def rows(self, step: int, number: int, indices: NDArray[np.int64]) -> StepRows:
-        """These rows of a phase's layout, as a step reads them."""
+        """These rows of a phase, as a step reads them."""
         passes, sizes, counts = [], [], dict.fromkeys(self.objective.weights, 0.0)
         for start in range(0, len(indices), self.micro_batch_size[number]):
-            rows = self.layouts[number].rows(indices[start : start + self.micro_batch_size[number]])
+            rows = self.row_sources[number].rows(indices[start : start + self.micro_batch_size[number]])
             example = self.objective.corrupt(rows)
             passes.append(self._tensors(example))
             sizes.append(len(rows.pieces))
@@ -86,7 +87,7 @@ class Loader:
         return tensors
 
     def steps(self, first: int, last: int, *, workers: int) -> Iterator[StepRows]:
-        """Steps `first` … `last - 1` in order, made ahead by so many threads (0: each when it is asked for)."""
+        """Steps `first` … `last - 1` in order, made ahead by `workers` threads (0: each when it is needed)."""
         if workers == 0:
             for step in range(first, last):
                 started = time.perf_counter()
@@ -94,12 +95,12 @@ class Loader:
             return
         with ThreadPoolExecutor(workers, "polyseme-rows") as pool:
             coming: deque[Future[StepRows]] = deque()
-            asked = first
+            next_step = first
             try:
                 for _ in range(first, last):
-                    while asked < last and len(coming) < AHEAD + workers:
-                        coming.append(pool.submit(self.make, asked))
-                        asked += 1
+                    while next_step < last and len(coming) < AHEAD + workers:
+                        coming.append(pool.submit(self.make, next_step))
+                        next_step += 1
                     started = time.perf_counter()
                     yield self.on_device(coming.popleft().result(), started)
             finally:

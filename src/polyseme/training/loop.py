@@ -41,7 +41,7 @@ def train(
             pieces=plan.pieces_until(rows.step + 1),
             seconds=now,
             waited=waited,
-            began=seconds,
+            seconds_before=seconds,
             trainer=trainer,
         )
         for effect in effects:

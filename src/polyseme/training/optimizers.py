@@ -1,7 +1,7 @@
 """Optimizers: which parameters decay, which rate each has, and which of torch's (or our) update rules moves them.
 
-Every parameter is in the optimizer exactly once, also one that takes no gradient now: torch passes over it and keeps
-nothing for it, and whoever lets it take gradients later (gradual unfreezing) need not touch the optimizer.
+Every parameter is in the optimizer exactly once, also one that takes no gradient now: torch skips it and keeps
+no state for it, so it can be unfrozen later (gradual unfreezing) without touching the optimizer.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Several:
 
     @property
     def state(self) -> dict[Tensor, dict[str, Any]]:
-        """What is kept for each parameter, by any of them."""
-        return {parameter: kept for each in self.optimizers for parameter, kept in each.state.items()}
+        """The state of each parameter, in any of them."""
+        return {parameter: state for each in self.optimizers for parameter, state in each.state.items()}
 
     def step(self) -> None:
         for each in self.optimizers:
@@ -133,8 +133,8 @@ class Several:
         return {"optimizers": [each.state_dict() for each in self.optimizers]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for each, kept in zip(self.optimizers, state["optimizers"], strict=True):
-            each.load_state_dict(kept)
+        for each, its_state in zip(self.optimizers, state["optimizers"], strict=True):
+            each.load_state_dict(its_state)
 
 
 Optimizer: TypeAlias = torch.optim.Optimizer | Several
@@ -188,14 +188,14 @@ def _groups(
     named: Mapping[str, nn.Parameter], settings: OptimizerSettings, rates: Mapping[nn.Parameter, float] | None
 ) -> Groups:
     """Parameters of one rate and one decay together, in the order in which the first of each came."""
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in named.items():
         rate = settings.lr * (1.0 if rates is None else rates.get(parameter, 1.0))
         decay = settings.weight_decay if _decays(name, parameter) else 0.0
-        found.setdefault((rate, decay), []).append(parameter)
+        groups.setdefault((rate, decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "initial_lr": rate, "weight_decay": decay}
-        for (rate, decay), parameters in found.items()
+        for (rate, decay), parameters in groups.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""A pretraining run from its settings to its model: set up, measured, trained, kept."""
+"""A pretraining run from its settings to its model: set up, timed, trained, saved."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polyseme.bundle import Bundle, save_bundle
+from polyseme.bundle import Bundle, load_bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.row_layouts import Layout, Streams
+from polyseme.corpus.layout import RowSource
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
@@ -23,34 +23,30 @@ from polyseme.training.effects import (
     CHECKPOINTS,
     Effect,
     Evaluate,
-    Keep,
     Log,
     OnReport,
-    Tell,
+    ReportProgress,
+    StopIfDiverged,
     TensorBoard,
     TrainingStoppedError,
-    Watch,
-    forget_after,
+    WriteCheckpoints,
+    truncate_log,
 )
 from polyseme.training.ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.loader import Loader, StepRows
 from polyseme.training.loop import train
-from polyseme.training.pretraining_job import Job, check_job, held_layout, layouts_of, start_bundle
+from polyseme.training.pretraining_job import Job, check_job, first_bundle, fresh_bundle, rows_of
 from polyseme.training.run_folder import LEDGER, Run, write_json
 from polyseme.training.trainer import WEIGHTS, Trainer
 from polyseme.training.training_settings import Phase, Plan
 from polyseme.types import Objective
 
 PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}
-"""Pieces times width that a device runs at once, unless the user says otherwise."""
-HELD_STEPS = 8
-"""How many steps' worth of held-out rows an evaluation reads …"""
-HELD_STREAM_STEPS = 64
-"""… of streams, whose rows are short …"""
-HELD_PIECES = {"cuda": 2**18, "cpu": 2**15}
-"""… and pieces at most, since evaluations are part of a budget of time."""
+"""Pieces times width that a device runs at once, unless the user chooses."""
+EVALUATION_PIECES = {"cuda": 2**18, "cpu": 2**15}
+"""Pieces of held-out text that an evaluation reads at most, since evaluations are part of a budget of time."""
 FEW_STEPS = 10
-"""Below so many a budget is warned of."""
+"""Budgets of fewer steps are warned of."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
 
@@ -64,52 +60,60 @@ class Pretraining:
     devices: Devices
     objective: Objective
     trainer: Trainer
-    layouts: Sequence[Layout]
-    held: Layout | None
+    row_sources: Sequence[RowSource]
+    """The rows of each phase."""
+    held_out: RowSource | None
+    """The rows that are evaluated on."""
     micro_batch_size: Sequence[int]
     workers: int = 1
 
     @classmethod
-    def set_up(cls, job: Job, corpus: Corpus, devices: Devices, *, workers: int = 1) -> Pretraining:
-        """Check that everything fits together, then build the networks."""
-        check_job(job, corpus, devices)
+    def set_up(
+        cls, job: Job, corpus: Corpus, devices: Devices, *, workers: int = 1, start: Bundle | None = None
+    ) -> Pretraining:
+        """Check that everything fits together, then build the networks.
+
+        `start` is the model that is trained further; where there is one and it is not given, it is loaded.
+        """
+        if start is None and job.start is not None:
+            start = load_bundle(job.start)
+        row_sources = check_job(job, corpus, devices, start)
         training = job.training
         torch.manual_seed(training.seed)
-        bundle = start_bundle(job, corpus)
-        objective = job.told_objective(corpus)
-        layouts = layouts_of(job, corpus)
-        held = held_layout(job, corpus)
+        bundle = first_bundle(job, corpus, start)
+        objective = job.make_objective(corpus.tokenizer)
+        held_out = rows_of(job, corpus, training.phases[0], "held")
         trainer = Trainer(objective, objective.nets(bundle), training, devices)
         width = max(bundle.config.widths)
         micro_batch_size = [
-            rows_of_a_pass(phase, width, training.micro_batch_size, devices) for phase in training.phases
+            fitting_micro_batch(phase, width, training.micro_batch_size, devices) for phase in training.phases
         ]
         return cls(
-            job, corpus, devices, objective, trainer, layouts, held if held.n_rows else None, micro_batch_size, workers
+            job,
+            corpus,
+            devices,
+            objective,
+            trainer,
+            row_sources,
+            held_out if held_out.n_rows else None,
+            micro_batch_size,
+            workers,
         )
 
     def loader(self, plan: Plan) -> Loader:
-        return Loader(self.layouts, self.objective, plan, self.devices, self.micro_batch_size)
+        return Loader(self.row_sources, self.objective, plan, self.devices, self.micro_batch_size)
 
     def held_rows(self) -> Iterator[StepRows]:
         """This process's share of the held-out rows that an evaluation reads; with FSDP filled up with idle passes, so
         that all processes run equally many.
         """
-        if self.held is None:
+        if self.held_out is None:
             return
-        held_pieces = HELD_PIECES["cuda" if self.devices.device.type == "cuda" else "cpu"]
-        loader = Loader(
-            [self.held], self.objective, Plan(self.job.training, 1), self.devices, self.micro_batch_size[:1]
-        )
-        if isinstance(self.held, Streams):
-            most = min(HELD_STREAM_STEPS, max(held_pieces // (self.held.n * self.held.length), 1))
-            n_steps = min(self.held.n_rows // self.held.n, most)
-            for step in range(n_steps):
-                yield from self._my_share(loader, step, step * self.held.n + np.arange(self.held.n))
-            return
-        most = min(HELD_STEPS * self.job.training.phases[0].batch_size, max(held_pieces // self.held.length, 1))
-        n_rows = min(self.held.n_rows, most)
-        yield from self._my_share(loader, 0, np.arange(n_rows))
+        most = EVALUATION_PIECES["cuda" if self.devices.device.type == "cuda" else "cpu"]
+        plan, batch_size = Plan(self.job.training, 1), self.job.training.phases[0].batch_size
+        loader = Loader([self.held_out], self.objective, plan, self.devices, self.micro_batch_size[:1])
+        for step, indices in enumerate(self.held_out.evaluation_steps(batch_size, most)):
+            yield from self._my_share(loader, step, indices)
 
     def _my_share(self, loader: Loader, step: int, indices: NDArray[np.int64]) -> Iterator[StepRows]:
         """This process's part of some held-out rows, and idle passes over one of them where others have more."""
@@ -123,7 +127,7 @@ class Pretraining:
 
     # --- how many steps -----------------------------------------------------------------------------------------------
 
-    def flops_a_step(self) -> list[float]:
+    def flops_per_step(self) -> list[float]:
         """Of each phase, over all devices."""
         return [
             self.objective.flops(self.trainer.inner, phase.batch_size, phase.length)
@@ -135,7 +139,7 @@ class Pretraining:
         budget = parse_budget(self.job.budget)
         training = self.job.training
         pieces = training.mean_over_phases([float(phase.pieces) for phase in training.phases])
-        flops = training.mean_over_phases(self.flops_a_step())
+        flops = training.mean_over_phases(self.flops_per_step())
         if budget.unit != "seconds":
             return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
         timing = self.trial()
@@ -145,18 +149,18 @@ class Pretraining:
             warnings.warn(
                 f"The budget of {self.job.budget} is enough for {n_steps} step{'s' if n_steps > 1 else ''} of "
                 f"{training.mean_over_phases(timing.steps):.1f} s here, too few to learn anything. Take a smaller "
-                "recipe (bert-tiny, gpt-tiny), fewer or shorter rows (--rows, --length), a larger budget or a GPU.",
+                "recipe (bert-tiny, gpt-tiny), smaller steps (--batch-size, --length), a larger budget or a GPU.",
                 PolysemeWarning,
                 stacklevel=2,
             )
         return n_steps
 
     def steps_within(self, seconds: float, timing: Timing) -> int:
-        """How many steps can be taken in some seconds beside the evaluations; one at least."""
-        a_step, every = self.job.training.mean_over_phases(timing.steps), self.job.evaluate_every
+        """How many steps fit into `seconds` beside the evaluations; one at least."""
+        per_step, every = self.job.training.mean_over_phases(timing.steps), self.job.evaluate_every
         if every is None:  # ten in all, and perhaps one more at the end
-            return max(1, int((seconds - 11 * timing.evaluation) / a_step))
-        return max(1, int((seconds - timing.evaluation) / (a_step + timing.evaluation / every)))
+            return max(1, int((seconds - 11 * timing.evaluation) / per_step))
+        return max(1, int((seconds - timing.evaluation) / (per_step + timing.evaluation / every)))
 
     def trial(
         self, *, seconds: float = TRIAL_SECONDS, least: int = 2, then: Callable[[], None] | None = None
@@ -192,7 +196,7 @@ class Pretraining:
         return Timing(steps, time.perf_counter() - began)
 
     def _mean_step(self, loader: Loader, plan: Plan, start: int, seconds: float, least: int) -> float:
-        """The mean time of as many steps as fit into some seconds, `least` of them at least."""
+        """The mean time of as many steps as fit into `seconds`, `least` of them at least."""
         began, n_done = time.perf_counter(), 0
         for rows in loader.steps(start, start + 10_000, workers=self.workers):
             self.trainer.step(rows, plan)
@@ -215,7 +219,7 @@ class Pretraining:
             torch.cuda.synchronize()
 
     def too_large(self, plan: Plan) -> OptionError:
-        """What to say when the step that was begun last did not fit into the device's memory: one that does.
+        """The error when the step that began last does not fit into the device's memory, naming one that does.
 
         The networks are of no use afterwards.
         """
@@ -238,7 +242,7 @@ class Pretraining:
             self.trainer.optimizer.zero_grad(set_to_none=True)
             if self.devices.device.type == "cuda":
                 torch.cuda.empty_cache()
-            loader = Loader(self.layouts, self.objective, plan, self.devices, fewer)
+            loader = Loader(self.row_sources, self.objective, plan, self.devices, fewer)
             try:
                 self.trainer.step(loader.on_device(loader.make(step)), plan)
                 return fewer[number]
@@ -249,14 +253,13 @@ class Pretraining:
     # --- what comes out -----------------------------------------------------------------------------------------------
 
     def results(self) -> dict[str, Bundle]:
-        """The bundles to keep, whole and on the CPU, wherever the networks are; all processes must ask."""
+        """The bundles to save, whole and on the CPU, wherever the networks are; all processes must call this."""
         tensors = {
             name.removeprefix(WEIGHTS): each.cpu()
             for name, each in self.trainer.tensors().items()
             if name.startswith(WEIGHTS)
         }
-        torch.manual_seed(self.job.training.seed)
-        nets = self.objective.nets(start_bundle(self.job, self.corpus))
+        nets = self.objective.nets(fresh_bundle(self.job, self.corpus))
         filled = {**dict(nets.named_parameters()), **dict(nets.named_buffers())}
         with torch.no_grad():
             for name, each in filled.items():
@@ -282,10 +285,11 @@ def run_job(
     workers: int = 1,
     rates: Rates,
     on_report: OnReport | None = None,
+    start: Bundle | None = None,
 ) -> Ledger:
     """Train a run to its end, from where it stands, and write its model; what it cost is returned."""
     started = time.perf_counter()
-    pretraining = Pretraining.set_up(job, corpus, devices, workers=workers)
+    pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
     trainer = pretraining.trainer
     meter = Meter(devices.device, rates=rates)
     checkpoint = read_latest(run.folder / CHECKPOINTS)
@@ -300,9 +304,9 @@ def run_job(
             run.write()
     plan = Plan(job.training, run.n_steps)
     if devices.leads:
-        forget_after(run.folder, first)
+        truncate_log(run.folder, first)
     devices.wait()
-    flops = pretraining.flops_a_step()
+    flops = pretraining.flops_per_step()
     peak = measured_peak(devices.device, torch.bfloat16 if job.training.dtype == "bf16" else torch.float32)
 
     def ledger(done: int, seconds: float) -> Ledger:
@@ -323,7 +327,7 @@ def run_job(
         )
         return spent if past is None else past.add(spent)
 
-    keep = Keep(
+    keep = WriteCheckpoints(
         run.folder,
         job.keeps_every(run.n_steps),
         lambda done, seconds: {"seconds": seconds, "ledger": ledger(done, seconds).to_json()},
@@ -335,8 +339,8 @@ def run_job(
     effects: list[Effect] = [Evaluate(pretraining.held_rows, job.evaluates_every(run.n_steps))]
     effects += [Log(run.folder, job.log_every)]
     effects += [TensorBoard(run.folder, job.log_every)] if job.tensorboard and devices.leads else []
-    effects += [Tell(on_report, job.log_every)] if on_report is not None else []
-    effects += [Watch(job.log_every), keep]
+    effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
+    effects += [StopIfDiverged(job.log_every), keep]
     try:
         seconds = train(trainer, pretraining.loader(plan), plan, effects, first=first, seconds=before, workers=workers)
     except torch.OutOfMemoryError:
@@ -358,7 +362,7 @@ def run_job(
     return bill
 
 
-def rows_of_a_pass(phase: Phase, width: int, wanted: int | None, devices: Devices) -> int:
+def fitting_micro_batch(phase: Phase, width: int, wanted: int | None, devices: Devices) -> int:
     """How many of a step's rows a device runs at once: passes of one size, none above what is wanted or suits it."""
     rows = phase.batch_size // devices.world
     most = wanted or PASS_WEIGHT[devices.device.type] // (width * phase.length)

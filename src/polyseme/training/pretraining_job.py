@@ -1,17 +1,17 @@
-"""A job: everything that decides a run, and what follows from it before anything is trained."""
+"""A job: everything that decides a run, and what is checked and built before anything is trained."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyseme.bundle import Bundle, load_bundle, new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.pair_layout import Pairs
-from polyseme.corpus.row_layouts import Layout, Packed, Streams
+from polyseme.corpus.layout import Layout, RowOptions, RowSource
 from polyseme.corpus.shards import SIDES
 from polyseme.encoders.encoder_kinds import config_from_json
 from polyseme.errors import InputError, OptionError
@@ -20,9 +20,7 @@ from polyseme.objectives.objective_table import check_encoder, check_needs, obje
 from polyseme.parts.initialization import unfilled
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
-
-HELD_ROWS = 8
-"""How many rows of a held-out stream there are at least, where there is enough text: the first ones lack a memory."""
+from polyseme.types import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ class Job(Config):
     corpus_fingerprint: str
     budget: str
     start: str | None = None
-    """A model whose weights are trained on."""
+    """A model that is trained further."""
     log_every: int = 10
     evaluate_every: int | None = None
     """None: ten times in a run."""
@@ -61,14 +59,16 @@ class Job(Config):
         read: Job = super().from_json(settings)
         return read
 
-    def told_objective(self, corpus: Corpus) -> BaseObjective:
-        """The objective, told of the corpus's vocabulary."""
-        return self.plain_objective().for_tokenizer(corpus.tokenizer)
-
-    def plain_objective(self) -> BaseObjective:
-        """The objective by its settings alone."""
+    def make_objective(self, tokenizer: Tokenizer | None = None) -> BaseObjective:
+        """The objective by its settings, with the vocabulary of a tokenizer where there is one."""
         settings = dict(self.objective)
-        return objective_from(settings.pop("name"), settings)
+        objective = objective_from(settings.pop("name"), settings)
+        return objective if tokenizer is None else objective.for_tokenizer(tokenizer)
+
+    @property
+    def layout(self) -> Layout:
+        """How its rows are taken from a corpus."""
+        return self.make_objective().needs.layout
 
     def evaluates_every(self, n_steps: int) -> int:
         return self.evaluate_every or -(-n_steps // 10)
@@ -83,113 +83,90 @@ class Job(Config):
 
 def check_plan(job: Job, devices: Devices) -> None:
     """Refuse what does not fit together, whatever the corpus: nothing is allocated here."""
-    config = config_from_json(job.encoder)
-    check_encoder(job.plain_objective(), FAMILIES[job.family], config)
+    config, objective = config_from_json(job.encoder), job.make_objective()
+    check_encoder(objective, FAMILIES[job.family], config)
     for phase in job.training.phases:
         _check_phase(phase, config, devices)
-    _check_streams(job, devices)
+        job.layout.check(_row_options(job, phase), objective.name)
+    if job.layout.carries_memory:
+        _check_memory(job, devices)
 
 
-def check_job(job: Job, corpus: Corpus, devices: Devices) -> None:
-    """Refuse what does not fit together, before any work: nothing is allocated here."""
+def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) -> list[RowSource]:
+    """Refuse what does not fit together, before any work: nothing is allocated here. The rows of each phase."""
     check_plan(job, devices)
     with unfilled():
-        bundle = new_bundle(
-            FAMILIES[job.family], config_from_json(job.encoder), job.outputs, corpus.tokenizer, tied=job.tied
-        )
+        bundle = fresh_bundle(job, corpus)
     _check_sides(job, corpus)
-    _check_tokenizer(job, corpus)
-    check_needs(job.told_objective(corpus), bundle, corpus.tokenizer)
-    for phase, layout in zip(job.training.phases, layouts_of(job, corpus), strict=True):
-        _check_rows(phase, layout, corpus)
+    if start is not None:
+        _check_tokenizer(job, corpus, start)
+    check_needs(job.make_objective(corpus.tokenizer), bundle, corpus.tokenizer)
+    sources = [rows_of(job, corpus, phase) for phase in job.training.phases]
+    for phase, source in zip(job.training.phases, sources, strict=True):
+        _check_rows(phase, source, corpus)
+    return sources
 
 
-def layouts_of(job: Job, corpus: Corpus) -> list[Layout]:
-    """How each phase of a job takes its rows from the corpus."""
-    if _layout(job) == "streams":
-        return [_streams(job, corpus, phase.batch_size, length=phase.length) for phase in job.training.phases]
-    make = _pairs if _layout(job) == "pairs" else _packed
-    return [make(job, corpus, "train", phase.length) for phase in job.training.phases]
+def rows_of(job: Job, corpus: Corpus, phase: Phase, split: str = "train") -> RowSource:
+    """The rows that a phase takes from a corpus."""
+    objective = job.make_objective(corpus.tokenizer)
+    options = _row_options(job, phase, split)
+    length = objective.row_length(options.length, corpus.tokenizer.n_specials)
+    return objective.needs.layout.rows(corpus, dataclasses.replace(options, length=length))
 
 
-def held_layout(job: Job, corpus: Corpus) -> Layout:
-    """How the rows that are held out are taken; as many streams as in training, or fewer, so that each is long."""
-    phase = job.training.phases[0]
-    if _layout(job) != "streams":
-        return (_pairs if _layout(job) == "pairs" else _packed)(job, corpus, "held", phase.length)
-    n_streams = min(phase.batch_size, max(corpus.n_pieces("held") // (HELD_ROWS * phase.length), 1))
-    return _streams(job, corpus, n_streams, split="held", length=phase.length)
-
-
-def _layout(job: Job) -> str:
-    return job.plain_objective().needs.layout
-
-
-def _streams(job: Job, corpus: Corpus, n_streams: int, **settings: Any) -> Streams:
-    training, objective = job.training, job.plain_objective()
-    return Streams(
-        corpus,
-        n_streams,
-        seed=training.seed,
-        ahead=objective.ahead,
-        back=objective.both_ways,
-        varied=training.varied,
-        **settings,
-    )
-
-
-def _packed(job: Job, corpus: Corpus, split: str, length: int) -> Layout:
-    training, objective = job.training, job.told_objective(corpus)
-    return Packed(
-        corpus,
-        split,
-        objective.row_length(length, corpus.tokenizer.n_specials),
+def _row_options(job: Job, phase: Phase, split: str = "train") -> RowOptions:
+    training = job.training
+    return RowOptions(
+        split=split,
+        length=phase.length,
+        batch_size=phase.batch_size,
         seed=training.seed,
         mask_documents=training.mask_documents,
         reset_positions=training.reset_positions,
-        same_cuts=objective.same_rows,
-        sentences=objective.sentences,
+        varied=training.varied,
     )
 
 
-def _pairs(job: Job, corpus: Corpus, split: str, length: int) -> Layout:
-    return Pairs(corpus, split, length, seed=job.training.seed)
-
-
-def start_bundle(job: Job, corpus: Corpus) -> Bundle:
-    """The model a job begins with: freshly drawn, or one that is trained on, with the outputs that it lacks."""
+def fresh_bundle(job: Job, corpus: Corpus) -> Bundle:
+    """A model as the job describes it, with weights as they are first drawn."""
     family, config = FAMILIES[job.family], config_from_json(job.encoder)
-    fresh = new_bundle(family, config, job.outputs, corpus.tokenizer, tied=job.tied)
-    if job.start is None:
+    return new_bundle(family, config, job.outputs, corpus.tokenizer, tied=job.tied)
+
+
+def first_bundle(job: Job, corpus: Corpus, start: Bundle | None) -> Bundle:
+    """The model a job begins with: a fresh one, or `start` with the outputs that it lacks."""
+    fresh = fresh_bundle(job, corpus)
+    if start is None:
         return fresh
-    loaded = load_bundle(job.start)
-    outputs = {name: loaded.outputs[name] if name in loaded.outputs else fresh.outputs[name] for name in job.outputs}
+    outputs = {name: start.outputs[name] if name in start.outputs else fresh.outputs[name] for name in job.outputs}
     return Bundle(
-        family=family,
-        encoder=loaded.encoder,
-        decoder=loaded.decoder,
+        family=fresh.family,
+        encoder=start.encoder,
+        decoder=start.decoder,
         outputs=outputs,
         tokenizer=corpus.tokenizer,
-        tied=loaded.tied,
+        tied=start.tied,
     )
 
 
-def _check_tokenizer(job: Job, corpus: Corpus) -> None:
-    """Refuse to train a model on with pieces, or words of its softmax, that are numbered otherwise."""
-    theirs = None if job.start is None else load_bundle(job.start).tokenizer
+def _check_tokenizer(job: Job, corpus: Corpus, start: Bundle) -> None:
+    """Refuse to train a model further with pieces, or words of its softmax, that are numbered otherwise."""
+    theirs = start.tokenizer
     if theirs is None:
         return
     words = getattr(theirs, "vocabulary", None)
     if words is not None and tuple(corpus.tokenizer.pieces(range(len(words)))) != words:
         raise OptionError(
             f"The softmax of {job.start} chooses from other words than the first {len(words):,} of the corpus "
-            f"{corpus.folder}. Train it on with a corpus that has its table of words, or start afresh."
+            f"{corpus.folder}. Train it further on a corpus with its table of words, or start afresh."
         )
     if words is None and theirs.fingerprint != corpus.tokenizer.fingerprint:
         raise OptionError(
             f"The model {job.start} has another tokenizer ({theirs.n_pieces:,} pieces) than the corpus "
-            f"{corpus.folder} ({corpus.tokenizer.n_pieces:,}), so its pieces would stand for others. Train it on with "
-            f"the texts themselves, or with a corpus of its tokenizer: polyseme corpus TEXTS --tokenizer {job.start}."
+            f"{corpus.folder} ({corpus.tokenizer.n_pieces:,}), so its pieces would stand for others. Train it "
+            "further on the texts themselves, or on a corpus of its tokenizer: polyseme corpus TEXTS --tokenizer "
+            f"{job.start}."
         )
 
 
@@ -202,13 +179,13 @@ def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
     if phase.batch_size % devices.world:
         raise OptionError(
             f"The {phase.batch_size:,} rows of a step cannot be shared evenly by {devices.world} processes. "
-            "Choose a number of rows that can (--rows)."
+            "Choose a number of rows that can (--batch-size)."
         )
 
 
 def _check_sides(job: Job, corpus: Corpus) -> None:
     """Refuse plain text where pairs are wanted, and the other way round."""
-    wanted = _layout(job) == "pairs"
+    wanted = job.layout.sides == SIDES
     if wanted and corpus.sides != SIDES:
         raise OptionError(
             f"The recipe {job.recipe!r} learns from texts in pairs, and {corpus.folder} is plain text. Name both "
@@ -221,37 +198,19 @@ def _check_sides(job: Job, corpus: Corpus) -> None:
         )
 
 
-def _check_streams(job: Job, devices: Devices) -> None:
-    """Refuse what streams that carry a memory cannot do, and what only they or packed rows can."""
-    training = job.training
-    if _layout(job) != "streams":
-        if training.varied:
-            raise OptionError("Rows of varied lengths are for streams; packed rows are all of one length.")
-        objective = job.plain_objective()
-        if (training.mask_documents or training.reset_positions) and not (
-            objective.keeps_apart and _layout(job) == "packed"
-        ):
-            raise OptionError(
-                f"The objective {objective.name!r} cannot keep the documents of a row 'apart', nor 'reset' positions: "
-                "leave these out. (Pairs that share a row are always apart.)"
-            )
-        return
-    if len({phase.batch_size for phase in training.phases}) > 1:
+def _check_memory(job: Job, devices: Devices) -> None:
+    """Refuse what rows that carry a memory cannot do."""
+    if len({phase.batch_size for phase in job.training.phases}) > 1:
         raise OptionError(
             "Every row of a step is a stream of its own, with its memory, so all phases must have equally many rows."
         )
-    if training.mask_documents or training.reset_positions:
-        raise OptionError(
-            "A stream goes on over the ends of documents with what it remembers: they cannot be kept 'apart', nor "
-            "positions 'reset'. Leave these out."
-        )
-    if devices.world > 1 and training.parallel == "fsdp":
+    if devices.world > 1 and job.training.parallel == "fsdp":
         raise OptionError("Streams that carry a memory are trained on several devices by 'ddp' only. Choose that.")
 
 
-def _check_rows(phase: Phase, layout: Layout, corpus: Corpus) -> None:
-    if layout.n_rows < phase.batch_size:
+def _check_rows(phase: Phase, source: RowSource, corpus: Corpus) -> None:
+    if source.n_rows < phase.batch_size:
         raise InputError(
-            f"The corpus is smaller than a batch: {corpus.n_pieces('train'):,} pieces make {layout.n_rows:,} rows of "
-            f"{phase.length:,}, and a step takes {phase.batch_size:,}. Give more text, or smaller steps (--rows)."
+            f"The corpus is smaller than a batch: {corpus.n_pieces('train'):,} pieces make {source.n_rows:,} rows of "
+            f"{phase.length:,}, and a step takes {phase.batch_size:,}. Give more text, or smaller steps (--batch-size)."
         )

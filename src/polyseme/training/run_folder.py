@@ -1,8 +1,8 @@
-"""The folder of a run: `run.json`, which says everything that decides it, and what stands beside it.
+"""The folder of a run: `run.json`, which holds everything that decides it, and what stands beside it.
 
 run.json        settings, number of steps, versions, whether it is finished
 corpus/         where the run built its own
-log.jsonl       a line a logged step
+log.jsonl       one line per logged step
 checkpoints/    the last few
 ledger.json     what it cost
 model/          what came out, once it is finished (and generator/, for ELECTRA)
@@ -30,7 +30,7 @@ MODEL = "model"
 
 @dataclass
 class Run:
-    """A run's folder and what its run.json says."""
+    """A run's folder and the content of its run.json."""
 
     folder: Path
     settings: dict[str, Any]
@@ -53,7 +53,7 @@ class Run:
             run.refuse_others(settings)
             if run.finished:
                 raise OutputError(
-                    f"{path} holds this very run, finished. Use its model, choose another name, or do it again with "
+                    f"{path} holds this very run, finished. Use its model, choose another name, or repeat it with "
                     "--force (force=True)."
                 )
             return run
@@ -76,7 +76,7 @@ class Run:
             content = json.loads((path / RUN).read_text(encoding="utf-8"))
             return cls(path, content["settings"], content["n_steps"], content["finished"], content.get("stopped"))
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be gone on with.") from None
+            raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be resumed.") from None
 
     def write(self) -> None:
         """Put run.json in its place, whole."""
@@ -101,8 +101,8 @@ class Run:
         if different:
             more = f" (and {len(different) - 4} more)" if len(different) > 4 else ""
             raise OutputError(
-                f"{self.folder} holds a run with other settings: {'; '.join(different[:4])}{more}. Go on with it as it "
-                f"is by `polyseme pretrain --resume {self.folder}`, choose another name, or replace it with --force."
+                f"{self.folder} holds a run with other settings: {'; '.join(different[:4])}{more}. Resume it as it is "
+                f"with `polyseme pretrain --resume {self.folder}`, choose another name, or replace it with --force."
             )
 
 

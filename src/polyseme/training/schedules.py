@@ -1,4 +1,4 @@
-"""How the learning rate moves: a factor of the peak rate, from the number of a step and how many there are.
+"""Schedules of the learning rate: a factor of the peak rate, from the number of a step and how many there are.
 
 A schedule has no state, so resuming needs nothing but the step's number. Steps count from 0. Where a schedule warms
 up over W steps, step s has (s + 1)/W of the peak, so that none is taken at rate 0 and step W - 1 has the peak; what
@@ -20,12 +20,12 @@ ScheduleKind = Literal["constant", "linear", "cosine", "noam", "slanted-triangul
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Config):
-    """A kind of schedule and its numbers; `USES` says which kind reads which."""
+    """A kind of schedule and its numbers, of which each kind reads some."""
 
     kind: ScheduleKind = "linear"
     warmup: float = 0.1
     """Over how many steps the rate rises: a share of all where it is below 1, else a number of steps."""
-    most_warm_up: float = 1.0
+    max_warmup: float = 1.0
     """The share of all steps that a warmup of a number of steps takes at most, so that it also suits a short run."""
     floor: float = 0.0
     """The factor at which the decay ends."""
@@ -44,7 +44,7 @@ class Schedule(Config):
                 "The warmup of a schedule must be a share of the steps (0 to below 1) or a whole number of steps. "
                 f"Got {self.warmup} instead."
             )
-        for name in ("floor", "decay", "most_warm_up"):
+        for name in ("floor", "decay", "max_warmup"):
             if not 0 <= getattr(self, name) <= 1:
                 raise OptionError(f"The {name} of a schedule must be from 0 to 1. Got {getattr(self, name)} instead.")
         if not 0 < self.cut_share < 1:
@@ -52,11 +52,11 @@ class Schedule(Config):
         if not 1 <= self.ratio < math.inf:
             raise OptionError(f"The ratio of a schedule must be at least 1. Got {self.ratio} instead.")
 
-    def warm_up_steps(self, n_steps: int) -> int:
+    def warmup_steps(self, n_steps: int) -> int:
         """Over how many of the steps the rate rises."""
         if self.warmup < 1:
             return round(self.warmup * n_steps)
-        return min(round(self.most_warm_up * n_steps), round(self.warmup))
+        return min(round(self.max_warmup * n_steps), round(self.warmup))
 
     def factor(self, step: int, n_steps: int) -> float:
         """What the peak rate is multiplied by in a step, counted from 0.
@@ -69,17 +69,17 @@ class Schedule(Config):
 
 
 def _constant(schedule: Schedule, step: int, n_steps: int) -> float:
-    return _rise(step, schedule.warm_up_steps(n_steps))
+    return _rise(step, schedule.warmup_steps(n_steps))
 
 
 def _linear(schedule: Schedule, step: int, n_steps: int) -> float:
-    rise = schedule.warm_up_steps(n_steps)
+    rise = schedule.warmup_steps(n_steps)
     return _rise(step, rise) if step < rise else _between(schedule.floor, _left(step, rise, n_steps))
 
 
 def _cosine(schedule: Schedule, step: int, n_steps: int) -> float:
     """Loshchilov and Hutter 2017, one cycle."""
-    rise = schedule.warm_up_steps(n_steps)
+    rise = schedule.warmup_steps(n_steps)
     if step < rise:
         return _rise(step, rise)
     return _between(schedule.floor, (1 + math.cos(math.pi * (1 - _left(step, rise, n_steps)))) / 2)
@@ -87,7 +87,7 @@ def _cosine(schedule: Schedule, step: int, n_steps: int) -> float:
 
 def _noam(schedule: Schedule, step: int, n_steps: int) -> float:
     """Vaswani et al. 2017, over its own peak, so that width and warmup do not move it; they count steps from 1."""
-    rise = max(1, schedule.warm_up_steps(n_steps))
+    rise = max(1, schedule.warmup_steps(n_steps))
     return min((step + 1) / rise, math.sqrt(rise / (step + 1)))
 
 
@@ -103,9 +103,9 @@ def _slanted_triangular(schedule: Schedule, step: int, n_steps: int) -> float:
     return (1 + max(0.0, share) * (schedule.ratio - 1)) / schedule.ratio
 
 
-def _warm_up_stable_decay(schedule: Schedule, step: int, n_steps: int) -> float:
+def _warmup_stable_decay(schedule: Schedule, step: int, n_steps: int) -> float:
     """Hu et al. 2024, with a straight decay."""
-    rise = schedule.warm_up_steps(n_steps)
+    rise = schedule.warmup_steps(n_steps)
     fall_from = max(rise, n_steps - round(schedule.decay * n_steps))
     return _rise(step, rise) if step < fall_from else _between(schedule.floor, _left(step, fall_from, n_steps))
 
@@ -129,15 +129,5 @@ _FACTORS: Mapping[ScheduleKind, Callable[[Schedule, int, int], float]] = {
     "cosine": _cosine,
     "noam": _noam,
     "slanted-triangular": _slanted_triangular,
-    "warmup-stable-decay": _warm_up_stable_decay,
+    "warmup-stable-decay": _warmup_stable_decay,
 }
-
-USES: Mapping[ScheduleKind, frozenset[str]] = {
-    "constant": frozenset({"warmup"}),
-    "linear": frozenset({"warmup", "floor"}),
-    "cosine": frozenset({"warmup", "floor"}),
-    "noam": frozenset({"warmup"}),
-    "slanted-triangular": frozenset({"cut_share", "ratio"}),
-    "warmup-stable-decay": frozenset({"warmup", "floor", "decay"}),
-}
-"""Which settings a kind reads; whoever takes them from a user may refuse the others."""

@@ -1,8 +1,8 @@
 """What is trained, and one step of it.
 
 A step is a function of the weights, the optimizer's state, the memory where streams carry one, and the step's number:
-rows, corruption and dropout are drawn from seeds that the number decides. So a run that goes on from a checkpoint takes
-the very steps it would have.
+rows, corruption and dropout are drawn from seeds that the number decides. So a run that is resumed from a checkpoint
+takes the very steps it would have taken.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from polyseme.training.training_settings import Plan, TrainingSettings
 from polyseme.types import Objective
 
 WEIGHTS = "weights/"
-OPTIMISER = "optimizer/"
+OPTIMIZER = "optimizer/"
 MEMORY = "memory/"
 
 
 class Trainer:
-    """Networks and optimizer on their devices; knows how to take a step and how to be kept."""
+    """Networks and optimizer on their devices: takes steps, evaluates, and is saved and restored."""
 
     def __init__(self, objective: Objective, nets: nn.Module, settings: TrainingSettings, devices: Devices) -> None:
         self.objective = objective
@@ -41,9 +41,9 @@ class Trainer:
         self.nets = devices.wrap(self.inner, settings.parallel, compiled=settings.compile)
         """The networks as all processes run them together."""
         self.at = 0
-        """The step that was begun last."""
+        """The step that began last."""
         self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device)
-        self.carries = objective.needs.layout == "streams"
+        self.carries = objective.needs.layout.carries_memory
         self.memory: Memory | None = None
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""
 
@@ -78,9 +78,9 @@ class Trainer:
     def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
         """The mean of each part of the loss over rows that are not trained on; runs as written, not compiled.
 
-        Where streams carry a memory, it begins anew, and goes on from each of `steps` to the next. A process may have
-        no rows; but with FSDP, which streams are not trained by, all must run equally many passes, and one that has too
-        few fills up with idle ones: rows without `counts`, which count nothing.
+        Where streams carry a memory, it begins empty, and is carried from each of `steps` to the next. A process may
+        have no rows; but with FSDP, which streams are not trained by, all must run equally many passes, and one that
+        has too few fills up with idle ones: rows without `counts`, which count nothing.
         """
         sums: dict[str, Tensor] = {}
         counts: dict[str, float] = {}
@@ -118,32 +118,32 @@ class Trainer:
             return contextlib.nullcontext()
         return torch.autocast(self.devices.device.type, dtype=torch.bfloat16)
 
-    # --- kept and put back --------------------------------------------------------------------------------------------
+    # --- saved and restored -------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights, the optimizer's state and the memory of all streams by name, whole; all processes must ask."""
+        """Weights, the optimizer's state and the memory of all streams by name, whole; all processes must call this."""
         named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named().items()}
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
-        kept = optimizer_tensors(self.optimizer, names)
+        state = optimizer_tensors(self.optimizer, names)
         memory = {} if self.memory is None else self.memory.tensors()
         return {
             **named,
-            **{f"{OPTIMISER}{name}": whole(each) for name, each in kept.items()},
+            **{f"{OPTIMIZER}{name}": whole(each) for name, each in state.items()},
             **{f"{MEMORY}{name}": self.devices.gather_rows(each).clone() for name, each in sorted(memory.items())},
         }
 
     @torch.no_grad()
     def put(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave."""
+        """Restore what `tensors` gave."""
         for name, mine in self._named().items():
             put_whole(mine, tensors[f"{WEIGHTS}{name}"])
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
-        kept = {
-            name.removeprefix(OPTIMISER): each.to(self.devices.device)
+        state = {
+            name.removeprefix(OPTIMIZER): each.to(self.devices.device)
             for name, each in tensors.items()
-            if name.startswith(OPTIMISER)
+            if name.startswith(OPTIMIZER)
         }
-        put_optimizer_tensors(self.optimizer, names, kept)
+        put_optimizer_tensors(self.optimizer, names, state)
         self._put_memory({name.removeprefix(MEMORY): each for name, each in tensors.items() if name.startswith(MEMORY)})
 
     def _put_memory(self, tensors: Mapping[str, Tensor]) -> None:
@@ -159,7 +159,7 @@ class Trainer:
         return made
 
     def finite(self) -> bool:
-        """Whether every weight is a number."""
+        """Whether every weight is finite."""
         return all(bool(torch.isfinite(whole(each)).all()) for each in self.inner.parameters())
 
     def _named(self) -> dict[str, Tensor]:
@@ -171,7 +171,7 @@ class Trainer:
 
 
 class Carried:
-    """The memory of a step's rows, handed to its passes and put together again."""
+    """The memory of a step's rows, handed to its passes and joined afterwards."""
 
     def __init__(self, memory: Memory | None, new: Callable[[int], Memory] | None) -> None:
         self.memory = memory
@@ -196,11 +196,11 @@ class Carried:
         """What the pass ended with; in the precision that a memory begins with, also under autocast."""
         if memory is not None and self.new is not None:
             like = next(each for each in self.new(0).tensors().values() if each.is_floating_point())
-            kept = {
+            tensors = {
                 name: each.to(like.dtype) if each.is_floating_point() else each
                 for name, each in memory.tensors().items()
             }
-            self.parts.append(memory.with_tensors(kept))
+            self.parts.append(memory.with_tensors(tensors))
 
     def joined(self) -> Memory | None:
         """The memory of all rows, in their order."""

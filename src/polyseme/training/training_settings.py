@@ -54,7 +54,7 @@ class TrainingSettings(Config):
     mask_documents: bool = False
     """Whether the documents that share a row are hidden from each other."""
     reset_positions: bool = False
-    """Whether positions count anew with each document of a row."""
+    """Whether positions restart with each document of a row."""
     varied: bool = False
     """Whether rows of streams have lengths around that of their phase, from step to step another one."""
     dtype: TrainingDtype = "fp32"

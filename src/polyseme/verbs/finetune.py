@@ -47,7 +47,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     run: dict[str, Any] = {
         "device": find_device(options.device),
         "cache": None if options.cache is None else Path(options.cache),
-        "rates": Rates.told(options.cost_rates),
+        "rates": Rates.of(options.cost_rates),
         "checkpoint_seconds": options.checkpoint_seconds,
         "told": options.on_report,
         "progress": options.progress,

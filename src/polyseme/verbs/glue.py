@@ -38,7 +38,7 @@ def glue(options: GlueOptions) -> GlueReport:
     model, data = options.model, options.data
     settings = settings_of(options)
     find_device(options.device)
-    Rates.told(options.cost_rates)
+    Rates.of(options.cost_rates)
     named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
     if not isinstance(model, Model) and named != NO_MODEL:
         find_model(None if model is None else str(model))

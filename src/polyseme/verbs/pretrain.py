@@ -21,7 +21,7 @@ from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.recipes.pretraining_request import Texts, Wishes, check_sides, objective_of, training_of
+from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_sides, objective_of, training_of
 from polyseme.recipes.recipe_table import recipe_named
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import Devices, devices_for
@@ -48,22 +48,24 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun:
     An interrupted run is resumed by the same call, or by `resume`, which takes no other options but `device`, `workers`
     and `cost_rates`. Under `torchrun` all processes make the same call.
     """
-    costs = Rates.told(options.cost_rates)
+    costs = Rates.of(options.cost_rates)
     texts = Texts(options.sources, options.source, options.target, options.held_source, options.held_target)
     if options.resume is not None:
-        return _resumed(options.resume, options, texts, costs)
+        return _resume(options.resume, options, texts, costs)
     _check(options, texts)
     chosen = recipe_named(options.recipe)
     device = find_device(options.device)
-    wishes = Wishes(
+    request = PretrainingRequest(
         recipe=chosen,
         budget=options.budget,
         start=None if options.model is None else str(model_folder(find_model(str(options.model)))),
         shape=chosen.shaped(options.shape or {}),
         objective=objective_of(chosen, options.objective),
         training=training_of(chosen, options.values(), device),
-        every={name: getattr(options, name) for name in ("log_every", "evaluate_every", "checkpoint_every")},
-        kept={
+        reporting={
+            "log_every": options.log_every,
+            "evaluate_every": options.evaluate_every,
+            "checkpoint_every": options.checkpoint_every,
             "keep": options.keep_checkpoints,
             "shard_size": options.shard_size,
             "tensorboard": options.tensorboard,
@@ -71,7 +73,7 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun:
     )
     check_sides(texts, chosen)
     building: dict[str, Any] = {
-        "tokenizer": options.tokenizer or (chosen.tokenizer if options.model is None else wishes.start),
+        "tokenizer": options.tokenizer or (chosen.tokenizer if options.model is None else request.start),
         "vocab_size": options.vocab_size or chosen.vocabulary,
         "lowercase": chosen.lowercase,
         "frame": chosen.frame_of_rows(),
@@ -84,13 +86,24 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun:
     workers = options.workers
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
-            check_plan(wishes.plan(building["vocab_size"]), devices)
+            check_plan(request.plan(building["vocab_size"]), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
-            return dry_run_of(wishes.job(corpus, "corpus"), corpus, devices, Path(folder) / "run", workers=workers)
+            job = request.job(corpus, "corpus")
+            start = request.start_bundle
+            return dry_run_of(job, corpus, devices, Path(folder) / "run", workers=workers, start=start)
     with devices_for(device) as devices:
-        run, corpus = _begun(devices, texts, Path(str(options.output)), wishes, building, options.force)
+        run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force)
         job = Job.from_json(run.settings)
-        return run_job(run, job, corpus, devices, workers=workers, rates=costs, on_report=options.on_report)
+        return run_job(
+            run,
+            job,
+            corpus,
+            devices,
+            workers=workers,
+            rates=costs,
+            on_report=options.on_report,
+            start=request.start_bundle,
+        )
 
 
 NOT_OF_THE_RUN = frozenset(
@@ -139,15 +152,15 @@ def _refuse_useless(options: PretrainOptions, corpus: Path | None) -> None:
             raise OptionError(f"{why}, and {', '.join(useless)} would change nothing. Leave that out.")
 
 
-def _begun(
-    devices: Devices, texts: Texts, output: Path, wishes: Wishes, building: dict[str, Any], force: bool
+def _begin(
+    devices: Devices, texts: Texts, output: Path, request: PretrainingRequest, building: dict[str, Any], force: bool
 ) -> tuple[Run, Corpus]:
-    """The run, begun or found, and its corpus; the leading process makes both."""
+    """The run, new or the unfinished one that is there, and its corpus; the leading process makes both."""
 
     def begin() -> str:
-        given = texts.corpus
-        check_plan(wishes.plan(building["vocab_size"]), devices)
-        inputs = [*texts.files, wishes.start, building["tokenizer"]]
+        folder = texts.corpus
+        check_plan(request.plan(building["vocab_size"]), devices)
+        inputs = [*texts.files, request.start, building["tokenizer"]]
         if force or not ((output / RUN).is_file() or is_beginning(output)):
             check_output(
                 output,
@@ -156,11 +169,11 @@ def _begun(
                 inputs=inputs,
                 marks=[RUN, OWN_CORPUS, f"{OWN_CORPUS}.unfinished", f".{OWN_CORPUS}*.part"],
             )
-        path = OWN_CORPUS if given is None else str(given.resolve())
+        path = OWN_CORPUS if folder is None else str(folder.resolve())
         with _room_for(output, force=force):
             corpus = _corpus_of_run(texts, output, building)
-            job = wishes.job(corpus, path)
-            check_job(job, corpus, devices)
+            job = request.job(corpus, path)
+            check_job(job, corpus, devices, request.start_bundle)
             Run.create(output, json.loads(json.dumps(job.to_json())))
         return str(corpus.folder)
 
@@ -170,7 +183,7 @@ def _begun(
 
 @contextlib.contextmanager
 def _room_for(output: Path, *, force: bool) -> Iterator[None]:
-    """The folder for a run, which goes again if nothing is in it; what it replaces comes back if the run cannot be."""
+    """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin."""
     aside = output.with_name(f".{output.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with parents_of(output):
         if force and output.exists():
@@ -190,19 +203,19 @@ def _room_for(output: Path, *, force: bool) -> Iterator[None]:
 
 
 def _corpus_of_run(texts: Texts, output: Path, building: Mapping[str, Any]) -> Corpus:
-    """The corpus of a run that may have been begun before."""
+    """The corpus of a run that may have begun before."""
     try:
         return _corpus(texts, output / OWN_CORPUS, building, force=False)
     except OutputError:
         if not (output / RUN).is_file():
             raise
         raise OutputError(
-            f"{output} holds a run on other text, or with another tokenizer. Go on with it as it is by "
+            f"{output} holds a run on other text, or with another tokenizer. Resume it as it is with "
             f"`polyseme pretrain --resume {output}`, choose another name, or replace it with --force."
         ) from None
 
 
-def _resumed(folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rates) -> Ledger:
+def _resume(folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rates) -> Ledger:
     """Resume a run with the settings that it has."""
     run = Run.open(folder)
     changed = [name for name in options.changed() if name not in NOT_OF_THE_RUN]
@@ -217,7 +230,7 @@ def _resumed(folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rat
     corpus = Corpus.open(place)
     if corpus.fingerprint != job.corpus_fingerprint:
         raise InputError(
-            f"The corpus {place} is not the one that {run.folder} was begun with: another tokenizer or other text. "
+            f"The corpus {place} is not the one that {run.folder} began with: another tokenizer or other text. "
             "Put that one back, or start a new run."
         )
     if run.finished:
@@ -228,15 +241,14 @@ def _resumed(folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rat
 
 def _corpus(texts: Texts, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
     """The corpus that is named, or one built of the text, or the one that was built before."""
-    given = texts.corpus
-    if given is not None:
-        return Corpus.open(given)
+    if texts.corpus is not None:
+        return Corpus.open(texts.corpus)
     named = {name: getattr(texts, name) for name in texts.named}
     return build_corpus(**named, output=place, **building, force=force, reuse=True)
 
 
 def _lead_first(devices: Devices, work: Callable[[], Result]) -> Result:
-    """Let the leading process do some work while the others wait; if it is refused, by all."""
+    """Let the leading process work while the others wait; an error there is raised by all."""
     result: Any = None
     refused: PolysemeError | None = None
     if devices.leads:
