@@ -211,7 +211,7 @@ class States:
 
 
 class NextPiece(Protocol):
-    """All that `decode/` asks for: log-probabilities of the next piece, one step after another."""
+    """All that `generating/` asks for: log-probabilities of the next piece, one step after another."""
 
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
         """Read the prompts: log-probabilities [R, V] of the next piece of each, and the memory for the next step."""

@@ -1,4 +1,6 @@
-"""The recurrent encoder: a token layer and a stack of layers that read their rows from one end, or from both.
+"""Recurrent encoders: a token layer and a stack of layers that read their rows from one end, or from both.
+
+The two-way encoder is a forward and a backward one over one token layer (ELMo's biLM).
 
 States of a row stop at its length, so that a memory is the state after its last real piece; a backward stack begins
 there. What it carries from call to call is what was read before, in the order of reading.
@@ -172,9 +174,6 @@ def refuse_what_is_not_read(batch: Batch, config: StackConfig) -> None:
             f"The pieces of this encoder come as {'[rows, pieces, characters]' if config.spelled else '[rows, pieces]'}"
             f". Got {batch.pieces.dim()} axes instead."
         )
-
-
-# MERGED: The two-way encoder: a forward and a backward recurrent one over one token layer (ELMo's biLM).
 
 
 @dataclass

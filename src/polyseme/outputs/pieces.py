@@ -1,7 +1,8 @@
-"""Outputs that predict pieces, among them those that are the table of pieces with a bias or a scale."""
+"""Outputs that predict pieces by a table of them: after a transform (masked), plainly, or scaled and with a bias."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Literal
 
 import torch
@@ -13,11 +14,40 @@ from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.norms import NormKind, norm
 
 
-class MaskedOutput(Output):
+def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """[N, V] and [N] → [N]: minus the log-probability of each target, in single precision where states are in half."""
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
+    return F.cross_entropy(logits, targets, reduction="none")
+
+
+class PieceOutput(Output):
+    """Which piece. The table of pieces is the encoder's own unless `tied` is false."""
+
+    def __init__(self, width: int, n_pieces: int, *, tied: bool) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(n_pieces, width))
+        self.tied = tied
+
+    def tie(self, table: nn.Parameter) -> None:
+        if self.tied:
+            self.table = table
+
+    @abstractmethod
+    def logits(self, states: Tensor) -> Tensor:
+        """[N, D] → [N, V]: log-probabilities up to a constant."""
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        return piece_losses(self.logits(states), targets)
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        return self.logits(states).log_softmax(dim=-1)
+
+
+class MaskedOutput(PieceOutput):
     """What a masked piece was: a dense layer, an activation, a norm, then the table of pieces and a bias.
 
-    The table is the encoder's own unless `tied` is false. Where it is narrower than the stack (ALBERT, ELECTRA), the
-    dense layer goes down to its width.
+    Where the table is narrower than the stack (ALBERT, ELECTRA), the dense layer goes down to its width.
     """
 
     def __init__(
@@ -33,67 +63,32 @@ class MaskedOutput(Output):
         dense_bias: bool = True,
         init_share: float = 1.0,
     ) -> None:
-        super().__init__()
+        super().__init__(table_width, n_pieces, tied=tied)
         self.dense = nn.Linear(width, table_width, bias=dense_bias)
         self.activation = ACTIVATIONS[activation]
         self.norm = norm(norm_kind, table_width, epsilon)
+        self.bias = nn.Parameter(torch.zeros(n_pieces))
         self.init_share = init_share
         """The spread of its matrices at first, as a share of the encoder's."""
-        self.table = nn.Parameter(torch.empty(n_pieces, table_width))
-        self.bias = nn.Parameter(torch.zeros(n_pieces))
-        self.tied = tied
-
-    def tie(self, table: nn.Parameter) -> None:
-        if self.tied:
-            self.table = table
 
     def logits(self, states: Tensor) -> Tensor:
         return F.linear(self.norm(self.activation(self.dense(states))), self.table, self.bias)
 
-    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        return piece_losses(self.logits(states), targets)
 
-    def log_probs(self, states: Tensor) -> Tensor:
-        return self.logits(states).log_softmax(dim=-1)
-
-
-class CausalOutput(Output):
-    """What piece comes next: the table of pieces and nothing else (GPT, GPT-2).
-
-    The table is the encoder's own unless `tied` is false.
-    """
+class CausalOutput(PieceOutput):
+    """What piece comes next: the table of pieces and nothing else (GPT, GPT-2)."""
 
     def __init__(self, width: int, n_pieces: int, *, tied: bool = True) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.empty(n_pieces, width))
-        self.tied = tied
-
-    def tie(self, table: nn.Parameter) -> None:
-        if self.tied:
-            self.table = table
+        super().__init__(width, n_pieces, tied=tied)
 
     def logits(self, states: Tensor) -> Tensor:
         return F.linear(states, self.table)
 
-    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        return piece_losses(self.logits(states), targets)
 
-    def log_probs(self, states: Tensor) -> Tensor:
-        return self.logits(states).log_softmax(dim=-1)
-
-
-def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """[N, V] and [N] → [N]: minus the log-probability of each target, in single precision where states are in half."""
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()
-    return F.cross_entropy(logits, targets, reduction="none")
-
-
-class TableOutput(Output):
+class TableOutput(PieceOutput):
     """Which piece: the table of pieces over scaled states, and a bias that is learned (XLNet) or kept (BART) or none.
 
-    The table is the encoder's own unless `tied` is false. A bias that is kept is moved with the weights and saved with
-    them, but no training changes it.
+    A bias that is kept is moved with the weights and saved with them, but no training changes it.
     """
 
     def __init__(
@@ -105,9 +100,7 @@ class TableOutput(Output):
         scale: float = 1.0,
         bias: Literal["learned", "kept", "none"] = "none",
     ) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.empty(n_pieces, width))
-        self.tied = tied
+        super().__init__(width, n_pieces, tied=tied)
         self.scale = scale
         self.bias: Tensor | None
         if bias == "learned":
@@ -115,16 +108,6 @@ class TableOutput(Output):
         else:
             self.register_buffer("bias", torch.zeros(n_pieces) if bias == "kept" else None)
 
-    def tie(self, table: nn.Parameter) -> None:
-        if self.tied:
-            self.table = table
-
     def logits(self, states: Tensor) -> Tensor:
         scaled = states if self.scale == 1.0 else states * self.scale
         return F.linear(scaled, self.table, self.bias)
-
-    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        return piece_losses(self.logits(states), targets)
-
-    def log_probs(self, states: Tensor) -> Tensor:
-        return self.logits(states).log_softmax(dim=-1)

@@ -3,10 +3,12 @@
     score(tags) = first[tag_1] + Σ_t scores[t, tag_t] + Σ_t between[tag_t-1, tag_t] + last[tag_W]
     log p(tags) = score(tags) − log Σ exp score(any tags)
 
-Everything runs over the whole batch at once, a step a word; bounds come from shapes, never from data. Sums are taken in
+Everything runs over the whole batch at once, one step per word; bounds come from shapes, never from data. Sums are in
 32-bit floats at least. What a tag scheme rules out costs `FORBIDDEN`, in training and in decoding alike: no such
 sequence is worth anything, yet a gold one that breaks the rules has a finite loss, and something is decoded even where
 nothing is allowed.
+
+Below stand the schemes by which tags mark spans (BIO, BIOES, IOB1): which tags may follow which.
 
 Shapes: R rows, W words of the longest row, L tags. Rows are padded on the right.
 """
@@ -156,7 +158,7 @@ def _backwards(scores: Tensor, mask: Tensor, between: Tensor, last: Tensor) -> T
     return torch.stack(to_come[::-1], dim=1)
 
 
-# MERGED: Which tags may follow which, where tags mark spans: BIO, BIOES and IOB1.
+# --- tag schemes ------------------------------------------------------------------------------------------------------
 
 
 Marked = tuple[str, str]

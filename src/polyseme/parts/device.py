@@ -1,4 +1,4 @@
-"""The device that a user names."""
+"""Where work runs: the device that a user names, and how many cores a batch gets on a CPU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from typing import TypeVar
 import torch
 
 from polyseme.errors import OptionError, nearest
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_AT_ONCE = 8
+"""Batches that run side by side; with more cores than that, each gets several."""
 
 
 def find_device(name: str) -> str:
@@ -29,17 +35,6 @@ def find_device(name: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise OptionError(f"The device {name!r} cannot be used here. Use cpu.") from None
     return name
-
-
-# MERGED: How many cores a batch gets on a CPU: all of them, a few each for batches side by side, or one for v
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-MOST_AT_ONCE = 8
-"""Batches that run side by side; with more cores than that, each gets several."""
 
 
 def even_share(work: int, most: int) -> int:

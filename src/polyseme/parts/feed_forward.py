@@ -1,4 +1,4 @@
-"""Activation functions, by the names that published configs use."""
+"""The feed-forward part of a Transformer layer, and activation functions by the names that published configs use."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": F.silu,
     "tanh": torch.tanh,
 }
-
-
-# MERGED: The feed-forward half of a Transformer layer.
 
 
 class FeedForward(nn.Module):

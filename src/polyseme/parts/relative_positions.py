@@ -82,22 +82,15 @@ class RelativePositions(SharedPositions):
     A bias is one vector per head, which joins the query where it meets keys, or where it meets distances.
     """
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        clamp: int | None,
-        layout: Literal["halves", "interleaved"],
-        segments: bool,
-        shared_biases: tuple[int, int] | None,
-    ) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
-        self.width = width
-        self.clamp = clamp
-        self.layout = layout
-        self.segments = segments
-        self.content_bias = None if shared_biases is None else nn.Parameter(torch.zeros(shared_biases))
-        self.position_bias = None if shared_biases is None else nn.Parameter(torch.zeros(shared_biases))
+        self.width: int = config.width
+        self.clamp: int | None = config.clamp_distance
+        self.layout: Literal["halves", "interleaved"] = config.sinusoids
+        self.segments: bool = config.relative_segments
+        biases = torch.zeros(2, config.n_heads, config.width_of_heads) if config.shared_biases else None
+        self.content_bias = None if biases is None else nn.Parameter(biases[0].clone())
+        self.position_bias = None if biases is None else nn.Parameter(biases[1].clone())
 
     def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> Distances:
         n_pieces, n_keys = batch.pieces.shape[1], places.k.shape[1]
@@ -158,16 +151,6 @@ class RelativeTerms(nn.Module):
         return terms
 
 
-def _shared(config: Any) -> RelativePositions:
-    return RelativePositions(
-        config.width,
-        clamp=config.clamp_distance,
-        layout=config.sinusoids,
-        segments=config.relative_segments,
-        shared_biases=(config.n_heads, config.width_of_heads) if config.shared_biases else None,
-    )
-
-
 def _in_layer(config: Any) -> RelativeTerms:
     return RelativeTerms(
         config.width,
@@ -184,4 +167,4 @@ def _refusal(config: Any) -> str | None:
     return None
 
 
-RELATIVE = PositionKind(shared=_shared, in_layer=_in_layer, refusal=_refusal)
+RELATIVE = PositionKind(shared=RelativePositions, in_layer=_in_layer, refusal=_refusal)
