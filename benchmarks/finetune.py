@@ -3,7 +3,7 @@
 All begin with the same weights, take the same number of steps over the same tokenized examples at the same learning
 rate, and train without logging, saving or evaluation; dev is scored afterwards. Three peers:
 
-- the Trainer as it comes: rows in random order, each batch padded to its longest row, not compiled;
+- the Trainer with its defaults: rows in random order, each batch padded to its longest row, not compiled;
 - the Trainer with rows grouped by length;
 - the Trainer with rows grouped by length and `torch_compile=True` (on a GPU also with 2 loader workers). Its clock
   starts after the first steps (`--compile-steps`), so that compilation is not counted. All other clocks run from the
@@ -41,7 +41,7 @@ from polyseme.transfer.train_seed import learn, take_turns
 from polyseme.transfer.train_step import autocast
 
 PEERS = {
-    "trainer": "Trainer, as it comes",
+    "trainer": "Trainer, defaults",
     "grouped": "Trainer, grouped by length",
     "compiled": "Trainer, grouped by length, compiled",
 }
@@ -177,7 +177,7 @@ def group_by_length(arguments: type) -> dict[str, Any]:
 
 @torch.inference_mode()
 def accuracy(classifier: torch.nn.Module, tokenizer: Any, rows: list[dict[str, Any]], device: str) -> float:
-    """Of the trained module itself, so that nothing is compiled anew for other shapes."""
+    """Of the trained module itself, so that nothing is compiled for other shapes."""
     classifier.eval()
     n_right = 0
     ordered = sorted(rows, key=lambda row: len(row["input_ids"]))

@@ -1,8 +1,8 @@
 """Greedy generation: polyseme beside `transformers`' `generate`, with the same weights and prompts, in one run.
 
 Models of GPT-2-small, BART-base or T5-small size with random weights, so that nothing has to be downloaded; no text
-ends early. The last two read the prompts as sources. Two peers: `generate` as it comes (a dynamic cache, not compiled),
-and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a GPU). Compilation happens in
+ends early. The last two read the prompts as sources. Two peers: `generate` with its defaults (a dynamic cache, not
+compiled), and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a GPU). Compilation happens in
 the warm-up runs and is not counted. Runs alternate; medians. The share of the read bandwidth counts every weight that a
 step needs once, whatever the number of rows, against the fastest plain read of a tensor of that size in the same run.
 The generated pieces must be equal, except for ties.
@@ -46,7 +46,7 @@ FLOORS = {
 """By size, device and rows: the least expected speed, as a multiple of the dynamic, uncompiled peer's."""
 FIRST = 2
 """The piece that a decoder begins with."""
-PEERS = {"dynamic": "transformers, as it comes", "static": "transformers, static cache, compiled"}
+PEERS = {"dynamic": "transformers, defaults", "static": "transformers, static cache, compiled"}
 COMPILE_RUNS = 3
 """Warm-up runs: the first compiles, the next ones record CUDA graphs."""
 
