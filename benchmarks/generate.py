@@ -2,10 +2,10 @@
 
 Models of GPT-2-small, BART-base or T5-small size with random weights, so that nothing has to be downloaded; no text
 ends early. The last two read the prompts as sources. Two peers: `generate` with its defaults (a dynamic cache, not
-compiled), and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a GPU). Compilation happens in
-the warm-up runs and is not counted. Runs alternate; medians. The share of the read bandwidth counts every weight that a
-step needs once, whatever the number of rows, against the fastest plain read of a tensor of that size in the same run.
-The generated pieces must be equal, except for ties.
+compiled), and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a GPU). Compilation
+happens in the warm-up runs and is not counted. Runs alternate; medians. The share of the read bandwidth counts every
+weight that a step needs once, whatever the number of rows, against the fastest plain read of a tensor of that size in
+the same run. The generated pieces must be equal, except for ties.
 
     python benchmarks/generate.py [--rows 1 16] [--new 64] [--rounds 5] [--device cpu] [--dtype fp32]
                                   [--size gpt2 bart-base t5-small] [--peers dynamic static]
