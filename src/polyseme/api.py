@@ -255,7 +255,7 @@ class Model:
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        cache = later("polyseme.scoring.neural_cache").asked_for(
+        cache = later("polyseme.scoring.neural_cache").neural_cache_of(
             options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness
         )
         scorer = later("polyseme.scoring.choose_scorer").scorer_of(

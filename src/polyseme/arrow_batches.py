@@ -21,7 +21,7 @@ from polyseme.embedding.flow import Embedder
 from polyseme.embedding.pooling import per_text
 from polyseme.errors import InputError, nearest
 from polyseme.files.rows import Place, Row
-from polyseme.files.vector_format import Per
+from polyseme.files.vector_files import Per
 from polyseme.options import flat_method, option, same
 from polyseme.types import Embedded
 from polyseme.verb_options import ComputeOptions, EmbedOptions, LayerOptions

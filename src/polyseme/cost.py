@@ -1,10 +1,10 @@
-"""What a piece of work cost: pieces, seconds, floating-point operations, memory, device."""
+"""What a piece of work counts as it goes (`Tally`), and what it cost (`Cost`): pieces, seconds, FLOPs, memory."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from polyseme.config import EncoderConfig
 
@@ -38,6 +38,61 @@ class Cost:
             f"{_count(self.documents, 'text')}, {_count(self.words, 'word')}, {_count(self.pieces, 'piece')} "
             f"in {self.seconds:.1f} s on {self.device} ({self.pieces / seconds:,.0f} pieces/s, "
             f"{_scaled(self.flops / seconds)}FLOP/s, {self.peak_memory / 2**30:.1f} GiB of memory at most)"
+        )
+
+
+@dataclass
+class Tally:
+    """What has gone through so far. Every verb fills one; resumed work adds what earlier runs had counted."""
+
+    documents: int = 0
+    words: int = 0
+    pieces: int = 0
+    """Pieces read or written."""
+    flops: float = 0.0
+    seconds: float = 0.0
+    """Seconds that earlier runs took of work that was resumed."""
+    vanished: int = 0
+    """Words that the tokenizer made nothing of; they were given the unknown piece."""
+    unknown: int = 0
+    """Other words that it has no piece for, or not for all of them; they were read or scored as the unknown piece."""
+    wordless: int = 0
+    """Documents without any word."""
+    unscored: int = 0
+    """Pieces without a score, since nothing precedes them."""
+    sums: dict[str, float] = field(default_factory=dict)
+    """Further numbers that add up, by name."""
+
+    def add(self, more: Tally, times: int = 1) -> None:
+        """Count in what another tally has."""
+        for each in fields(self):
+            if each.name != "sums":
+                setattr(self, each.name, getattr(self, each.name) + times * getattr(more, each.name))
+        for name, value in more.sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + times * value
+
+    def copy(self) -> Tally:
+        """The same numbers, which no longer grow."""
+        tally = Tally()
+        tally.add(self)
+        return tally
+
+    def since(self, before: Tally) -> Tally:
+        """What was counted since an earlier copy of this tally."""
+        tally = self.copy()
+        tally.add(before, -1)
+        return tally
+
+    def cost(self, seconds: float, device: object) -> Cost:
+        """The bill of everything so far: `seconds` of this run, and those of earlier ones."""
+        return Cost(
+            pieces=self.pieces,
+            words=self.words,
+            documents=self.documents,
+            seconds=seconds + self.seconds,
+            flops=self.flops,
+            peak_memory=peak_memory(),
+            device=str(device),
         )
 
 

@@ -9,7 +9,7 @@ of a batch, V pieces in the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -329,3 +329,7 @@ class Progress(Protocol):
     """Told how far a long job has come; the command line draws it."""
 
     def __call__(self, done: int, total: int | None) -> None: ...
+
+
+OnBatch = Callable[[int, int], None]
+"""Called after each batch with how many of a chunk's pieces are done, and how many there are."""

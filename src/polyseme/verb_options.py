@@ -16,7 +16,7 @@ from polyseme.options import Options, callback, doc, option
 if TYPE_CHECKING:
     from polyseme.embedding.decoder_stack import Stack
     from polyseme.files.source_paths import AnyPath, Sources
-    from polyseme.files.vector_format import Per, Store
+    from polyseme.files.vector_files import Per, Store
     from polyseme.generating.text_generator import OnText
     from polyseme.scoring.pseudo_likelihood import Hide
     from polyseme.scoring.score_files import By

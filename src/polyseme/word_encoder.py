@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from polyseme.api import AnyPath, Model, load
 from polyseme.bundle import Bundle
-from polyseme.embedding.flow import Tally, warn_unread
+from polyseme.cost import Tally
+from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import PaddedRows, WordRows, laid_out, real_pieces

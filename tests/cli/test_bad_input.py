@@ -18,7 +18,7 @@ import torch
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.embedding import embed_files as job
+from polyseme.files import chunked_job as job
 
 GOOD = b"Dawn broke.\nThe vase broke.\n"
 N_LONG = 60

@@ -15,9 +15,9 @@ import pytest
 from cli.commands import Refuse, Run
 from golden_elmo import GOLDEN, WITHIN, content, golden_bundle
 from polyseme.api import Model
-from polyseme.embedding import embed_files as job
-from polyseme.embedding import flow
+from polyseme.embedding import embed_files, flow
 from polyseme.errors import PolysemeWarning
+from polyseme.files import chunked_job as job
 from polyseme.files import read_about, read_vectors
 from tiny_models import tiny_model
 
@@ -74,7 +74,7 @@ def test_without_a_softmax_there_is_no_score(refuse: Refuse, source: Path, elmo:
 
 def test_carried_state_equals_the_original_s(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its ten batches of three as one file, in chunks that end anywhere."""
-    for module in (flow, job):
+    for module in (flow, embed_files):
         monkeypatch.setattr(module, "ROWS_CARRIED", 3)
     monkeypatch.setattr(job, "CHUNK_CHARACTERS", 500)
     sentences = content("allennlp/sentences")
@@ -150,7 +150,7 @@ def test_what_was_stopped_starts_anew(run: Run, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(flow.Embedder, "embed", embed)
     code, _, err = run(*given)
     assert code == 0
-    assert "Gone on with" not in err
+    assert "Resumed" not in err
     first = output.read_bytes()
     assert run(*given, "--force").code == 0
     assert output.read_bytes() == first

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import polyseme
 from cli.commands import Run
-from polyseme.embedding import embed_files as job
+from polyseme.files import chunked_job as job
 from polyseme.files import read_about
 
 TEXTS = [

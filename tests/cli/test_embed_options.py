@@ -11,7 +11,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.embedding import embed_files as job
+from polyseme.files import chunked_job as job
 from polyseme.files import read_about
 
 TREEBANK = """# sent_id = one

@@ -188,7 +188,7 @@ def test_killed_and_gone_on_with(run: Run, gpt2: Path, source: Path, tmp_path: P
         assert kept > before
     ended = run(*line(source, gpt2, output))
     assert ended.code == 0
-    assert f"Gone on with what an earlier run had done: {kept * CHUNK} prompts." in ended.err
+    assert f"Resumed: an earlier run had done {kept * CHUNK} prompts." in ended.err
     assert output.read_bytes() == whole.read_bytes()
     assert not unfinished(output).exists()
 
@@ -229,8 +229,8 @@ def test_a_chunk_whose_input_has_changed_is_made_again(run: Run, gpt2: Path, sou
     source.write_text(text, encoding="utf-8")
     (unfinished(output) / "000002.json").write_text("{", encoding="utf-8")
     ended = run(*line(source, gpt2, output))
-    assert "made again: the input has changed there" in ended.err
-    assert "made again: it is damaged" in ended.err
+    assert "computed again: the input has changed there" in ended.err
+    assert "computed again: it is damaged" in ended.err
     run(*line(source, gpt2, whole))
     assert output.read_bytes() == whole.read_bytes()
 

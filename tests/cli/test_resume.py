@@ -18,9 +18,9 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.embedding import embed_files as job
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
+from polyseme.files import chunked_job as job
 from polyseme.files import read_about, read_vectors
 
 CHUNK = 2000
@@ -30,8 +30,9 @@ N_CHUNKS = 14
 SLOWLY = f"""
 import os, signal, time
 from polyseme.cli import main
+from polyseme.embedding.flow import Embedder
 from polyseme.files.chunk_spool import Spool
-from polyseme.embedding import embed_files as job
+from polyseme.files import chunked_job as job
 
 left = int(os.environ.get("DIE_AFTER", -1))
 
@@ -46,8 +47,8 @@ def slowly(function):
     return slow
 
 job.CHUNK_CHARACTERS = {CHUNK}
-job.Embedder.embed = slowly(job.Embedder.embed)
-Spool._vectors = slowly(Spool._vectors)
+Embedder.embed = slowly(Embedder.embed)
+Spool._data = slowly(Spool._data)
 main()
 """
 """The command line with small chunks, each of which takes a while, so that there are moments between."""
@@ -147,7 +148,7 @@ def test_stopped_twice(
     stopped(run, given, 4)
     ended = run(*given)
     assert ended.code == 0
-    assert "note: Gone on with what an earlier run had done:" in ended.err
+    assert "note: Resumed: an earlier run had done" in ended.err
     assert f"{N_TEXTS} texts" in ended.err
     assert len(seen) == n_chunks, "no chunk was embedded twice"
     assert sum(seen) == N_TEXTS
@@ -274,7 +275,7 @@ def test_input_that_has_changed_is_embedded_anew(run: Run, tiny: Path, source: P
     source.write_text(source.read_text().replace("1 dawn", "1 crane", 1))
     ended = run(*line(source, tiny, output))
     assert ended.code == 0
-    assert ended.err.count("is made again: the input has changed there") == 1
+    assert ended.err.count("is computed again: the input has changed there") == 1
     assert run(*line(source, tiny, whole)).code == 0
     assert contents(output) == contents(whole)
 
@@ -309,7 +310,7 @@ def test_a_damaged_chunk_is_embedded_anew(run: Run, tiny: Path, source: Path, tm
     ended = run(*line(source, tiny, output))
     assert ended.code == 0
     assert ended.err.count("Chunk 2 in") == 1
-    assert "is made again: it is damaged" in ended.err
+    assert "is computed again: it is damaged" in ended.err
     assert contents(output) == contents(whole)
 
 
@@ -324,7 +325,7 @@ def test_a_bad_line_keeps_what_was_done(run: Run, tiny: Path, source: Path, tmp_
     assert "What was done is kept in" in ended.err
     assert not output.exists()
     source.write_text(good)
-    assert "Gone on with" in run(*line(source, tiny, output)).err
+    assert "Resumed" in run(*line(source, tiny, output)).err
     assert contents(output) == contents(whole)
 
 
@@ -345,7 +346,7 @@ def test_a_disk_that_fills_keeps_whole_chunks(run: Run, tiny: Path, source: Path
         assert "What was done is kept in" in ended.err
         assert [path.name for path in disk.iterdir()] == ["out.parquet.unfinished"]
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
-        assert "Gone on with" in run(*line(source, tiny, disk / "out.parquet")).err
+        assert "Resumed" in run(*line(source, tiny, disk / "out.parquet")).err
         assert run(*line(source, tiny, whole)).code == 0
         assert contents(disk / "out.parquet") == contents(whole)
     finally:
@@ -400,3 +401,53 @@ def kill(command: list[str], output: Path, n_chunks: int, seconds: float) -> Non
 
 def n_kept(output: Path) -> int:
     return len(list(unfinished(output).glob("[0-9]*.json")))
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+SCORING = f"""
+import time
+from polyseme.cli import main
+from polyseme.files import chunked_job as job
+from polyseme.scoring.scorer import Scorer
+
+score = Scorer.__call__
+
+def slowly(*given, **named):
+    time.sleep(0.05)
+    return score(*given, **named)
+
+job.CHUNK_CHARACTERS = {CHUNK}
+Scorer.__call__ = slowly
+main()
+"""
+"""`score` with small chunks, each of which takes a while."""
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.jsonl", "out.parquet", "out.html"])
+def test_killed_scoring_ends_as_if_it_had_not(run: Run, tiny: Path, source: Path, tmp_path: Path, name: str) -> None:
+    read = ["--field", "text", "--id-field", "n", "--fields", "stars"]
+
+    def command(output: Path) -> list[str]:
+        return ["score", str(source), *read, "-m", str(tiny), "-o", str(output), "--device", "cpu"]
+
+    whole, output = tmp_path / "whole" / name, tmp_path / name
+    ended = run(*command(whole))
+    assert ended.code == 0
+    with subprocess.Popen([sys.executable, "-c", SCORING, *command(output)], stderr=subprocess.PIPE) as process:
+        while len(list(tmp_path.glob(f"{name}.unfinished/[0-9]*.json"))) < 3:
+            assert process.poll() is None, process.stderr and process.stderr.read().decode()
+            time.sleep(0.01)
+        process.kill()
+    assert not output.exists()
+    resumed = run(*command(output))
+    assert resumed.code == 0
+    assert "note: Resumed: an earlier run had done" in resumed.err
+    assert output.read_bytes() == whole.read_bytes()
+    assert not unfinished(output).exists()
+
+    def totals(said: str) -> list[str]:
+        return [line for line in said.splitlines() if "perplexity" in line or "log prob" in line]
+
+    assert totals(resumed.out) == totals(ended.out)

@@ -20,9 +20,8 @@ from typing import TextIO
 
 import pytest
 
-from polyseme.cli import progress
 from polyseme.cli.terminal import Bar
-from polyseme.embedding.embed_files import CHUNK_CHARACTERS
+from polyseme.files.chunked_job import CHUNK_CHARACTERS
 
 ALWAYS, NEVER = 0.0, 3600.0
 """Seconds before a bar is drawn."""
@@ -100,7 +99,7 @@ def test_a_bar_with_rate_and_time_left(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_a_bar_waits_before_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "DELAY", NEVER)
+    monkeypatch.setattr("polyseme.cli.terminal.DELAY", NEVER)
     terminal = Terminal()
     with standard_error(terminal, monkeypatch), Bar("loading", then="working") as bar:
         bar(1, 2)
@@ -109,7 +108,7 @@ def test_a_bar_waits_before_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_bar_goes_when_the_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "DELAY", ALWAYS)
+    monkeypatch.setattr("polyseme.cli.terminal.DELAY", ALWAYS)
     terminal = Terminal()
     with standard_error(terminal, monkeypatch), Bar("loading", then="working") as bar:
         assert bar._timer is not None
@@ -123,7 +122,7 @@ def test_a_bar_goes_when_the_work_is_done(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_there_is_no_bar_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(progress, "DELAY", ALWAYS)
+    monkeypatch.setattr("polyseme.cli.terminal.DELAY", ALWAYS)
     with Bar("loading", then="working") as bar:
         bar(1, 2)
         bar(2, 2)

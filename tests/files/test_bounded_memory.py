@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polyseme.files.write_vectors import FORMATS
+from polyseme.files.vector_files import FORMATS
 
 READ = """
 import resource, sys

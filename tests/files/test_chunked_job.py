@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from polyseme.cost import Tally
 from polyseme.errors import PolysemeWarning
-from polyseme.files.chunked_job import Chunk, Chunks, Work, write_chunks
+from polyseme.files.chunk_spool import JsonLines
+from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
 from polyseme.files.row_reader import read_rows
 from polyseme.files.unfinished_folder import unfinished_folder
 
 TEXTS = [f"text {number}" for number in range(11)]
-
-
-@dataclass
-class Tally:
-    texts: int = 0
 
 
 def lengths(
@@ -36,38 +32,37 @@ def lengths(
     source.write_text("".join(f"{text}\n" for text in texts))
     tally, made = Tally(), []
 
-    def make(chunk: Chunk[str]) -> list[Any]:
+    def compute(chunk: Chunk[str], on_batch: Any) -> list[str]:
         if chunk.number == stop_at:
             raise KeyboardInterrupt
         assert chunk.units[0] == texts[chunk.first]
         made.append(chunk.number)
-        tally.texts += len(chunk.units)
-        return [[chunk.first, len(unit), unit] for unit in chunk.units]
+        tally.documents += len(chunk.units)
+        return [json.dumps([chunk.first, len(unit), unit]) for unit in chunk.units]
 
-    def write(path: Path, each: Iterable[list[Any]]) -> None:
-        path.write_text("".join(json.dumps(one) + "\n" for some in each for one in some))
-
+    job = Job(
+        noun="texts",
+        ends_chunk=every(4),
+        prepare=lambda rows: [str(row.content) for row in rows],
+        compute=compute,
+        tally=tally,
+        open_output=open_lines,
+        storage=JsonLines(),
+        settings=settings,
+    )
     with read_rows(source) as rows:
-        chunks = Chunks(rows, 4, lambda row: str(row.content), what="texts")
-        work = Work(make=make, write=write, given=str, tally=tally)
-        write_chunks(
-            chunks,
-            work,
-            tmp_path / "out.jsonl",
-            settings=settings,
-            force=False,
-            told=lambda done, total: None if told is None else told.append(done),
-        )
+        progress = None if told is None else lambda done, total: told.append(done)
+        run_job(job, rows, tmp_path / "out.jsonl", progress=progress)
     return tally, made
 
 
 def test_chunks_come_in_order_and_the_folder_goes(tmp_path: Path) -> None:
     told: list[int] = []
     tally, made = lengths(tmp_path, TEXTS, told=told)
-    assert (tally.texts, made) == (11, [0, 1, 2])
+    assert (tally.documents, made) == (11, [0, 1, 2])
     assert [json.loads(line)[2] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == TEXTS
     assert told == sorted(told)
-    assert len(told) == 3
+    assert len(told) == 4  # before the first chunk, and after each
     assert not unfinished_folder(tmp_path / "out.jsonl").exists()
 
 
@@ -81,8 +76,8 @@ def test_stopped_work_ends_as_if_it_had_never_stopped(tmp_path: Path, stop_at: i
     with pytest.warns(PolysemeWarning, match=f"{4 * stop_at} texts"):
         tally, made = lengths(tmp_path, TEXTS)
     assert made == [0, 1, 2][stop_at:]
-    assert tally == Tally(11)
-    assert isinstance(tally.texts, int)
+    assert tally.documents == 11
+    assert isinstance(tally.documents, int)
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole" / "out.jsonl").read_bytes()
 
 
@@ -95,7 +90,7 @@ def test_what_has_changed_or_is_damaged_is_made_again(tmp_path: Path) -> None:
         tally, made = lengths(tmp_path, changed)
     reasons = [str(each.message).rpartition(": ")[2] for each in said]
     assert reasons == ["the input has changed there.", "it is damaged."]
-    assert (tally.texts, made) == (11, [0, 1, 2])
+    assert (tally.documents, made) == (11, [0, 1, 2])
     assert [json.loads(line)[2] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == changed
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from polyseme.errors import OutputError
 from polyseme.files import check_output, open_writer
-from polyseme.files.write_vectors import FORMATS
+from polyseme.files.vector_files import FORMATS
 from polyseme.types import Embedded, Word
 
 every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyseme.files.write_vectors import FORMATS
+from polyseme.files.vector_files import FORMATS
 
 WRITE_FOREVER = """
 import sys

@@ -13,7 +13,7 @@ from files.nasty import conll, jsonl, packed, parquet, system, tables, text, tre
 from files.nasty.case import Case
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files import read_rows
-from polyseme.files.row_reader import ENDINGS
+from polyseme.files.readers import ENDINGS
 
 CASES = [case for group in (system, text, packed, jsonl, tables, parquet, treebanks, conll) for case in group.CASES]
 

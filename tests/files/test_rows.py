@@ -14,7 +14,7 @@ import pytest
 from polyseme import files
 from polyseme.errors import InputError
 from polyseme.files import read_rows
-from polyseme.files.row_reader import STRUCTURED
+from polyseme.files.readers import STRUCTURED
 
 
 @pytest.mark.parametrize("name", ["reviews.txt", "REVIEWS.TXT", "reviews", "reviews.log", "reviews.txt.gz"])

@@ -19,8 +19,7 @@ import torch
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
 from polyseme.files import open_writer, read_vectors
 from polyseme.files import vectors_hdf5 as hdf5
-from polyseme.files.vector_format import Per, Store
-from polyseme.files.write_vectors import FORMATS
+from polyseme.files.vector_files import FORMATS, Per, Store
 from polyseme.types import Embedded, Word
 
 ABOUT = {"model": "a model", "layer": "-1"}

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as arrays
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
 from polyseme.files import open_writer, read_about, read_vectors
 from polyseme.files import vectors_parquet as parquet
-from polyseme.files.write_vectors import FORMATS
+from polyseme.files.vector_files import FORMATS
 from polyseme.types import Embedded, Word
 
 ABOUT = {"model": "a model ✓", "layer": -1, "pool": "mean"}

@@ -242,7 +242,7 @@ def test_products_that_are_for_embedding_only() -> None:
 def test_the_tally(model: Model) -> None:
     generator = model.generator(Decoding(max_new=7, n=2, min_new=7))
     generator(["the vase", "dawn"])
-    assert generator.tally.texts == 4
+    assert generator.tally.documents == 4
     assert generator.tally.flops > 0
     n_prompts = sum(len(model.pieces(text).ids) for text in ("the vase", "dawn"))
     assert generator.tally.pieces == n_prompts + 28

@@ -96,7 +96,7 @@ def test_texts_together_and_alone_and_in_windows() -> None:
 def test_a_window_from_the_right_is_the_mirror_of_one_from_the_left() -> None:
     """Every piece of a long text sees at least half a window of what comes earlier in the order."""
     scorer = scorer_of(pair().ours, order="right-to-left")
-    windows = list(scorer.way._windows(100))  # type: ignore[attr-defined]
+    windows = list(scorer.method._windows(100))  # type: ignore[attr-defined]
     guessed = sorted(start + int(place) for start, _, targets in windows for place in targets)
     assert guessed == list(range(99))
     for start, rank, targets in windows:

@@ -66,12 +66,12 @@ def guessing_states(model: Model, ids: list[int]) -> list[tuple[NDArray[np.float
 def by_definition(model: Model, ids: list[int], cache: NeuralCache) -> list[float]:
     """p = (1 − λ) p_model + λ p_cache, one piece after another."""
     output = model.bundle.outputs["causal"]
-    guesses = guessing_states(model, ids)
+    target_rows = guessing_states(model, ids)
     found = []
-    for t, (state, piece) in enumerate(guesses):
+    for t, (state, piece) in enumerate(target_rows):
         with torch.no_grad():
             alone = math.exp(float(output.log_probs(torch.from_numpy(state)[None])[0, piece]))  # type: ignore[operator]
-        kept = guesses[max(t - cache.size, 0) : t]
+        kept = target_rows[max(t - cache.size, 0) : t]
         weights = [math.exp(cache.sharpness * float(state @ earlier)) for earlier, _ in kept]
         of_it = sum(weight for weight, (_, came) in zip(weights, kept, strict=True) if came == piece)
         p = (1 - cache.share) * alone + cache.share * of_it / sum(weights) if kept else alone
@@ -156,14 +156,14 @@ def test_no_more_is_kept_than_was_asked_for_and_nothing_of_texts_that_have_ended
 
         def __call__(self, *given: object) -> torch.Tensor:  # type: ignore[override]
             found = super().__call__(*given)  # type: ignore[arg-type]
-            most.append(self.n_kept)
+            most.append(self.n_pieces)
             return found
 
     monkeypatch.setattr("polyseme.scoring.causal.Caches", Watched)
     for family in ("lstm", "gpt2"):
         score(tiny_model(family), [TEXT * 3, *TEXTS], NeuralCache(size=20), batch_pieces=16)
     assert 0 < max(most) <= 20 * 3
-    assert [caches.n_kept for caches in made] == [0, 0]
+    assert [caches.n_pieces for caches in made] == [0, 0]
 
 
 def test_it_is_said_and_paid_for() -> None:

@@ -15,8 +15,8 @@ from polyseme.api import Model
 from polyseme.datasets.lambada import LastWord
 from polyseme.errors import ModelError, OptionError
 from polyseme.scoring.benchmark_items import score_last_words
-from polyseme.scoring.causal import strides
 from polyseme.scoring.choose_scorer import scorer_of
+from polyseme.scoring.target_rows import strides
 from polyseme.scoring.text_scores import Scored, Totals, pieces_of_word, totals
 from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.text.documents import make_document

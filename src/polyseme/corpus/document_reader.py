@@ -17,9 +17,10 @@ from typing import Literal, NamedTuple, get_args
 from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.lines import binary_look
-from polyseme.files.row_reader import ENDINGS, READERS, read_rows
+from polyseme.files.readers import ENDINGS, READERS
+from polyseme.files.row_reader import read_rows
 from polyseme.files.source import READ_ERRORS, STANDARD_INPUT, Source, open_source, suffixes
-from polyseme.files.source_paths import AnyPath, Found, Sources, find_files, listed
+from polyseme.files.source_paths import AnyPath, InputFiles, Sources, find_files, listed
 
 Documents = Literal["blank-lines", "file", "line", "record"]
 
@@ -64,7 +65,7 @@ class TextSource:
 
     name: str
     weight: float
-    paths: Found
+    paths: InputFiles
     documents: Documents | None = None
     field: str | None = None
     format: str | None = None
@@ -355,6 +356,6 @@ def _parted(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes])
         yield rest, source.done
 
 
-def described(paths: Found) -> Sequence[str]:
+def described(paths: InputFiles) -> Sequence[str]:
     """The files of a source as they were named."""
     return [Path(name).as_posix() for name in paths.names]

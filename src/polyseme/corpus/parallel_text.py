@@ -27,9 +27,9 @@ from polyseme.corpus.layout import Ints, Layout, RowOptions, RowSource, epoch_ke
 from polyseme.corpus.random_keys import permutation_at, row_keys
 from polyseme.corpus.shards import SIDES, Shard
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.row_reader import ENDINGS
+from polyseme.files.readers import ENDINGS
 from polyseme.files.source import STANDARD_INPUT, suffixes
-from polyseme.files.source_paths import Found, Sources, find_files
+from polyseme.files.source_paths import InputFiles, Sources, find_files
 from polyseme.types import Rows
 
 ALL = 2.0
@@ -46,7 +46,7 @@ class PairSource:
     """Files of two sides that belong together; read as `documents.TextSource` is."""
 
     name: str
-    files: Mapping[str, Found]
+    files: Mapping[str, InputFiles]
     """By side."""
     held_out: float | None = None
     """The share that is held out for evaluation; None: the share of the whole corpus."""
@@ -58,9 +58,9 @@ class PairSource:
         return tuple(self.files)
 
     @property
-    def paths(self) -> Found:
+    def paths(self) -> InputFiles:
         """The files of all sides."""
-        return Found(*(list(chain(*columns)) for columns in zip(*self.files.values(), strict=True)))
+        return InputFiles(*(list(chain(*columns)) for columns in zip(*self.files.values(), strict=True)))
 
     @property
     def total(self) -> int:
@@ -130,7 +130,7 @@ def _refuse_one_side(sides: Mapping[str, Sources | None]) -> None:
         )
 
 
-def _files(sides: Mapping[str, Sources | None]) -> dict[str, Found]:
+def _files(sides: Mapping[str, Sources | None]) -> dict[str, InputFiles]:
     files = {side: find_files(its or (), endings=None) for side, its in sides.items()}
     for its in files.values():
         for name in its.names:

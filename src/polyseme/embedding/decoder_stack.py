@@ -44,7 +44,7 @@ def decoder_of(bundle: Bundle) -> Encoder:
 
 
 class BothSides:
-    """Rows through both stacks, of which the layers of the decoder are returned (`InferenceEncoder`)."""
+    """Rows through both stacks (`InferenceEncoder`), of which the decoder's layers are given back."""
 
     def __init__(self, bundle: Bundle, encoder: InferenceEncoder) -> None:
         self.encoder = encoder
@@ -62,15 +62,15 @@ class BothSides:
     @torch.inference_mode()
     def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         read = self.encoder(rows, [-1])[self.top]  # [N, D]
-        found: dict[int, list[Tensor]] = {}
+        collected: dict[int, list[Tensor]] = {}
         for start, n_rows, length in rows.runs:
             run = slice(start, start + n_rows * length)
             pieces = rows.pieces[run].view(n_rows, length)
             source = States({self.top: read[run].view(n_rows, length, -1)}, None, self.top)
             states = self.decoder(Batch(behind(self.first, pieces), source=source), layers=layers)
             for number, layer in states.layers.items():
-                found.setdefault(number, []).append(layer[:, 1:].flatten(0, 1))
-        return {number: torch.cat(parts) for number, parts in found.items()}
+                collected.setdefault(number, []).append(layer[:, 1:].flatten(0, 1))
+        return {number: torch.cat(parts) for number, parts in collected.items()}
 
 
 def behind(first: int, pieces: Tensor) -> Tensor:

@@ -6,9 +6,7 @@ takes many windows only the few words that lie across two of them wait for the e
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,48 +17,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.bundle import Bundle
-from polyseme.cost import forward_flops
+from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import BothSides, Stack, check_stack, decoder_of
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
+from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, run_batches
 from polyseme.encoders.inference import CarriesMemory, InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
-from polyseme.parts.device import even_share, one_core, side_by_side
 from polyseme.parts.memory import Memory
 from polyseme.text.alignment import count_unknown
 from polyseme.text.windows import Window, cut
-from polyseme.types import Document, Embedded, Framed, Pieces
-
-BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 512})
-"""Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
-LITTLE_WORK = 64
-"""Pieces up to which one core is sooner done than several."""
-MUCH_WORK = 4096
-"""Pieces from which it pays to lay the weights out first."""
+from polyseme.types import Document, Embedded, Framed, OnBatch, Pieces
 
 WORDS_AT_ONCE = 8192
 """Words that are pooled together."""
 ROWS_CARRIED = 64
 """Texts in a batch where state is carried from batch to batch, as in the original ELMo."""
-
-OnBatch = Callable[[int, int], None]
-"""Told after each batch how many of a chunk's pieces are done, and how many there are."""
-
-
-@dataclass
-class Tally:
-    """What went through so far."""
-
-    documents: int = 0
-    words: int = 0
-    pieces: int = 0
-    flops: float = 0.0
-    vanished: int = 0
-    """Words that the tokenizer made nothing of; they were given the unknown piece."""
-    unknown: int = 0
-    """Other words that it has no piece for, or not for all of them; they were read as the unknown piece."""
-    wordless: int = 0
-    """Documents without any word."""
 
 
 def warn_unread(tally: Tally) -> None:
@@ -170,61 +142,57 @@ class Embedder:
         """The same for documents that are in pieces already."""
         twins = _twins(encoded) if self.carried is None else {}
         rows = list(self._rows(encoded, without=twins))
-        if self.carried is None:
-            rows.sort(key=len)
-        total = sum(map(len, rows))
-        if total >= MUCH_WORK:
-            self.inference.prepare()
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
         self.inference.warm_up([row.framed.ids for row in rows])
-        found = [self._room(pieces) for pieces in encoded]
+        word_vectors = [self._room(pieces) for pieces in encoded]
         pending: dict[int, _Pending] = {}
 
-        def run(batch: Sequence[_Row]) -> int:
+        def run(numbers: Ints) -> None:
+            batch = [rows[number] for number in numbers.tolist()]
             vectors = self.choice.combine(self._states(self._flat(batch)))
             _refuse_no_numbers(vectors, batch, documents)
-            self._take_words(batch, vectors, encoded, found, pending)
-            return sum(map(len, batch))
+            self._take_words(batch, vectors, encoded, word_vectors, pending)
 
-        done = 0
-        with self._cores(total) as run_all:
-            for n_pieces in run_all(run, self._batches(rows, total)):
-                done += n_pieces
-                if on_batch is not None:
-                    on_batch(done, total)
+        for _ in self._run_batches(run, lengths, on_batch):
+            pass
         for number, parts in pending.items():
-            self._finish(encoded[number], parts, found[number])
+            self._finish(encoded[number], parts, word_vectors[number])
         for number, first in twins.items():
-            found[number][:] = found[first]
+            word_vectors[number][:] = word_vectors[first]
         self.tally.documents += len(documents)
         self.tally.words += sum(len(pieces.words) for pieces in encoded)
-        self.tally.pieces += total + _pieces_of(rows, twins.values())
+        self.tally.pieces += int(lengths.sum()) + _pieces_of(rows, twins.values())
         share = self.config.share_up_to(max(self.choice.layers))
-        self.tally.flops += share * forward_flops(self.config, map(len, rows))
+        self.tally.flops += share * forward_flops(self.config, lengths.tolist())
         if self.below is not None:
-            self.tally.flops += forward_flops(self.below, map(len, rows))
+            self.tally.flops += forward_flops(self.below, lengths.tolist())
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
         self.tally.unknown += count_unknown(encoded, self.tokenizer)
         self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
-        return [_embedded(document, vectors) for document, vectors in zip(documents, found, strict=True)]
+        return [_embedded(document, vectors) for document, vectors in zip(documents, word_vectors, strict=True)]
 
-    @contextlib.contextmanager
-    def _cores(self, n_pieces: int) -> Iterator[Callable[..., Iterable[int]]]:
-        """A `map` over batches, with as many cores as so many pieces are worth."""
-        if self.carried is not None:
-            yield map
-        elif self.device.type == "cpu" and n_pieces <= LITTLE_WORK:
-            with one_core():
-                yield map
-        elif self.device.type == "cpu" and n_pieces >= MUCH_WORK:
-            with side_by_side() as run_all:
-                yield run_all
-        else:
-            yield map
-
-    def _batches(self, rows: Sequence[_Row], total: int) -> Iterator[Sequence[_Row]]:
-        if self.carried is None and rows:
-            return _batches(rows, even_share(total, self.batch_pieces))
-        return (rows[start : start + ROWS_CARRIED] for start in range(0, len(rows), ROWS_CARRIED))
+    def _run_batches(self, run: Callable[[Ints], None], lengths: Ints, on_batch: OnBatch | None) -> Iterator[None]:
+        """Rows by length; where state is carried, as they come, so many at a time."""
+        if self.carried is None:
+            yield from run_batches(
+                run,
+                lengths,
+                encoder=self.inference,
+                device=self.device,
+                batch_pieces=self.batch_pieces,
+                on_batch=on_batch,
+            )
+            return
+        done, total = 0, int(lengths.sum())
+        if total >= MUCH_WORK:
+            self.inference.prepare()
+        for start in range(0, len(lengths), ROWS_CARRIED):
+            numbers = np.arange(start, min(start + ROWS_CARRIED, len(lengths)))
+            run(numbers)
+            yield
+            done += int(lengths[numbers].sum())
+            if on_batch is not None:
+                on_batch(done, total)
 
     def _states(self, rows: PackedRows) -> dict[int, Tensor]:
         """The layers asked for; where state is carried, each row goes on from the same row of the batch before."""
@@ -263,7 +231,7 @@ class Embedder:
         batch: Sequence[_Row],
         vectors: Tensor,
         encoded: Sequence[Pieces],
-        found: list[NDArray[Any]],
+        word_vectors: list[NDArray[Any]],
         pending: dict[int, _Pending],
     ) -> None:
         """Pool the words that lie whole in what a window keeps; set aside pieces of those that do not."""
@@ -288,14 +256,16 @@ class Embedder:
         bounds = torch.from_numpy(np.concatenate(spans)).to(vectors.device)
         if len(places) == 1:  # perhaps a long document: its vectors are not all held twice
             [(number, begin, end)] = places
-            for some in bounds.split(WORDS_AT_ONCE):
-                found[number][begin : begin + len(some)] = _to_numpy(self.pooling(vectors, some[:, 0], some[:, 1]))
-                begin += len(some)
+            for part in bounds.split(WORDS_AT_ONCE):
+                word_vectors[number][begin : begin + len(part)] = _to_numpy(
+                    self.pooling(vectors, part[:, 0], part[:, 1])
+                )
+                begin += len(part)
             return
         pooled = _to_numpy(self.pooling(vectors, bounds[:, 0], bounds[:, 1]))
         taken = 0
         for number, begin, end in places:
-            found[number][begin:end] = pooled[taken : taken + end - begin]
+            word_vectors[number][begin:end] = pooled[taken : taken + end - begin]
             taken += end - begin
 
     def _finish(self, pieces: Pieces, parts: _Pending, room: NDArray[Any]) -> None:
@@ -313,12 +283,12 @@ class Embedder:
 def _twins(encoded: Sequence[Pieces]) -> dict[int, int]:
     """Documents whose pieces and words are those of an earlier one, with its number: they need not be read again."""
     first: dict[tuple[bytes, bytes], int] = {}
-    found = {}
+    twins = {}
     for number, pieces in enumerate(encoded):
         earlier = first.setdefault((pieces.ids.tobytes(), pieces.words.tobytes()), number)
         if earlier != number:
-            found[number] = earlier
-    return found
+            twins[number] = earlier
+    return twins
 
 
 def _pieces_of(rows: Sequence[_Row], documents: Iterable[int]) -> int:
@@ -339,18 +309,6 @@ def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int
     if before >= after:
         return np.arange(window.keep_start, window.keep_end)
     return np.concatenate([np.arange(window.keep_start, before), np.arange(after, window.keep_end)])
-
-
-def _batches(rows: Sequence[_Row], budget: int) -> Iterator[Sequence[_Row]]:
-    """Rows in their order, as many as fit the budget; a longer row is a batch by itself."""
-    start, size = 0, 0
-    for number, row in enumerate(rows):
-        if number > start and size + len(row) > budget:
-            yield rows[start:number]
-            start, size = number, 0
-        size += len(row)
-    if start < len(rows):
-        yield rows[start:]
 
 
 def _to_numpy(vectors: Tensor) -> NDArray[Any]:

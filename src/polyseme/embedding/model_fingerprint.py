@@ -52,3 +52,16 @@ def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} ".encode())
         digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def outputs_fingerprint(bundle: Bundle) -> str:
+    """A hash of the outputs' numbers, and of a decoder's, those left out that are the encoder's own."""
+    own = {id(parameter) for parameter in bundle.encoder.parameters()}
+    digest = hashlib.sha256()
+    decoder = bundle.decoder
+    further = [] if decoder is None else [(f"decoder.{name}", each) for name, each in decoder.named_parameters()]
+    for name, parameter in sorted([*bundle.outputs.named_parameters(), *further]):
+        digest.update(f"{name} {tuple(parameter.shape)} ".encode())
+        if id(parameter) not in own:
+            digest.update(parameter.detach().cpu().contiguous().float().numpy().tobytes())
+    return digest.hexdigest()

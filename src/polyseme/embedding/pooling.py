@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyseme.config import Direction
 from polyseme.errors import OptionError, PolysemeWarning, nearest
-from polyseme.files.vector_format import Per
+from polyseme.files.vector_files import Per
 from polyseme.types import Embedded
 
 Pooling = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -78,7 +78,7 @@ def _members(begins: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     return owner, begins[owner] + within
 
 
-# MERGED: One vector a text: the mean of its words' vectors.
+# --- one vector per text ----------------------------------------------------------------------------------------------
 
 
 def check_per(per: str) -> None:

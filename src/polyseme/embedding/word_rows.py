@@ -75,18 +75,18 @@ class WordRows(NamedTuple):
     def of(cls, encoded: Sequence[Pieces], tokenizer: Tokenizer, config: EncoderConfig) -> WordRows | None:
         """Texts that are in pieces already; None where there is no word in any."""
         capacity = None if config.window is None else config.window - tokenizer.n_specials
-        framed, kept = [], []
+        framed, keeps = [], []
         for pieces in encoded:
             for window in cut(len(pieces), capacity, config.direction) if len(pieces.words) else ():
                 framed.append(tokenizer.frame(pieces.ids[window.start : window.end]))
-                kept.append(window.keep)
+                keeps.append(window.keep)
         if not framed:
             return None
         rows = PaddedRows.of(framed)
         longest = rows.ids.shape[1]
         places = [
             number * longest + row.offset + np.arange(taken.start, taken.stop)
-            for number, (row, taken) in enumerate(zip(framed, kept, strict=True))
+            for number, (row, taken) in enumerate(zip(framed, keeps, strict=True))
         ]
         with_words = [pieces for pieces in encoded if len(pieces.words)]
         starts = np.cumsum([0, *map(len, with_words)])

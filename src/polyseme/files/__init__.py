@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from polyseme.files.row_reader import read_rows
     from polyseme.files.rows import Place, Row
     from polyseme.files.source import Reading
-    from polyseme.files.write_vectors import VectorWriter, open_writer, read_about, read_vectors
+    from polyseme.files.vector_files import VectorWriter, open_writer, read_about, read_vectors
 
 _HOMES = {
     "check_output": "atomic",
@@ -26,10 +26,10 @@ _HOMES = {
     "read_rows": "row_reader",
     "Place": "rows",
     "Row": "rows",
-    "VectorWriter": "write_vectors",
-    "open_writer": "write_vectors",
-    "read_about": "write_vectors",
-    "read_vectors": "write_vectors",
+    "VectorWriter": "vector_files",
+    "open_writer": "vector_files",
+    "read_about": "vector_files",
+    "read_vectors": "vector_files",
 }
 
 __all__ = [

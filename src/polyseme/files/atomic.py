@@ -47,7 +47,7 @@ def check_output(
     """
     target = _target(path)
     try:
-        found = os.lstat(target)
+        status = os.lstat(target)
     except (FileNotFoundError, NotADirectoryError):
         _check_parent(path, target.parent)
         return
@@ -55,9 +55,9 @@ def check_output(
         raise OutputError(f"{path} cannot be written: {_reason(error)}. Choose another name for the output.") from error
     _check_parent(path, target.parent)
     if kind == "file":
-        _check_replaced_file(path, found)
+        _check_replaced_file(path, status)
     else:
-        _check_replaced_folder(path, target, found)
+        _check_replaced_folder(path, target, status)
     if not force:
         raise OutputError(f"{path} is already there. Choose another name, or replace it with --force (force=True).")
     for each in inputs:
@@ -117,7 +117,7 @@ def explained(path: AnyPath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _told(path, error) from error
+        raise _explanation(path, error) from error
 
 
 @contextlib.contextmanager
@@ -148,7 +148,7 @@ def _workshop(path: AnyPath, force: bool, kind: Kind) -> Iterator[tuple[Path, Pa
         except OSError as error:
             if error.errno not in _NO_ROOM:  # anything else may have come from elsewhere, and is for others to explain
                 raise
-            raise _told(path, error) from error
+            raise _explanation(path, error) from error
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
 
@@ -173,13 +173,13 @@ def _check_parent(path: AnyPath, parent: Path) -> None:
         )
 
 
-def _check_input(path: AnyPath, target: Path, given: AnyPath) -> None:
-    place = Path(os.path.realpath(given))
+def _check_input(path: AnyPath, target: Path, source: AnyPath) -> None:
+    place = Path(os.path.realpath(source))
     advice = "Choose another name for the output."
     if place == target:
         raise OutputError(f"{path} is the input itself, and is not replaced. {advice}")
     if place.is_relative_to(target):
-        raise OutputError(f"{given} is to be read, and would go with {path}, which is to be replaced. {advice}")
+        raise OutputError(f"{source} is to be read, and would go with {path}, which is to be replaced. {advice}")
 
 
 def _check_ours(path: AnyPath, target: Path, marks: Sequence[str]) -> None:
@@ -192,15 +192,15 @@ def _check_ours(path: AnyPath, target: Path, marks: Sequence[str]) -> None:
         )
 
 
-def _check_replaced_file(path: AnyPath, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check_replaced_file(path: AnyPath, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{path} is a folder, and the output is a file. Give the name of a file in it.")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OutputError(f"{path} is a device or a pipe, and the output is a file. Give the name of a plain file.")
 
 
-def _check_replaced_folder(path: AnyPath, target: Path, found: os.stat_result) -> None:
-    if not stat.S_ISDIR(found.st_mode):
+def _check_replaced_folder(path: AnyPath, target: Path, status: os.stat_result) -> None:
+    if not stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{path} is a file, and the output is a folder. Choose another name for the output.")
     for precious, what in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home folder")):
         if precious.resolve().is_relative_to(target):
@@ -245,7 +245,7 @@ def _sync_folder(path: Path) -> None:
             os.close(handle)
 
 
-def _told(path: AnyPath, error: OSError) -> OutputError:
+def _explanation(path: AnyPath, error: OSError) -> OutputError:
     if error.errno in _NO_ROOM:
         return OutputError(
             f"{path} could not be finished: {_NO_ROOM[error.errno]}. What was written so far has been removed. "

@@ -1,162 +1,437 @@
-"""Rows to one file by way of chunks: what `generate` and `predict` have in common.
+"""Rows to an output, chunk by chunk: the one job under `embed`, `score`, `generate` and `predict`.
 
-Chunks are worked on one after another, so that memory is bounded. Of input of several chunks each is kept whole in a
-folder beside the output (`spool`) until all are there, so that work which was stopped can be gone on with. What cannot
-be read twice (standard input, pipes), or is a single chunk, goes straight to the output.
+Memory is bounded by a chunk, and batches never cross one. The next chunk is prepared in a thread of its own while this
+one is at work; it is read by the thread that asks for it, so that an interrupt ends a read that waits for input.
+
+Of input of several chunks each is stored whole in a folder beside the output (`chunk_spool`) until all are there, so
+that work which was stopped can be resumed, and ends as if it had never stopped. What cannot be read twice (standard
+input, pipes), or is a single chunk, goes straight to the output.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from polyseme.cost import Tally
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, explained, whole_file
-from polyseme.files.chunk_spool import open_spool
+from polyseme.files.atomic import AnyPath, Kind, explained, whole_file, whole_folder
+from polyseme.files.chunk_spool import ChunkRecord, Spool, Storage, open_spool
 from polyseme.files.rows import Row
-from polyseme.files.source import Reading
 from polyseme.files.unfinished_folder import finish
-from polyseme.files.vector_format import Fitter
-from polyseme.types import Progress
+from polyseme.types import OnBatch, Progress
+
+CHUNK_CHARACTERS = 1 << 19
+"""A chunk of texts ends with the row that brings it to so many characters; a longer row is a chunk by itself."""
 
 Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+Result_contra = TypeVar("Result_contra", contravariant=True)
 
 
-@dataclass(frozen=True)
+class Writer(Protocol[Result_contra]):
+    """Takes results, chunk by chunk."""
+
+    def write(self, results: Sequence[Result_contra], /) -> None: ...
+
+
+class Rows(Protocol):
+    """What is read: rows, with how far one has come."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def total(self) -> int | None:
+        """Bytes; None for what cannot be read twice."""
+
+    @property
+    def done(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+
+@dataclass
 class Chunk(Generic[Unit]):
-    """What is kept, or lost, together."""
+    """Rows that are worked on, and stored or lost, together."""
 
     number: int
     first: int
-    """The number of its first unit among all."""
-    units: list[Unit]
+    """The number of its first row among all."""
+    rows: list[Row]
     read_until: int
     """Bytes of the input."""
+    units: Sequence[Unit] = ()
+    """The rows as the job works on them; none if an earlier run has stored the chunk."""
+    digest: str = ""
+    record: ChunkRecord | None = None
+    """What an earlier run has stored of it."""
 
 
-class Chunks(Generic[Unit]):
-    """What is read, `size` rows at a time, each row as a unit of work. They are gone through once."""
+@dataclass(frozen=True)
+class Shards:
+    """An output that is a folder of files with so many results each."""
 
-    def __init__(self, rows: Reading[Row], size: int, unit: Callable[[Row], Unit], *, what: str) -> None:
-        self.what = what
-        """What the units are called: texts, prompts."""
-        self.total = rows.total
-        self._rest = self._cut(rows, size, unit)
-        self._first_two = list(itertools.islice(self._rest, 2))
-        if not self._first_two:
-            raise InputError(f"{rows.name} has no {what} in it.")
+    rows: int
+    suffix: str
 
-    def __iter__(self) -> Iterator[Chunk[Unit]]:
-        return itertools.chain(self._first_two, self._rest)
+    def name(self, number: int) -> str:
+        """`part-00000.parquet`, as readers of folders of Parquet expect."""
+        return f"part-{number:05}{self.suffix}"
 
-    @property
-    def are_kept(self) -> bool:
-        """Whether there are several, of an input that can be read again: then they go through a spool."""
-        return len(self._first_two) > 1 and self.total is not None
 
-    @staticmethod
-    def _cut(rows: Reading[Row], size: int, unit: Callable[[Row], Unit]) -> Iterator[Chunk[Unit]]:
-        first, each = 0, iter(rows)
-        for number in itertools.count():
-            some = list(itertools.islice(each, size))
-            if not some:
-                return
-            yield Chunk(number, first, [unit(row) for row in some], rows.done)
-            first += len(some)
+def row_digest(row: Row) -> list[Any]:
+    """All that is read of a row."""
+    return [row.id, row.content if isinstance(row.content, str) else list(row.content), dict(row.fields)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work(Generic[Unit]):
-    """What is done with each chunk, and how it is written."""
+class Job(Generic[Unit, Result]):
+    """What a verb does with rows."""
 
-    make: Callable[[Chunk[Unit]], list[Any]]
-    """A chunk to what is kept of it, as JSON has it."""
-    write: Callable[[Path, Iterable[list[Any]]], None]
-    """What was made of all chunks, one after another, to a file."""
-    given: Callable[[Unit], Any]
-    """All that is read of a unit, as JSON has it: a chunk is made again where that has changed."""
-    tally: Any
-    """A record of numbers that grow with the work; to it is added what an earlier run had done."""
+    noun: str
+    """What rows are called: texts, prompts."""
+    ends_chunk: Callable[[], Callable[[Row], bool]]
+    """Makes what says, row by row, whether a chunk ends there (`every`, `by_characters`)."""
+    prepare: Callable[[Sequence[Row]], Sequence[Unit]]
+    """Rows to units; runs ahead, in a thread of its own."""
+    compute: Callable[[Chunk[Unit], OnBatch], Sequence[Result]]
+    """A chunk to its results; reports how many pieces of it are done."""
+    tally: Tally
+    """Grows with `compute`; what an earlier run had counted is added."""
+    open_output: Callable[[AnyPath, bool, bool], AbstractContextManager[Writer[Result]]]
+    """A writer of a file that is whole once its block has ended well: its path, whether it may replace one, and whether
+    the results come from the storage."""
+    storage: Storage[Result]
+    settings: Callable[[], Mapping[str, Any]]
+    """All that decides the result; called only where chunks are stored."""
+    digest: Callable[[Row], Any] = row_digest
+    """All that is read of a row, as JSON: a chunk is computed again where that has changed."""
+    can_resume: bool = True
+    before_first: Callable[[], None] = lambda: None
+    """Called where chunks are stored, so that a chunk has the same bits whether or not others went before it."""
+    before_finish: Callable[[], None] = lambda: None
+    """Called when all results are there; may refuse them."""
+    shards: Shards | None = None
 
 
-def write_chunks(
-    chunks: Chunks[Unit],
-    work: Work[Unit],
-    output: AnyPath,
-    *,
-    settings: Callable[[], Mapping[str, Any]],
-    force: bool,
-    told: Progress,
-) -> float:
-    """See the work through to the output; the seconds that an earlier run took of it are returned.
+def every(n_rows: int) -> Callable[[], Callable[[Row], bool]]:
+    """Chunks of so many rows."""
 
-    `settings` gives all that decides the result; it is asked for only where chunks are kept.
-    """
+    def start() -> Callable[[Row], bool]:
+        count = itertools.count(1)
+        return lambda row: next(count) % n_rows == 0
 
-    def make(chunk: Chunk[Unit]) -> list[Any]:
-        made = work.make(chunk)
-        told(chunk.read_until, chunks.total)
-        return made
+    return start
 
-    if not chunks.are_kept:
-        with whole_file(output, force=force) as path, explained(output):
-            work.write(path, map(make, chunks))
-        return 0.0
-    n_before, seconds = 0, 0.0
-    with open_spool(output, settings(), Fitter(per="text"), per="text", force=force) as spool:
-        places = []
+
+def by_characters(may_end: Callable[[Row], bool] = lambda row: True) -> Callable[[], Callable[[Row], bool]]:
+    """Chunks of at least `CHUNK_CHARACTERS`, which end where they may; `may_end` is asked at every row."""
+
+    def start() -> Callable[[Row], bool]:
+        size = 0
+
+        def ends(row: Row) -> bool:
+            nonlocal size
+            size += len(row.content) if isinstance(row.content, str) else sum(map(len, row.content))
+            if not may_end(row) or size < CHUNK_CHARACTERS:
+                return False
+            size = 0
+            return True
+
+        return ends
+
+    return start
+
+
+def row_chunks(rows: Iterable[Row], ends: Callable[[Row], bool] | None = None) -> Iterator[list[Row]]:
+    """As many rows at a time as make a chunk."""
+    ends = by_characters()() if ends is None else ends
+    chunk: list[Row] = []
+    for row in rows:
+        chunk.append(row)
+        if ends(row):
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def run_job(
+    job: Job[Unit, Result], rows: Rows, output: AnyPath, *, force: bool = False, progress: Progress | None
+) -> None:
+    """See the work through to the output."""
+    report = _Report(progress, rows.total)
+    chunks, n_known = _chunks(job, rows)
+    if n_known > 1 and rows.total is not None and job.can_resume:
+        _through_spool(job, chunks, output, force, report)
+        return
+    with (
+        _open_output(job, output, force) as writer,
+        closing(_ahead(chunks, lambda each: _prepared(job, each))) as ready,
+    ):
+        for chunk in ready:
+            writer.write(_computed(job, chunk, report))
+        job.before_finish()
+
+
+def results_of(job: Job[Unit, Result], rows: Rows, progress: Progress | None) -> Iterator[Sequence[Result]]:
+    """The same without an output: the results of each chunk."""
+    report = _Report(progress, rows.total)
+    chunks, _ = _chunks(job, rows)
+    yield from _computed_in_turn(job, chunks, report)
+
+
+@contextlib.contextmanager
+def open_lines(output: AnyPath, force: bool, from_storage: bool) -> Iterator[Writer[str]]:
+    """An output of plain lines."""
+    with (
+        whole_file(output, force=force) as path,
+        explained(output),
+        path.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        yield _Lines(file.writelines)
+
+
+@dataclass
+class _Lines:
+    _writelines: Callable[[Iterable[str]], None]
+
+    def write(self, lines: Sequence[str], /) -> None:
+        self._writelines(f"{line}\n" for line in lines)
+
+
+# --- with an earlier run's chunks -------------------------------------------------------------------------------------
+
+
+def _through_spool(
+    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], output: AnyPath, force: bool, report: _Report
+) -> None:
+    """Chunks to a spool, those of an earlier run left as they are, and all of them to the output."""
+    n_resumed = 0
+    job.before_first()
+    with open_spool(output, job.settings(), job.storage, force=force) as spool:
+        assembly = _Assembly(job, spool, output, force)
+        with closing(_ahead(chunks, lambda each: _looked_up(job, each, spool))) as ready:
+            for chunk in ready:
+                if chunk.record is None:
+                    record = _stored(job, chunk, spool, report)
+                else:
+                    record = chunk.record
+                    n_resumed += record.rows
+                    job.tally.add(record.tally)
+                    report.until(chunk.read_until)
+                spool.add(chunk.number, record)
+                assembly.advance()
+        if n_resumed:
+            message = f"Resumed: an earlier run had done {n_resumed:,} {job.noun}."
+            warnings.warn(message, PolysemeWarning, stacklevel=4)
+        job.before_finish()
+        assembly.finish()
+
+
+def _stored(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result], report: _Report) -> ChunkRecord:
+    before, started = job.tally.copy(), time.perf_counter()
+    results = _computed(job, chunk, report)
+    tally = job.tally.since(before)
+    tally.seconds = time.perf_counter() - started
+    return spool.save(chunk.number, results, n_rows=len(chunk.rows), input=chunk.digest, tally=tally)
+
+
+class _Assembly(Generic[Result]):
+    """Puts the output together from the whole chunks of a spool as it grows: one file, or a folder of shards."""
+
+    def __init__(self, job: Job[Any, Result], spool: Spool[Result], output: AnyPath, force: bool) -> None:
+        self._job = job
+        self._spool = spool
+        self._output = output
+        self._force = force
+        self._n_shards = 0
+        self._folder = spool.folder / "shards"
+        if job.shards is not None:
+            with explained(self._folder):
+                self._folder.mkdir(exist_ok=True)
+            while (self._folder / job.shards.name(self._n_shards)).exists():
+                self._n_shards += 1
+            spool.n_sharded = self._n_shards * job.shards.rows
+
+    def advance(self) -> None:
+        """Make the shards whose results are all there."""
+        shards = self._job.shards
+        if shards is None:
+            return
+        while self._spool.n_results >= (self._n_shards + 1) * shards.rows:
+            self._make_shard(shards)
+        self._spool.drop_until(self._n_shards * shards.rows)
+
+    def finish(self) -> None:
+        """All results are there: complete the output, and give it its name."""
+        shards, n_results = self._job.shards, self._spool.n_results
+        kind: Kind = "file"
+        if shards is None:
+            made = f"whole{Path(self._output).suffix.lower()}"
+            self._make(self._spool.folder / made, 0, n_results)
+        else:
+            made, kind = self._folder.name, "folder"
+            if n_results > self._n_shards * shards.rows:
+                self._make_shard(shards)
+        finish(self._spool.folder, made, self._output, kind=kind, force=self._force)
+
+    def _make_shard(self, shards: Shards) -> None:
+        first = self._n_shards * shards.rows
+        stop = min(first + shards.rows, self._spool.n_results)
+        self._make(self._folder / shards.name(self._n_shards), first, stop)
+        self._n_shards += 1
+
+    def _make(self, path: Path, first: int, stop: int) -> None:
+        with self._job.open_output(path, True, True) as writer:
+            for results in self._spool.results(first, stop):
+                writer.write(results)
+                del results  # or the next are read while these are still held
+
+
+# --- straight to the output -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _open_output(job: Job[Any, Result], output: AnyPath, force: bool) -> Iterator[Writer[Result]]:
+    if job.shards is None:
+        with job.open_output(output, force, False) as writer:
+            yield writer
+        return
+    with whole_folder(output, force=force) as folder, _ShardWriter(job, folder, job.shards) as sharded:
+        yield sharded
+
+
+class _ShardWriter(Generic[Result]):
+    """Results to the shards of a folder, one after another."""
+
+    def __init__(self, job: Job[Any, Result], folder: Path, shards: Shards) -> None:
+        self._job = job
+        self._folder = folder
+        self._shards = shards
+        self._n_shards = 0
+        self._n_results = 0
+        self._open = contextlib.ExitStack()
+        self._writer: Writer[Result] | None = None
+
+    def write(self, results: Sequence[Result], /) -> None:
+        """Add one chunk; where a shard is full, the next begins."""
+        while results:
+            if self._writer is None:
+                path = self._folder / self._shards.name(self._n_shards)
+                self._writer = self._open.enter_context(self._job.open_output(path, False, False))
+            room = self._shards.rows - self._n_results
+            self._writer.write(results[:room])
+            self._n_results += len(results[:room])
+            results = results[room:]
+            if self._n_results == self._shards.rows:
+                self._close()
+
+    def __enter__(self) -> _ShardWriter[Result]:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is None:
+            self._close()
+        else:
+            self._open.__exit__(*error)
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._open.close()
+            self._writer = None
+            self._n_results = 0
+            self._n_shards += 1
+
+
+# --- chunks -------------------------------------------------------------------------------------------------------
+
+
+def _chunks(job: Job[Unit, Result], rows: Rows) -> tuple[Iterator[Chunk[Unit]], int]:
+    """All chunks, and whether there are several: how many of the first two there are."""
+
+    def cut() -> Iterator[Chunk[Unit]]:
+        first = 0
+        for number, chunk in enumerate(row_chunks(rows, job.ends_chunk())):
+            yield Chunk(number, first, chunk, rows.done)
+            first += len(chunk)
+
+    chunks = cut()
+    first_two = list(itertools.islice(chunks, 2))
+    if not first_two:
+        raise InputError(f"{rows.name} has no {job.noun} in it.")
+    return itertools.chain(first_two, chunks), len(first_two)
+
+
+def _ahead(
+    chunks: Iterator[Chunk[Unit]], prepare: Callable[[Chunk[Unit]], Chunk[Unit]]
+) -> Generator[Chunk[Unit], None, None]:
+    """Chunks in order, the next one prepared while this one is at work."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="polyseme-ahead") as ahead:
+        pending: Future[Chunk[Unit]] | None = None
         for chunk in chunks:
-            place = spool.folder / f"{chunk.number:06}.json"
-            places.append(place)
-            digest = _digest(chunk, work.given)
-            kept = _kept(place, digest, work.tally)
-            if kept is None:
-                before, started = dict(vars(work.tally)), time.perf_counter()
-                made = make(chunk)
-                took = {name: value - before[name] for name, value in vars(work.tally).items()}
-                record = {"input": digest, "made": made, "tally": took, "seconds": time.perf_counter() - started}
-                with whole_file(place, force=True) as path:
-                    path.write_text(json.dumps(record, default=str), encoding="utf-8")
-            else:
-                n_before += len(chunk.units)
-                seconds += kept["seconds"]
-                for name, more in kept["tally"].items():
-                    setattr(work.tally, name, getattr(work.tally, name) + more)
-                told(chunk.read_until, chunks.total)
-        if n_before:
-            said = f"Gone on with what an earlier run had done: {n_before:,} {chunks.what}."
-            warnings.warn(said, PolysemeWarning, stacklevel=4)
-        whole = f"whole{Path(output).suffix}"
-        with whole_file(spool.folder / whole, force=True) as path, explained(output):
-            work.write(path, (json.loads(place.read_text(encoding="utf-8"))["made"] for place in places))
-        finish(spool.folder, whole, output, kind="file", force=force)
-    return seconds
+            following = ahead.submit(prepare, chunk)
+            if pending is not None:
+                yield pending.result()
+            pending = following
+        if pending is not None:
+            yield pending.result()
 
 
-def _digest(chunk: Chunk[Unit], given: Callable[[Unit], Any]) -> str:
-    """Equal for chunks of equal input."""
-    return hashlib.sha256(json.dumps(list(map(given, chunk.units)), default=str).encode()).hexdigest()
+def _computed_in_turn(
+    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], report: _Report
+) -> Iterator[Sequence[Result]]:
+    with closing(_ahead(chunks, lambda chunk: _prepared(job, chunk))) as ready:
+        for chunk in ready:
+            yield _computed(job, chunk, report)
+    job.before_finish()
 
 
-def _kept(place: Path, digest: str, tally: Any) -> dict[str, Any] | None:
-    """What an earlier run has made of a chunk, if its input is still the same."""
-    try:
-        found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-        reason = "" if found["input"] == digest else "the input has changed there"
-        found["made"], found["seconds"] = list(found["made"]), float(found["seconds"])
-        found["tally"] = {name: 0 + found["tally"][name] for name in vars(tally)}
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError):
-        reason = "it is damaged"
-    if reason:
-        warnings.warn(f"{place} is made again: {reason}.", PolysemeWarning, stacklevel=4)
-        return None
-    return found
+def _prepared(job: Job[Unit, Any], chunk: Chunk[Unit]) -> Chunk[Unit]:
+    chunk.units = job.prepare(chunk.rows)
+    return chunk
+
+
+def _looked_up(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result]) -> Chunk[Unit]:
+    """A chunk with what an earlier run has stored of it, or else prepared."""
+    content = json.dumps([job.digest(row) for row in chunk.rows], default=str)
+    chunk.digest = hashlib.sha256(content.encode()).hexdigest()
+    chunk.record = spool.whole(chunk.number, chunk.first, chunk.digest)
+    return chunk if chunk.record is not None else _prepared(job, chunk)
+
+
+def _computed(job: Job[Unit, Result], chunk: Chunk[Unit], report: _Report) -> Sequence[Result]:
+    results = job.compute(chunk, report.of(chunk.read_until))
+    report.until(chunk.read_until)
+    return results
+
+
+class _Report:
+    """Reports how many bytes of the input are done, never going back."""
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self.until(0)
+
+    def until(self, done: int) -> None:
+        self._done = done
+        if self._progress is not None:
+            self._progress(done, self._total)
+
+    def of(self, read_until: int) -> OnBatch:
+        """For the batches of a chunk: its bytes are as far as its pieces are."""
+        before = self._done
+        return lambda done, total: self.until(before + (read_until - before) * done // max(total, 1))

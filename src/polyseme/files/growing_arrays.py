@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from polyseme.files.vector_format import Per
+from polyseme.files.vector_files import Per
 from polyseme.types import Embedded, Word
 
 BLOCK = 1 << 20
@@ -93,7 +93,7 @@ class GrowingStrings:
         self.bytes.add(np.frombuffer(b"".join(encoded), np.uint8))
         self.ends.add(ends)
 
-    def some_at_a_time(self) -> Iterator[list[str]]:
+    def in_blocks(self) -> Iterator[list[str]]:
         """All strings, read back; no more can be added."""
         n_strings, start = self.ends.n_rows, 0
         with self.bytes.reopened() as spelled, self.ends.reopened() as all_ends:

@@ -32,12 +32,12 @@ class Line(NamedTuple):
     """The byte at which the line begins, counted from 0; in a compressed file, of what is packed in it."""
 
 
-def read_lines(given: str | os.PathLike[str]) -> Reading[Line]:
+def read_lines(path: str | os.PathLike[str]) -> Reading[Line]:
     """The lines of a plain text, packed or not, or of standard input (`-`), in memory one at a time.
 
     What can be seen to be wrong from the outside or from the first bytes is refused at once, the rest when it is met.
     """
-    source = open_source(given)
+    source = open_source(path)
     return Reading(source, lines_of(source))
 
 
@@ -118,7 +118,7 @@ def _decoded(raw: bytes, name: str, number: int, offset: int) -> str:
     return text
 
 
-# MERGED: Telling a file that is not plain text by its first bytes, so that it is refused in words and not in
+# --- files that are not plain text ------------------------------------------------------------------------------------
 
 
 _PLAIN = "Text in UTF-8 is read here."
@@ -179,7 +179,7 @@ def binary_look(head: bytes) -> Look | None:
     )
 
 
-# MERGED: Lines in blocks with blank lines between them: paragraphs, and the sentences of CoNLL.
+# --- blocks -----------------------------------------------------------------------------------------------------------
 
 
 def blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:

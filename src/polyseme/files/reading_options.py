@@ -1,6 +1,6 @@
 """The reading options: which field holds the texts, what goes beside them, where a text ends and the next begins.
 
-Not every format takes every option; `row_reader.READERS` lists which do.
+Not every format takes every option; `readers.READERS` lists which do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from polyseme.errors import OptionError, nearest
+from polyseme.files.readers import READERS
 from polyseme.options import Options, doc, option
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class TableOptions(Options):
 
     format: str | None = option(
         None,
-        "Format of the input: text, jsonl, csv, tsv, parquet, conll or conllu.",
+        f"Format of the input: {', '.join(READERS)}.",
         "FORMAT",
         default="by the file's ending",
     )

@@ -48,7 +48,7 @@ class Row:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-# MERGED: Records, which have fields by name, to rows: the one place where `field`, `id_field` and `fields` ar
+# --- records, which have fields by name -------------------------------------------------------------------------------
 
 
 _MISSING = object()
@@ -152,11 +152,11 @@ def _beside(record: Record, field: str, request: RowRequest, *, first: bool) -> 
     """The other fields that were asked for. The first record must have them; where a later one has not, it is None."""
     if request.keeps_all:
         return {name: value for name, value in record.values.items() if name not in (field, request.id_field)}
-    kept = {name: _looked_up(record.values, name) for name in request.fields}
-    for name, value in kept.items():
+    values = {name: _looked_up(record.values, name) for name in request.fields}
+    for name, value in values.items():
         if value is _MISSING and first:
             raise no_field(name, record.values, record.place)
-    return {name: None if value is _MISSING else value for name, value in kept.items()}
+    return {name: None if value is _MISSING else value for name, value in values.items()}
 
 
 def _kind(value: Any) -> str:

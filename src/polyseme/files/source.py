@@ -43,16 +43,34 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-def _zstd(packed: BinaryIO) -> Stream:
-    """Loaded when first asked for: it brings Arrow with it."""
-    return cast(Stream, importlib.import_module("polyseme.files.zstd").unpacked(packed))
+class _Zstandard(io.RawIOBase):
+    """The bytes in a Zstandard file, unpacked by Arrow, which is loaded for it; several packed end to end are one.
+
+    Where they end too soon, or are none, reading raises an OSError.
+    """
+
+    def __init__(self, packed: BinaryIO) -> None:
+        arrow = importlib.import_module("pyarrow")
+        self._stream = arrow.CompressedInputStream(arrow.PythonFile(packed, mode="r"), "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n_bytes: int = self._stream.readinto(buffer)
+        return n_bytes
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 COMPRESSIONS: Mapping[str, Callable[[BinaryIO], Stream]] = {
     ".gz": lambda packed: cast(Stream, gzip.GzipFile(fileobj=packed, mode="rb")),
     ".xz": lambda packed: cast(Stream, lzma.LZMAFile(packed, mode="rb")),  # noqa: SIM115
     ".bz2": lambda packed: cast(Stream, bz2.BZ2File(packed, mode="rb")),
-    ".zst": _zstd,
+    ".zst": lambda packed: io.BufferedReader(_Zstandard(packed), BLOCK),
 }
 """From the ending of a compressed file to how it is unpacked. What goes wrong is raised as one of `READ_ERRORS`."""
 
@@ -161,17 +179,17 @@ class Reading(Iterator[Item]):
         self.close()
 
 
-def open_source(given: str | os.PathLike[str]) -> Source:
+def open_source(path: str | os.PathLike[str]) -> Source:
     """Open a path, decompressing by its ending, or standard input for `-`."""
-    name = os.fspath(given)
+    name = os.fspath(path)
     if name == STANDARD_INPUT:
         return _standard_input()
     with _refusing(name):
-        found = Path(name).stat()
-        if stat.S_ISDIR(found.st_mode):
+        status = Path(name).stat()
+        if stat.S_ISDIR(status.st_mode):
             raise InputError(f"{name} is a folder, and a file is read here. Give the name of a file in it.")
         opened = Path(name).open("rb", buffering=0)  # noqa: SIM115
-    return Source(name, opened, total=size_of(found))
+    return Source(name, opened, total=size_of(status))
 
 
 def look_at(name: str) -> os.stat_result:
@@ -180,9 +198,9 @@ def look_at(name: str) -> os.stat_result:
         return Path(name).stat()
 
 
-def size_of(found: os.stat_result) -> int | None:
+def size_of(status: os.stat_result) -> int | None:
     """How many bytes a file has; None for a pipe."""
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 @contextlib.contextmanager

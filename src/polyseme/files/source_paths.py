@@ -32,7 +32,7 @@ _NAMED = 3
 """How many of the files that are left out for one reason are named."""
 
 
-class Found(NamedTuple):
+class InputFiles(NamedTuple):
     """The files to read, in order."""
 
     names: Sequence[str]
@@ -57,17 +57,17 @@ def listed(sources: Sources) -> list[str]:
     return [os.fspath(one) for one in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
 
 
-def find_files(sources: Sources, *, endings: Collection[str] | None) -> Found:
+def find_files(sources: Sources, *, endings: Collection[str] | None) -> InputFiles:
     """The files that `sources` stand for; of those in folders the ones with these `endings`, or all if None."""
-    given = listed(sources)
-    if not given:
+    names = listed(sources)
+    if not names:
         raise InputError("There is nothing to read: no file, folder or pattern was named.")
     search = _Search(endings)
-    for name in given:
+    for name in names:
         search.take(name)
     search.say_what_was_left_out()
-    one = len(given) == 1 and not search.wide
-    return Found(search.names, search.sizes, [""] if one else _labels(search.names))
+    one = len(names) == 1 and not search.wide
+    return InputFiles(search.names, search.sizes, [""] if one else _labels(search.names))
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -93,10 +93,10 @@ class _Search:
             self._take_standard_input()
         elif _PATTERN.search(name) and not os.path.lexists(name):
             self._take_pattern(name)
-        elif stat.S_ISDIR((found := look_at(name)).st_mode):
+        elif stat.S_ISDIR((status := look_at(name)).st_mode):
             self._take_folder(name)
         else:
-            self._add(name, found)
+            self._add(name, status)
 
     def say_what_was_left_out(self) -> None:
         if not self._left_out:
@@ -119,9 +119,9 @@ class _Search:
         matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (a pattern may begin at the root)
         before = len(self.names) + self._n_doubled
         for name in matches:
-            found = look_at(name)
-            if not stat.S_ISDIR(found.st_mode):
-                self._add(name, found)
+            status = look_at(name)
+            if not stat.S_ISDIR(status.st_mode):
+                self._add(name, status)
             elif "**" not in pattern:
                 self._leave_out(name, "a folder")
         if len(self.names) + self._n_doubled == before:
@@ -153,18 +153,18 @@ class _Search:
             return "the ending is that of no format"
         if path.is_symlink() and not path.exists():
             return "a link that leads nowhere"
-        found = look_at(name)
-        if not stat.S_ISREG(found.st_mode):
+        status = look_at(name)
+        if not stat.S_ISREG(status.st_mode):
             return "no file but a pipe, a socket or a device"
-        return None if found.st_size else "empty"
+        return None if status.st_size else "empty"
 
-    def _add(self, name: str, found: os.stat_result) -> None:
-        if (found.st_dev, found.st_ino) in self._seen:
+    def _add(self, name: str, status: os.stat_result) -> None:
+        if (status.st_dev, status.st_ino) in self._seen:
             self._leave_out(name, _DOUBLED)
         else:
-            self._seen.add((found.st_dev, found.st_ino))
+            self._seen.add((status.st_dev, status.st_ino))
             self.names.append(name)
-            self.sizes.append(size_of(found))
+            self.sizes.append(size_of(status))
 
     def _leave_out(self, name: str, reason: str) -> None:
         self._left_out.setdefault(reason, []).append(name)

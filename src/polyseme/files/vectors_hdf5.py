@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.vector_format import About, Format, Per, about_to_json, not_ours
+from polyseme.files.vector_files import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded, Word
 
 ABOUT_KEY = "polyseme"
@@ -120,8 +120,8 @@ class _Bytes(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        found = os.pread(self._handle, len(view), self._at)
-        view[:] = found.ljust(len(view), b"\0")
+        block = os.pread(self._handle, len(view), self._at)
+        view[:] = block.ljust(len(view), b"\0")
         self._at += len(view)
         return len(view)
 
@@ -194,8 +194,8 @@ def _documents(name: str, file: Any) -> Iterator[Embedded]:
     try:
         with file:
             for first in range(0, len(file["documents"]), _AT_ONCE):
-                some = file["documents"].asstr()[first : first + _AT_ONCE]
-                for number, beside in enumerate(some, start=first):
+                texts = file["documents"].asstr()[first : first + _AT_ONCE]
+                for number, beside in enumerate(texts, start=first):
                     yield _document(json.loads(beside), file[str(number)][()])
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is damaged: {error}") from error

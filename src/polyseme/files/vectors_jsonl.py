@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.vector_format import About, Format, Per, not_ours
+from polyseme.files.vector_files import About, Format, Per, not_ours
 from polyseme.types import Embedded, Word
 
 OWN_KEY = "polyseme"

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError
 from polyseme.files.growing_arrays import BLOCK, FlatDocuments, GrowingArray, GrowingStrings, cut, documents_of
-from polyseme.files.vector_format import About, Format, Per, about_to_json, not_ours
+from polyseme.files.vector_files import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded
 
 LONGEST_INLINE = 256
@@ -84,8 +84,8 @@ def _store_strings(archive: zipfile.ZipFile, name: str, strings: GrowingStrings)
     if name in _INLINE and strings.longest <= LONGEST_INLINE and not strings.trailing_nul:
         dtype = np.dtype(f"<U{strings.longest}")
         with _member(archive, name, dtype, (strings.ends.n_rows,)) as member:
-            for some in strings.some_at_a_time():
-                member.write(np.array(some, dtype).tobytes())
+            for block in strings.in_blocks():
+                member.write(np.array(block, dtype).tobytes())
     else:
         _store_rows(archive, name, strings.bytes)
         _store_rows(archive, f"{name}_ends", strings.ends)

@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.vector_format import About, Format, Per, about_to_json, not_ours
+from polyseme.files.vector_files import About, Format, Per, about_to_json, not_ours
 from polyseme.types import Embedded, Word
 
 ABOUT_KEY = b"polyseme"

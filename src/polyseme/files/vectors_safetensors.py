@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from polyseme.errors import InputError
 from polyseme.files.growing_arrays import FlatDocuments, GrowingArray, cut, documents_of
-from polyseme.files.vector_format import BF16_BITS, About, Format, Per, about_to_json, from_bf16_bits, not_ours
+from polyseme.files.vector_files import BF16_BITS, About, Format, Per, about_to_json, from_bf16_bits, not_ours
 from polyseme.types import Embedded
 
 DTYPES: Mapping[np.dtype[Any], str] = {

@@ -18,7 +18,7 @@ from polyseme.generating.beam_search import search
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.next_piece import LanguageModel
 from polyseme.generating.sampling import NEVER, Shaping, choose, streams
-from polyseme.generating.sequences import Lines, TextOf, Told, Written, first_stop
+from polyseme.generating.sequences import Lines, OnPiece, TextOf, Written, first_stop
 
 STEPS_UNSEEN = 16
 """On a GPU, steps between two looks at what was written: each look waits for everything before it."""
@@ -32,7 +32,7 @@ def write_on(
     sources: Sequence[Sequence[int]] | None = None,
     numbers: Sequence[int] | None = None,
     text_of: TextOf | None = None,
-    told: Told | None = None,
+    on_piece: OnPiece | None = None,
 ) -> list[list[Written]]:
     """`n` texts for each prompt, all written side by side.
 
@@ -47,7 +47,7 @@ def write_on(
         raise ModelError("A model that reads a source needs one for every prompt, and no other does.")
     if decoding.beam > 1:
         return search(model, prompts, decoding, sources=sources, text_of=text_of)
-    return _Writing(model, prompts, decoding, sources, numbers, text_of, told).run()
+    return _Writing(model, prompts, decoding, sources, numbers, text_of, on_piece).run()
 
 
 class _Writing:
@@ -61,12 +61,12 @@ class _Writing:
         sources: Sequence[Sequence[int]] | None,
         numbers: Sequence[int],
         text_of: TextOf | None,
-        told: Told | None,
+        on_piece: OnPiece | None,
     ) -> None:
         self.model = model
         self.decoding = decoding
         self.text_of = text_of
-        self.told = told
+        self.on_piece = on_piece
         self.shaping = Shaping(model, decoding)
         self.lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
         self.written = [Written() for _ in range(len(prompts) * decoding.n)]
@@ -85,7 +85,7 @@ class _Writing:
             log_probs = log_probs[rows]
             self.lines.select(rows)
         on_gpu = self.model.device.type == "cuda"
-        looks_often = not on_gpu or decoding.stop or self.told is not None or self.shaping.may_forbid_all
+        looks_often = not on_gpu or decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
         for n_new in range(decoding.max_new):
             shaped = self.shaping(log_probs, self.lines, n_new)
             drawn = None if self.streams is None else self.streams[:, n_new]
@@ -140,8 +140,8 @@ class _Writing:
                 self._stop(text, written)
                 if written.ending is None and at_bound:
                     written.ending = "length"
-        if self.told is not None:
-            self.told(*divmod(text, self.decoding.n), written)
+        if self.on_piece is not None:
+            self.on_piece(*divmod(text, self.decoding.n), written)
 
     def _stop(self, text: int, written: Written) -> None:
         if not self.decoding.stop or self.text_of is None:

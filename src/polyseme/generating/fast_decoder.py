@@ -113,7 +113,7 @@ class Layout:
         crosses = [layer.cross for layer in layers if layer.cross is not None]
         self.project = [product(layer.attention.project) for layer in layers]
         self.attended = [product(layer.attention.output) for layer in layers]
-        self.asked = [product(cross.project, n_first=cross.inner_width) for cross in crosses]
+        self.queries = [product(cross.project, n_first=cross.inner_width) for cross in crosses]
         self.answered = [product(cross.output) for cross in crosses]
         self.up = [inner(layer.feed_forward) for layer in layers]
         self.down = [product(layer.feed_forward.down) for layer in layers]
@@ -197,9 +197,9 @@ class FastSteps:
                 x = layer.attention_norm(x)
             if layer.cross is not None and layer.cross_norm is not None:
                 normed = layer.cross_norm(x) if layer.norm_first else x
-                asked = layout.asked[number](normed).view(len(pieces), attention.n_heads, 1, -1)
+                queries = layout.queries[number](normed).view(len(pieces), attention.n_heads, 1, -1)
                 answered = F.scaled_dot_product_attention(
-                    asked, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
+                    queries, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
                 )  # [R, H, 1, d]
                 x = layout.answered[number](answered.flatten(1), x)
                 if not layer.norm_first:
@@ -226,15 +226,15 @@ class FastSteps:
         places = Places(lengths[:, None], slots, None, counted=False)
         like = next(self.encoder.embeddings.parameters())
         bias = None if self.encoder.positions is None else self._bias(lengths[:1] if level else lengths, slots)
-        found: dict[str, Tensor | None] = {}
+        biases: dict[str, Tensor | None] = {}
         for name in dict.fromkeys(self.encoder.config.layer_masks):
             allowed = None if level and name == "causal" else seen(mask_named(name), None, places).allowed
             if allowed is None:
-                found[name] = bias
+                biases[name] = bias
                 continue
             nothing = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device) if bias is None else bias
-            found[name] = nothing.masked_fill(~allowed, float("-inf"))
-        return found
+            biases[name] = nothing.masked_fill(~allowed, float("-inf"))
+        return biases
 
     def _bias(self, lengths: Tensor, slots: Tensor) -> Tensor:
         """The bias of how far back slots [1, S] are from the pieces to come at `lengths` [R]: [R, H, 1, S]."""
@@ -290,7 +290,7 @@ class Graph:
         n_rows, _, self.n_slots, _ = like.keys[0].shape
         self.pieces = like.lengths.new_zeros(n_rows)
         keys, values, source_keys, source_values = (
-            tuple(torch.zeros_like(each) for each in some) for some in _keys_and_values(like)
+            tuple(torch.zeros_like(each) for each in tensors) for tensors in _keys_and_values(like)
         )
         source_lengths = None if like.source_lengths is None else torch.zeros_like(like.source_lengths)
         self.memory = Cache(torch.zeros_like(like.lengths), keys, values, source_keys, source_values, source_lengths)

@@ -1,28 +1,30 @@
 """`generate` over files: prompts in, a line a text out, in their order and in bounded memory.
 
-Prompts go in chunks (`files.chunks`), and batches never cross one. Work that was stopped is gone on with and ends as if
-it had never stopped: a text depends on its prompt, its number and its chunk alone.
+The job is `files.chunked_job`'s. Work that was stopped is resumed, and ends as if it had never stopped: a text depends
+on its prompt, its number and its chunk alone.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath
-from polyseme.files.chunked_job import Chunk, Chunks, Work, write_chunks
-from polyseme.files.row_reader import ENDINGS, STRUCTURED, read_rows
+from polyseme.files.chunk_spool import JsonLines
+from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
+from polyseme.files.readers import ENDINGS, STRUCTURED
+from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Row
 from polyseme.files.source import COMPRESSIONS
 from polyseme.files.source_paths import Sources
-from polyseme.files.write_vectors import FORMATS
+from polyseme.files.vector_files import FORMATS
 from polyseme.generating.text_generator import Continuation, TextGenerator
 from polyseme.text.documents import make_document
-from polyseme.types import Progress
+from polyseme.types import OnBatch, Progress
 
 CHUNK_PROMPTS = 64
 """Prompts that are kept, or lost, together."""
@@ -36,8 +38,8 @@ def lines_for(output: AnyPath, n: int) -> Lines:
     """How texts are written to a file of this name: as records of JSON, or a plain line each."""
     suffix = Path(output).suffix.lower()
     if suffix in JSON_LINES:
-        return lambda id, prompt, fields, found: [
-            json.dumps(each, ensure_ascii=False, default=str) for each in records(id, prompt, fields, found)
+        return lambda id, prompt, fields, continuations: [
+            json.dumps(each, ensure_ascii=False, default=str) for each in records(id, prompt, fields, continuations)
         ]
     others = {*ENDINGS, *FORMATS, *STRUCTURED, *COMPRESSIONS} - {".txt", ".text"}
     if suffix in others:
@@ -50,7 +52,7 @@ def lines_for(output: AnyPath, n: int) -> Lines:
             f"{output}: plain lines cannot say which of {n} texts are whose. End the name in .jsonl, or take one text "
             "a prompt."
         )
-    return lambda id, prompt, fields, found: [_one_line(each.text) for each in found]
+    return lambda id, prompt, fields, continuations: [_one_line(each.text) for each in continuations]
 
 
 def _one_line(text: str) -> str:
@@ -64,8 +66,10 @@ def _one_line(text: str) -> str:
     return " ".join(lines)
 
 
-def records(id: str, prompt: str, fields: Mapping[str, Any], found: Sequence[Continuation]) -> list[dict[str, Any]]:
-    """What is known of the texts that follow one prompt, a record each."""
+def records(
+    id: str, prompt: str, fields: Mapping[str, Any], continuations: Sequence[Continuation]
+) -> list[dict[str, Any]]:
+    """What is known of the continuations of one prompt, one record each."""
     return [
         {
             "id": id,
@@ -78,7 +82,7 @@ def records(id: str, prompt: str, fields: Mapping[str, Any], found: Sequence[Con
             "score": each.score,
             **({"fields": dict(fields)} if fields else {}),
         }
-        for number, each in enumerate(found, start=1)
+        for number, each in enumerate(continuations, start=1)
     ]
 
 
@@ -91,50 +95,37 @@ def generate_files(
     settings: Callable[[], Mapping[str, Any]],
     force: bool = False,
     progress: Progress | None = None,
-) -> float:
-    """Write what follows every prompt of some files; the seconds that an earlier run took of it are returned.
+) -> None:
+    """Write what follows every prompt of some files.
 
-    `settings` gives all that decides the result; it is asked for only if the input is long enough to be gone on with.
+    `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
     """
     lines = lines_for(output, generator.decoding.n)
-    told = progress or _nobody
 
-    def make(chunk: Chunk[_Prompt]) -> list[str]:
-        names = [f"The prompt in {row.place}" for row, _ in chunk.units]
-        found = generator([prompt for _, prompt in chunk.units], first=chunk.first, names=names)
-        each = zip(chunk.units, found, strict=True)
-        return [line for (row, prompt), texts in each for line in lines(row.id, prompt, row.fields, texts)]
+    def compute(chunk: Chunk[str], on_batch: OnBatch) -> list[str]:
+        names = [f"The prompt in {row.place}" for row in chunk.rows]
+        continuations = generator(chunk.units, first=chunk.first, names=names)
+        prompts = zip(chunk.rows, chunk.units, continuations, strict=True)
+        return [line for row, prompt, texts in prompts for line in lines(row.id, prompt, row.fields, texts)]
 
+    job = Job(
+        noun="prompts",
+        ends_chunk=every(CHUNK_PROMPTS),
+        prepare=lambda rows: list(map(_prompt, rows)),
+        compute=compute,
+        tally=generator.tally,
+        open_output=open_lines,
+        storage=JsonLines(),
+        settings=settings,
+        before_first=generator.model.settle,
+    )
     with read_rows(sources, **reading) as rows:
-        told(0, rows.total)
-        chunks = Chunks(rows, CHUNK_PROMPTS, _prompt, what="prompts")
-        if chunks.are_kept:
-            generator.model.settle()
-        work = Work(make=make, write=_write, given=_given, tally=generator.tally)
-        return write_chunks(chunks, work, output, settings=settings, force=force, told=told)
+        run_job(job, rows, output, force=force, progress=progress)
 
 
-_Prompt = tuple[Row, str]
-
-
-def _prompt(row: Row) -> _Prompt:
-    """A row and its text; what is wrong with it is said with its place."""
+def _prompt(row: Row) -> str:
+    """The text of a row; what is wrong with it is reported with its place."""
     try:
-        return row, make_document(row.content).text
+        return make_document(row.content).text
     except InputError as error:
         raise InputError(f"{row.place}: {error}") from None
-
-
-def _given(unit: _Prompt) -> list[Any]:
-    row, prompt = unit
-    return [row.id, prompt, dict(row.fields)]
-
-
-def _write(path: Path, made: Iterable[list[str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for lines in made:
-            file.writelines(f"{line}\n" for line in lines)
-
-
-def _nobody(done: int, total: int | None) -> None:
-    """No one is told."""

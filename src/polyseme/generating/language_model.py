@@ -21,10 +21,9 @@ from polyseme.bundle import Bundle
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.generating.next_piece import LanguageModel, Querying, Rereading, SpelledSteps, StepByStep
 from polyseme.generating.prompts import Continued, Sources, Spelled
-from polyseme.generating.word_softmax import WordTable
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
-from polyseme.text.character_tokenizer import CharacterTokenizer
+from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.types import NextPiece, Tokenizer
 
 Builder = Callable[[Bundle, Tokenizer, Any], LanguageModel]

@@ -21,10 +21,10 @@ from polyseme.errors import ModelError
 from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
 from polyseme.generating.fast_decoder import FastSteps, log_probs_of, steps_fast
 from polyseme.generating.prompts import Prompts
-from polyseme.generating.word_softmax import WordTable
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import Causal
 from polyseme.parts.memory import Cache, Memory, Segments
+from polyseme.text.character_tokenizer import WordTable
 from polyseme.types import Batch, NextPiece, States
 
 ROUND_CAPACITY = 128
@@ -81,8 +81,8 @@ class StepByStep:
             here = (lengths - begin).clamp(0, pieces.shape[1])
             states = self.encoder(Batch(pieces, here), layers=[-1], memory=memory)
             memory = _handed_on(self.encoder, states)
-            found = _at(states[-1], (here - 1).clamp(min=0))
-            last = found if last is None else torch.where((here > 0)[:, None], found, last)
+            reached = _at(states[-1], (here - 1).clamp(min=0))
+            last = reached if last is None else torch.where((here > 0)[:, None], reached, last)
         if last is None:
             raise ModelError("There is nothing to read.")
         return log_probs_of(self.output, last), memory

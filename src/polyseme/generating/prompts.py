@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from polyseme.errors import InputError
-from polyseme.generating.word_softmax import WordTable
+from polyseme.text.character_tokenizer import WordTable
 from polyseme.text.documents import make_document
 from polyseme.types import Tokenizer
 

@@ -1,4 +1,4 @@
-"""Choosing a piece: the likeliest, or one that is drawn.
+"""Choosing a piece: the likeliest, or one that is sampled; and what is forbidden or penalized before that.
 
 One uniform number decides a draw: it is looked up in the summed probabilities, in the order of the vocabulary and in
 double precision. So a draw depends on the row's own distribution and number alone, whatever rows stand beside it.
@@ -75,7 +75,7 @@ def _last_within(scores: Tensor, share: float) -> Tensor:
     return likeliest.gather(-1, place)
 
 
-# MERGED: Keeping a text from going round in circles.
+# --- repetition control -----------------------------------------------------------------------------------------------
 
 
 def penalised(log_probs: Tensor, pieces: Tensor, lengths: Tensor, penalty: float) -> Tensor:
@@ -105,11 +105,11 @@ def _among(log_probs: Tensor, pieces: Tensor, counted: Tensor) -> Tensor:
     """
     known = pieces < log_probs.shape[1]
     pieces, counted = pieces.where(known, 0), counted & known
-    found = torch.zeros(log_probs.shape, dtype=torch.int32, device=log_probs.device)
-    return found.scatter_reduce(1, pieces, counted.int(), "amax") > 0
+    among = torch.zeros(log_probs.shape, dtype=torch.int32, device=log_probs.device)
+    return among.scatter_reduce(1, pieces, counted.int(), "amax") > 0
 
 
-# MERGED: What settings make of a model's log-probabilities before a piece is chosen, other than by temperatur
+# --- what options make of log-probabilities before a piece is chosen --------------------------------------------------
 
 
 class Shaping:

@@ -1,7 +1,8 @@
-"""Texts being written: their pieces so far, and what the model remembers of them.
+"""Texts that are being decoded: their pieces so far, the model's memory of them, and where and why they end.
 
 Where a row has filled the positions, what is read of it moves on by a stride: the rest is read anew as if the text
 began there. Where that happens depends on the row's own length alone, so that rows are independent of their neighbors.
+A stop string may begin in one piece and end in another, so that it is looked for in the text.
 
 Shapes: R rows, S pieces at most, V pieces in the vocabulary.
 """
@@ -110,7 +111,7 @@ class Lines:
         return self.model.next_piece.start(read, self.capacity)
 
 
-# MERGED: What comes of writing on: the pieces of a text, how likely they are, and why it ended.
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 Ending = Literal["end", "stop", "length", "forbidden"]
@@ -118,7 +119,7 @@ Ending = Literal["end", "stop", "length", "forbidden"]
 
 TextOf = Callable[[int, Sequence[int]], str]
 """The text that some pieces add to a prompt, which is known by its number."""
-Told = Callable[[int, int, "Written"], None]
+OnPiece = Callable[[int, int, "Written"], None]
 """Told after every piece: prompt, number of the text, and the text as far as it is written."""
 
 
@@ -138,7 +139,7 @@ class Written:
     """Where a stop string has ended it: the text before that."""
 
 
-# MERGED: Stop strings: where a text ends because of what stands in it. One may begin in one piece and end in
+# --- stop strings -----------------------------------------------------------------------------------------------------
 
 
 UNFINISHED = "\ufffd"
@@ -162,9 +163,9 @@ def settled(text: str, stops: Sequence[str]) -> int:
     11
     """
     whole = len(text.rstrip(UNFINISHED))
-    kept = whole
+    n_sure = whole
     for stop in stops:
         sizes = range(min(len(stop) - 1, whole), 0, -1)
         held = next((size for size in sizes if text.endswith(stop[:size], 0, whole)), 0)
-        kept = min(kept, whole - held)
-    return kept
+        n_sure = min(n_sure, whole - held)
+    return n_sure

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polyseme.bundle import Bundle
-from polyseme.cost import forward_flops
+from polyseme.cost import Tally, forward_flops
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
@@ -37,17 +37,6 @@ class Continuation:
     score: float
     """In a beam, the log-probability by length; elsewhere the log-probability."""
     ending: Ending
-
-
-@dataclass
-class Tally:
-    """What was done so far."""
-
-    texts: int = 0
-    words: int = 0
-    pieces: int = 0
-    """That were read or written."""
-    flops: float = 0.0
 
 
 class TextGenerator:
@@ -83,12 +72,12 @@ class TextGenerator:
         if self.decoding.max_new * -(-len(prompts) // at_once) >= SETTLED_FROM:
             self.model.settle()
         by_length = sorted(range(len(encoded)), key=lambda place: -encoded[place].n_read)
-        found: list[list[Continuation]] = [[] for _ in encoded]
+        continuations: list[list[Continuation]] = [[] for _ in encoded]
         for start in range(0, len(by_length), at_once):
             places = by_length[start : start + at_once]
-            for place, continuations in zip(places, self._batch(encoded, places, first, on_text), strict=True):
-                found[place] = continuations
-        return found
+            for place, texts in zip(places, self._batch(encoded, places, first, on_text), strict=True):
+                continuations[place] = texts
+        return continuations
 
     def _batch(
         self, encoded: Sequence[Prompt], places: Sequence[int], first: int, on_text: OnText | None
@@ -96,7 +85,7 @@ class TextGenerator:
         def text_of(number: int, pieces: Sequence[int]) -> str:
             return self.prompts.added(encoded[places[number]], pieces)
 
-        told = None if on_text is None else _Teller(on_text, places, text_of, self.decoding.stop)
+        on_piece = None if on_text is None else _Teller(on_text, places, text_of, self.decoding.stop)
         written = write_on(
             self.model,
             [encoded[place].pieces for place in places],
@@ -104,24 +93,24 @@ class TextGenerator:
             sources=None if self.model.source is None else [encoded[place].source or [] for place in places],
             numbers=[first + place for place in places],
             text_of=text_of,
-            told=told,
+            on_piece=on_piece,
         )
-        found = [
+        batch = [
             [_continuation(each, text_of(number, each.pieces)) for each in texts]
             for number, texts in enumerate(written)
         ]
         for number, place in enumerate(places):
-            self._count(encoded[place], found[number])
-            if told is not None and self.decoding.beam > 1:
+            self._count(encoded[place], batch[number])
+            if on_piece is not None and self.decoding.beam > 1:
                 for which, each in enumerate(written[number]):
-                    told(number, which, each)
+                    on_piece(number, which, each)
         if any(each.ending == "forbidden" for texts in written for each in texts):
             warnings.warn(
                 "Some texts ended because every further piece would have repeated an n-gram. Raise 'no_repeat_ngram'.",
                 PolysemeWarning,
                 stacklevel=4,
             )
-        return found
+        return batch
 
     def _read(self, prompt: str, name: str) -> Prompt:
         """A prompt in pieces, if there is room for it and for what is to follow."""
@@ -171,7 +160,7 @@ class TextGenerator:
     def _count(self, prompt: Prompt, continuations: Sequence[Continuation]) -> None:
         lengths = [len(prompt.pieces) + each.n_pieces for each in continuations]
         n_new = sum(each.n_pieces for each in continuations)
-        self.tally.texts += len(continuations)
+        self.tally.documents += len(continuations)
         self.tally.words += sum(len(split_words(each.text)) for each in continuations)
         self.tally.pieces += prompt.n_read + n_new
         writer = self.config if self.decoder is None else self.decoder

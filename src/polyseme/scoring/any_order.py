@@ -1,11 +1,11 @@
 """Scoring under an order of factorization, with an encoder that has a query stream (XLNet).
 
-Each piece is guessed by a query that knows its place and sees the pieces that come earlier in the order; the pieces
-themselves see those and themselves. The first piece of an order would be guessed from nothing, which no such model has
-learned, and has no score.
+A query that knows the place of a piece predicts it, and sees the pieces that come earlier in the order; the pieces
+themselves see those and themselves. The first piece of an order would be predicted from nothing, which no such model
+has learned, and has no score.
 
 From left to right and from right to left a long text is read in windows that overlap (`score_windows`). Any other order
-is of one text of as many pieces, and numbers them from 1: `3,2,4,1` guesses the third piece first.
+is of one text of as many pieces, and numbers them from 1: `3,2,4,1` predicts the third piece first.
 
 Shapes: R rows, T pieces, K targets.
 """
@@ -21,9 +21,18 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.parts.masks import Order
-from polyseme.scoring.causal import check_stride, strides
-from polyseme.scoring.target_rows import Guessed, Guesser, Ints, OnBatch, Ran, Way, flat, ran
-from polyseme.types import Batch, Pieces
+from polyseme.scoring.target_rows import (
+    Ints,
+    PiecePredictor,
+    ScoringMethod,
+    TargetScores,
+    Usage,
+    check_stride,
+    flat,
+    strides,
+    usage_of,
+)
+from polyseme.types import Batch, OnBatch, Pieces
 
 ONWARD, BACK, BOTH = "left-to-right", "right-to-left", "both"
 NAMED = (ONWARD, BACK, BOTH)
@@ -54,7 +63,7 @@ def parse_order(order: str | Sequence[int]) -> str | tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Row:
-    """A stretch of a document with the turn of each of its pieces, and those that are guessed."""
+    """A stretch of a document with the turn of each of its pieces, and those that are predicted."""
 
     ids: Ints
     rank: Ints
@@ -64,19 +73,19 @@ class _Row:
     """Where the stretch begins among all pieces of all documents."""
 
 
-class AnyOrder(Way):
+class AnyOrderScoring(ScoringMethod):
     """Scores of an encoder with a query stream."""
 
     unscored_first: str | None = (
-        "The piece that comes first in the order would be guessed from nothing; it has no score and is left out of all "
-        "sums."
+        "The piece that comes first in the order would be predicted from nothing; it has no score and is left out of "
+        "all sums."
     )
 
     def __init__(
-        self, bundle: Bundle, guesser: Guesser, *, order: str | tuple[int, ...], stride: int | None = None
+        self, bundle: Bundle, predictor: PiecePredictor, *, order: str | tuple[int, ...], stride: int | None = None
     ) -> None:
         self.encoder = bundle.encoder
-        self.guesser = guesser
+        self.predictor = predictor
         self.order = order
         self.room = bundle.config.window
         self.stride = stride
@@ -99,31 +108,31 @@ class AnyOrder(Way):
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, Ran]:
+    ) -> tuple[TargetScores, Usage]:
         """Log-probabilities of all pieces of all documents, one after another, and what that took."""
         pieces, ends = flat([each.ids for each in encoded])
-        found = Guessed(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
         rows: list[_Row] = []
         for number, each in enumerate(encoded):
             begin, end = (0, len(each)) if only is None else only[number]
             for start, rank, targets in self._windows(len(each)):
-                asked = targets[(targets + start >= begin) & (targets + start < end)]
-                if len(asked):
-                    rows.append(_Row(each.ids[start : start + len(rank)], rank, asked, int(ends[number]) + start))
+                wanted = targets[(targets + start >= begin) & (targets + start < end)]
+                if len(wanted):
+                    rows.append(_Row(each.ids[start : start + len(rank)], rank, wanted, int(ends[number]) + start))
         rows.sort(key=lambda row: len(row.ids))
         lengths = [len(row.ids) for row in rows]
         done, total = 0, sum(lengths)
         while done < total:
-            some = _that_fit(rows, self.guesser.batch_pieces)
-            rows = rows[len(some) :]
-            self._guess(some, pieces, found, best)
-            done += sum(len(row.ids) for row in some)
+            batch = _that_fit(rows, self.predictor.batch_pieces)
+            rows = rows[len(batch) :]
+            self._predict(batch, pieces, scores, best)
+            done += sum(len(row.ids) for row in batch)
             if on_batch is not None:
                 on_batch(done, total)
-        return found, ran(self.encoder.config, lengths, found, self.guesser.output)
+        return scores, usage_of(self.encoder.config, lengths, scores, self.predictor.output)
 
     def _windows(self, n_pieces: int) -> Iterator[tuple[int, Ints, Ints]]:
-        """Where each window begins, the turn of each of its pieces, and the places that are guessed in it."""
+        """Where each window begins, the turn of each of its pieces, and the places that are predicted in it."""
         if not n_pieces:
             return
         if not isinstance(self.order, str):
@@ -148,8 +157,8 @@ class AnyOrder(Way):
                 yield n_pieces - 1 - last, turns[::-1].copy(), np.arange(length - (first - start))
 
     @torch.inference_mode()
-    def _guess(self, rows: Sequence[_Row], pieces: Ints, found: Guessed, best: bool) -> None:
-        device = self.guesser.device
+    def _predict(self, rows: Sequence[_Row], pieces: Ints, scores: TargetScores, best: bool) -> None:
+        device = self.predictor.device
         longest, most = max(len(row.ids) for row in rows), max(len(row.targets) for row in rows)
         ids, rank = np.zeros((len(rows), longest), np.int64), np.full((len(rows), longest), longest)
         targets = np.full((len(rows), most), -1)
@@ -168,10 +177,10 @@ class AnyOrder(Way):
         states = self.encoder(batch, layers=[-1])
         chosen = states.queries[states.depth][torch.from_numpy(targets >= 0).to(device)]
         places = np.concatenate([row.targets + row.first for row in rows])
-        log_probs, is_best = self.guesser.guess(chosen, torch.from_numpy(pieces[places]).to(device), best=best)
-        found.log_probs[places] = log_probs.double().cpu().numpy()
+        log_probs, is_best = self.predictor.log_probs(chosen, torch.from_numpy(pieces[places]).to(device), best=best)
+        scores.log_probs[places] = log_probs.double().cpu().numpy()
         if is_best is not None:
-            found.best[places] = is_best.cpu().numpy()
+            scores.best[places] = is_best.cpu().numpy()
 
 
 def _that_fit(rows: Sequence[_Row], budget: int) -> Sequence[_Row]:

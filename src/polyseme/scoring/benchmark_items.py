@@ -12,11 +12,10 @@ from polyseme.datasets.lambada import LastWord
 from polyseme.datasets.minimal_pairs import MinimalPair, PairSet
 from polyseme.errors import InputError
 from polyseme.scoring.scorer import PieceScores, Scorer
-from polyseme.scoring.target_rows import OnBatch
 from polyseme.scoring.text_scores import Floats, pieces_of_word
 from polyseme.text.alignment import count_unknown
 from polyseme.text.documents import make_document
-from polyseme.types import Document, Pieces
+from polyseme.types import Document, OnBatch, Pieces
 
 PairScores = list[tuple[float, ...]]
 """For each pair the good side's log-probability, then those of the bad ones."""
@@ -25,7 +24,7 @@ PairScores = list[tuple[float, ...]]
 def score_pairs(scorer: Scorer, sets: Sequence[PairSet], on_batch: OnBatch | None = None) -> list[PairScores]:
     """Log-probabilities of both sides of every pair: of the word in focus, or of the whole text."""
     texts: dict[tuple[object, int | None], int] = {}
-    asked: list[tuple[Document, int | None, MinimalPair]] = []
+    requests: list[tuple[Document, int | None, MinimalPair]] = []
     places: list[list[list[int]]] = []
     for each in sets:
         places.append([])
@@ -34,27 +33,27 @@ def score_pairs(scorer: Scorer, sets: Sequence[PairSet], on_batch: OnBatch | Non
             for text in (pair.good, *pair.bad):
                 key = (text, pair.focus)
                 if key not in texts:
-                    texts[key] = len(asked)
-                    asked.append((_document(text, pair), pair.focus, pair))
+                    texts[key] = len(requests)
+                    requests.append((_document(text, pair), pair.focus, pair))
                 its.append(texts[key])
             places[-1].append(its)
-    scores = _scores(scorer, asked, on_batch)
+    scores = _scores(scorer, requests, on_batch)
     return [[tuple(scores[number] for number in its) for its in each] for each in places]
 
 
 def _scores(
-    scorer: Scorer, asked: Sequence[tuple[Document, int | None, MinimalPair]], on_batch: OnBatch | None
+    scorer: Scorer, requests: Sequence[tuple[Document, int | None, MinimalPair]], on_batch: OnBatch | None
 ) -> list[float]:
-    encoded = scorer.tokenizer.encode_many([given for given, _, _ in asked])
+    encoded = scorer.tokenizer.encode_many([document for document, _, _ in requests])
     runs: list[tuple[int, int]] = []
-    for (_, focus, pair), each in zip(asked, encoded, strict=True):
+    for (_, focus, pair), each in zip(requests, encoded, strict=True):
         if not len(each):
             raise InputError(f"{pair.place}: the model's tokenizer makes nothing of a side of this pair.")
         runs.append((0, len(each)) if focus is None else pieces_of_word(each, focus))
-    scorer.tally.words += sum(len(given.words) for given, _, _ in asked)
+    scorer.tally.words += sum(len(document.words) for document, _, _ in requests)
     scorer.tally.vanished += sum(each.n_unknown for each in encoded)
-    found = scorer.pieces(encoded, only=runs, on_batch=on_batch)
-    return [_sum(scores, run) for scores, run in zip(found, runs, strict=True)]
+    piece_scores = scorer.pieces(encoded, only=runs, on_batch=on_batch)
+    return [_sum(scores, run) for scores, run in zip(piece_scores, runs, strict=True)]
 
 
 def _sum(scores: PieceScores, run: tuple[int, int]) -> float:
@@ -74,23 +73,23 @@ def score_last_words(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """The log-probability of each passage's last word, and whether each of its pieces was the likeliest.
 
-    A word that is read or guessed as the unknown one is never right: what was likeliest is then not that word.
+    A word that is read or predicted as the unknown one is never right: what was likeliest is then not that word.
     """
     encoded = scorer.tokenizer.encode_many([item.document for item in items])
     runs = [pieces_of_word(each, -1) for each in encoded]
     scorer.tally.words += sum(len(item.document.words) for item in items)
     scorer.tally.vanished += sum(each.n_unknown for each in encoded)
-    found = scorer.pieces(encoded, only=runs, best=True, on_batch=on_batch)
-    log_probs = np.array([_sum(scores, run) for scores, run in zip(found, runs, strict=True)])
+    piece_scores = scorer.pieces(encoded, only=runs, best=True, on_batch=on_batch)
+    log_probs = np.array([_sum(scores, run) for scores, run in zip(piece_scores, runs, strict=True)])
     right = [
         bool(scores.best[run[0] : run[1]].all()) and not _unknown(scorer, each, run)
-        for scores, each, run in zip(found, encoded, runs, strict=True)
+        for scores, each, run in zip(piece_scores, encoded, runs, strict=True)
     ]
     return log_probs, np.array(right, dtype=np.bool_)
 
 
 def _unknown(scorer: Scorer, pieces: Pieces, run: tuple[int, int]) -> bool:
-    """Whether there is the unknown piece in a run of pieces, or one that is guessed as the unknown word."""
+    """Whether there is the unknown piece in a run of pieces, or one that is predicted as the unknown word."""
     start, end = run
     alone = Pieces(pieces.ids[start:end], pieces.spans[start:end], np.array([[0, end - start - 1]]))
-    return count_unknown([alone], scorer.tokenizer) > 0 or scorer.way.unknown(alone) > 0
+    return count_unknown([alone], scorer.tokenizer) > 0 or scorer.method.unknown(alone) > 0

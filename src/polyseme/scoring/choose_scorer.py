@@ -20,18 +20,16 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError
 from polyseme.generating.language_model import has_words
-from polyseme.generating.word_softmax import WordTable
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
-from polyseme.scoring.any_order import BACK, BOTH, ONWARD, AnyOrder, parse_order
-from polyseme.scoring.causal import LeftToRight, manner_of, manner_of_half
+from polyseme.scoring.any_order import BACK, BOTH, ONWARD, AnyOrderScoring, parse_order
+from polyseme.scoring.causal import CausalScoring, TwoWayScoring, causal_reading, half_reading
 from polyseme.scoring.neural_cache import NeuralCache
-from polyseme.scoring.pseudo_likelihood import Hide, Pseudo, check_hide
+from polyseme.scoring.pseudo_likelihood import Hide, PseudoLikelihood, check_hide
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.seq2seq import GivenSource
-from polyseme.scoring.target_rows import Guesser, Way
-from polyseme.scoring.two_way import BothWays
-from polyseme.text.character_tokenizer import CharacterTokenizer
+from polyseme.scoring.seq2seq import SourceScoring
+from polyseme.scoring.target_rows import PiecePredictor, ScoringMethod
+from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.types import Tokenizer
 
 
@@ -52,29 +50,31 @@ def scorer_of(
     if batch_pieces is not None and batch_pieces < 1:
         raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
     check_hide(hide)
-    asked = None if order is None else parse_order(order)
+    chosen_order = None if order is None else parse_order(order)
     name = _fitting(bundle)
     if name is None:
         raise _cannot_score(bundle)
-    _refuse_useless(name, hide=hide, order=asked, stride=stride, neural_cache=neural_cache)
+    _refuse_useless(name, hide=hide, order=chosen_order, stride=stride, neural_cache=neural_cache)
     if precision != "own" and name in ("two stacks", "any-order"):
         raise OptionError(f"On a CPU, {precision} is for embed. To score with this model, load it in fp32.")
     making = _Making(bundle, bundle.tokenizer, batch_pieces, precision, inference)
-    way: Way
+    method: ScoringMethod
     if name == "causal":
-        manner = manner_of(bundle, bundle.tokenizer)
-        guesser = making.guesser("causal", bundle.encoder)
-        way = LeftToRight(bundle.encoder, guesser, manner, stride=stride, neural_cache=neural_cache)
+        reading = causal_reading(bundle, bundle.tokenizer)
+        predictor = making.predictor("causal", bundle.encoder)
+        method = CausalScoring(bundle.encoder, predictor, reading, stride=stride, neural_cache=neural_cache)
     elif name == "two stacks":
-        way = making.given_source()
+        method = making.source_scoring()
     elif name == "two-way":
-        way = making.two_way(asked, neural_cache)
+        method = making.two_way(chosen_order, neural_cache)
     elif name == "any-order":
-        guesser = making.guesser("permuted", bundle.encoder)
-        way = AnyOrder(bundle, guesser, order=ONWARD if asked is None else asked, stride=stride)
+        predictor = making.predictor("permuted", bundle.encoder)
+        method = AnyOrderScoring(
+            bundle, predictor, order=ONWARD if chosen_order is None else chosen_order, stride=stride
+        )
     else:
-        way = Pseudo(bundle, bundle.tokenizer, making.guesser("masked", bundle.encoder), hide=hide)
-    return Scorer(bundle.tokenizer, way, bundle.device)
+        method = PseudoLikelihood(bundle, bundle.tokenizer, making.predictor("masked", bundle.encoder), hide=hide)
+    return Scorer(bundle.tokenizer, method, bundle.device)
 
 
 @dataclass
@@ -87,36 +87,36 @@ class _Making:
     precision: Precision
     inference: InferenceEncoder | None
 
-    def guesser(self, output: str, encoder: Encoder) -> Guesser:
-        found = cast(Output, self.bundle.outputs[output])
+    def predictor(self, output: str, encoder: Encoder) -> PiecePredictor:
+        made = cast(Output, self.bundle.outputs[output])
         own = encoder is self.bundle.encoder and self.inference is not None
-        return Guesser(
+        return PiecePredictor(
             cast(InferenceEncoder, self.inference) if own else build_inference_encoder(encoder, self.precision),
-            found.softmax if isinstance(found, TwoWayOutput) else found,
+            made.softmax if isinstance(made, TwoWayOutput) else made,
             device=self.bundle.device,
             batch_pieces=self.batch_pieces,
             threads=self.precision != "int8",
         )
 
-    def given_source(self) -> GivenSource:
+    def source_scoring(self) -> SourceScoring:
         decoder = self.bundle.decoder
         if decoder is None:
             raise ModelError("The model has no decoder.")
-        return GivenSource(self.bundle, decoder, self.tokenizer, self.guesser("causal", self.bundle.encoder))
+        return SourceScoring(self.bundle, decoder, self.tokenizer, self.predictor("causal", self.bundle.encoder))
 
-    def two_way(self, order: str | tuple[int, ...] | None, neural_cache: NeuralCache | None) -> Way:
+    def two_way(self, order: str | tuple[int, ...] | None, neural_cache: NeuralCache | None) -> ScoringMethod:
         words = WordTable(cast(CharacterTokenizer, self.tokenizer))
         halves = {
-            name: LeftToRight(
+            name: CausalScoring(
                 half,
-                self.guesser("two-way", half),
-                manner_of_half(words, backwards=name == BACK),
+                self.predictor("two-way", half),
+                half_reading(words, backwards=name == BACK),
                 neural_cache=neural_cache,
             )
             for name, half in zip((ONWARD, BACK), self.bundle.encoder.halves(), strict=True)
             if order in (name, BOTH) or (order is None and name == ONWARD)
         }
-        return BothWays(halves) if order == BOTH else next(iter(halves.values()))
+        return TwoWayScoring(halves) if order == BOTH else next(iter(halves.values()))
 
 
 def can_score(bundle: Bundle) -> bool:
@@ -125,7 +125,7 @@ def can_score(bundle: Bundle) -> bool:
 
 
 def _fitting(bundle: Bundle) -> str | None:
-    """How a bundle guesses pieces: by what it sees, if it has the output for it."""
+    """How a bundle predicts pieces: by what it sees, if it has the output for it."""
     name = "two stacks" if bundle.decoder is not None else bundle.config.direction
     if name == "two-way" and not has_words(bundle.tokenizer):
         return None
@@ -141,7 +141,7 @@ OUTPUTS = {"causal": "causal", "two stacks": "causal", "two-way": "two-way", "an
 
 NO_CACHE = {
     "two stacks": "reads a source beside the text",
-    "any-order": "guesses in any order, from a second stream",
+    "any-order": "predicts in any order, from a second stream",
 }
 """By what a model sees: why there is no neural cache for it."""
 
@@ -152,15 +152,16 @@ def _refuse_useless(
     """Options that mean nothing for models of this direction."""
     if name == "both":
         if stride is not None:
-            raise OptionError("A stride is for causal models; this one guesses from both sides. Leave it out.")
+            raise OptionError("A stride is for causal models; this one predicts from both sides. Leave it out.")
         if neural_cache is not None:
             raise OptionError(
-                "A neural cache recalls what came before, and is for causal models; this one guesses from both "
+                "A neural cache recalls what came before, and is for causal models; this one predicts from both "
                 "sides. Leave it out."
             )
     elif hide != "word":
         raise OptionError(
-            f"Hiding pieces ({hide!r}) is for masked models; this one guesses from left to right. Leave the option out."
+            f"Hiding pieces ({hide!r}) is for masked models; this one predicts from left to right. Leave the option "
+            "out."
         )
     if stride is not None and name in ("two-way", "two stacks"):
         raise OptionError("This model reads each text at once, and has no use for a stride. Leave it out.")

@@ -1,15 +1,15 @@
 """The continuous cache (Grave, Joulin and Usunier 2017): what a text said lately is likelier to be said again.
 
-Beside each piece that has come the cache keeps the state h that had to guess it. The more the state of now is like one
-of those, the likelier the piece that came then:
+Beside each piece that has come the cache keeps the state h that had to predict it. The more the current state is like
+one of those, the likelier the piece that came then:
 
     p_cache(w) ∝ Σ_i 1[w = x_{i+1}] · exp(θ h_t · h_i)        over the last n pieces of the text, i < t
     p(w) = (1 − λ) · p_model(w) + λ · p_cache(w)
 
-Nothing is trained, so it goes with any model that guesses from left to right. A text begins with an empty cache, and
-its first guess is the model's alone.
+Nothing is trained, so it goes with any model that predicts from left to right. A text begins with an empty cache, and
+its first prediction is the model's alone.
 
-Shapes: M guesses, C kept pieces, D width.
+Shapes: M target_rows, C kept pieces, D width.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 from polyseme.errors import OptionError
 
 NUMBERS_AT_ONCE = defaultdict(lambda: 1 << 21, {"cuda": 1 << 25})
-"""How many products of states exist at once: guesses × kept pieces."""
+"""How many products of states exist at once: predicts × kept pieces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class NeuralCache:
         )
 
 
-def asked_for(wanted: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
+def neural_cache_of(wanted: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
     """The cache that was asked for, if one was; settings of one that was not are refused."""
     chosen = NeuralCache(size=size, share=share, sharpness=sharpness)
     if not wanted and chosen != NeuralCache():
@@ -66,7 +66,7 @@ def asked_for(wanted: bool, size: int, share: float, sharpness: float) -> Neural
 
 
 @dataclass
-class _Kept:
+class _Cache:
     states: Tensor
     """[C, D], the latest last."""
     pieces: Tensor
@@ -79,47 +79,47 @@ class Caches:
     def __init__(self, settings: NeuralCache) -> None:
         self.settings = settings
         self.flops = 0.0
-        self._kept: dict[int, _Kept] = {}
+        self._caches: dict[int, _Cache] = {}
 
     @property
-    def n_kept(self) -> int:
+    def n_pieces(self) -> int:
         """Pieces that are kept, of all texts together."""
-        return sum(len(kept.pieces) for kept in self._kept.values())
+        return sum(len(cache.pieces) for cache in self._caches.values())
 
     def forget(self, text: int) -> None:
         """A text has ended."""
-        self._kept.pop(text, None)
+        self._caches.pop(text, None)
 
     @torch.inference_mode()
     def __call__(self, text: int, states: Tensor, pieces: Tensor, log_probs: Tensor) -> Tensor:
-        """The next guesses of a text, in order: their states [M, D], what came [M], and what the model alone said of
-        it [M] → log-probabilities [M] with the cache, in which these are kept from now on.
+        """The next predictions of a text, in order: their states [M, D], what came [M], and the log-probability that
+        the model alone gave it [M] → log-probabilities [M] with the cache, which holds these from now on.
         """
         size = self.settings.size
         states = states.to(log_probs.dtype)
-        kept = self._kept.get(text) or _Kept(states[:0], pieces[:0])
-        at_once = _guesses_at_once(size, NUMBERS_AT_ONCE[states.device.type])
-        found = [log_probs[:0]]
+        cache = self._caches.get(text) or _Cache(states[:0], pieces[:0])
+        at_once = _predictions_at_once(size, NUMBERS_AT_ONCE[states.device.type])
+        mixed = [log_probs[:0]]
         for start in range(0, len(pieces), at_once):
             here = slice(start, start + at_once)
-            n_kept = len(kept.pieces)
-            kept = _Kept(torch.cat([kept.states, states[here]]), torch.cat([kept.pieces, pieces[here]]))
-            found.append(self._mixed(kept, n_kept, log_probs[here]))
-            kept = _Kept(kept.states[-size:].clone(), kept.pieces[-size:].clone())
-        self._kept[text] = kept
-        return torch.cat(found)
+            n_pieces = len(cache.pieces)
+            cache = _Cache(torch.cat([cache.states, states[here]]), torch.cat([cache.pieces, pieces[here]]))
+            mixed.append(self._mixed(cache, n_pieces, log_probs[here]))
+            cache = _Cache(cache.states[-size:].clone(), cache.pieces[-size:].clone())
+        self._caches[text] = cache
+        return torch.cat(mixed)
 
-    def _mixed(self, kept: _Kept, n_before: int, log_probs: Tensor) -> Tensor:
-        """With the cache: guess m stands at `n_before` + m of what is kept, and sees what stands before it."""
+    def _mixed(self, cache: _Cache, n_before: int, log_probs: Tensor) -> Tensor:
+        """With the cache: prediction m stands at `n_before` + m of the cache, and sees what stands before it."""
         settings = self.settings
-        places = torch.arange(len(kept.pieces), device=log_probs.device)
+        places = torch.arange(len(cache.pieces), device=log_probs.device)
         own = places[n_before:, None]
         seen = (places < own) & (places >= own - settings.size)  # [M, C]
-        alike = settings.sharpness * (kept.states[n_before:] @ kept.states.t())
+        alike = settings.sharpness * (cache.states[n_before:] @ cache.states.t())
         alike = alike.masked_fill(~seen, -math.inf)
-        same = kept.pieces[n_before:, None] == kept.pieces
+        same = cache.pieces[n_before:, None] == cache.pieces
         of_it = alike.masked_fill(~same, -math.inf).logsumexp(dim=1)
-        self.flops += 2.0 * alike.numel() * kept.states.shape[1]
+        self.flops += 2.0 * alike.numel() * cache.states.shape[1]
         if settings.share == 0:
             return log_probs
         recalled = math.log(settings.share) + of_it - alike.logsumexp(dim=1)
@@ -127,10 +127,10 @@ class Caches:
         return torch.where(seen.any(dim=1), mixed, log_probs)
 
 
-def _guesses_at_once(size: int, most: int) -> int:
+def _predictions_at_once(size: int, most: int) -> int:
     """M, such that M · (size + M) is at most `most`; at least 1.
 
-    >>> _guesses_at_once(2000, 1 << 21), _guesses_at_once(1, 10), _guesses_at_once(100, 10)
+    >>> _predictions_at_once(2000, 1 << 21), _predictions_at_once(1, 10), _predictions_at_once(100, 10)
     (759, 2, 1)
     """
     return max((math.isqrt(size * size + 4 * most) - size) // 2, 1)

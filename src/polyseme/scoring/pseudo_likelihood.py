@@ -1,13 +1,13 @@
 """Scoring with a masked model: pseudo-log-likelihoods (Salazar et al. 2020).
 
-Each piece is guessed where it is hidden behind the mask, from both sides. What is hidden with it is a choice:
+Each piece is predicted where it is hidden behind the mask, from both sides. What is hidden with it is a choice:
 
 - `word` hides all pieces of its word at once, so that none is given away by the rest of its own word;
 - `piece` hides the piece alone, as Salazar et al. have it: the later pieces of rare words come out too likely;
 - `left-to-right` hides the piece and those after it in its word (Kauf and Ivanova 2023).
 
 Words that share a piece are hidden together, and a piece that belongs to no word alone. A long text is cut into windows
-as for vectors; a piece is guessed in the window that has most of its surroundings.
+as for vectors; a piece is predicted in the window that has most of its surroundings.
 
 Shapes: P pieces of all documents, S stretches, J rows.
 """
@@ -21,12 +21,21 @@ import numpy as np
 
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError, nearest
-from polyseme.scoring.target_rows import Guessed, Guesser, Guesses, Ints, OnBatch, Ran, Way, flat, ran
+from polyseme.scoring.target_rows import (
+    Ints,
+    PiecePredictor,
+    ScoringMethod,
+    TargetRows,
+    TargetScores,
+    Usage,
+    flat,
+    usage_of,
+)
 from polyseme.text.windows import cut
-from polyseme.types import Pieces, Tokenizer
+from polyseme.types import OnBatch, Pieces, Tokenizer
 
 Hide = Literal["word", "piece", "left-to-right"]
-"""What is hidden with a piece that is guessed."""
+"""What is hidden with a piece that is predicted."""
 
 HOW = {
     "word": "from both sides, whole words hidden at once",
@@ -41,15 +50,15 @@ def check_hide(hide: str) -> None:
         raise OptionError(f"There is no way {hide!r} to hide pieces. {nearest(str(hide), get_args(Hide))}")
 
 
-class Pseudo(Way):
+class PseudoLikelihood(ScoringMethod):
     """Scores of a masked model."""
 
     unscored_first: str | None = None
 
-    def __init__(self, bundle: Bundle, tokenizer: Tokenizer, guesser: Guesser, *, hide: Hide) -> None:
+    def __init__(self, bundle: Bundle, tokenizer: Tokenizer, predictor: PiecePredictor, *, hide: Hide) -> None:
         self.config = bundle.config
         self.tokenizer = tokenizer
-        self.guesser = guesser
+        self.predictor = predictor
         self.hide = hide
         window = bundle.config.window
         self.capacity = None if window is None else window - tokenizer.n_specials
@@ -63,6 +72,9 @@ class Pseudo(Way):
         """Equal for documents that have equal scores."""
         return pieces.ids.tobytes() + (b"" if self.hide == "piece" else pieces.words.tobytes())
 
+    def prepare(self) -> None:
+        self.predictor.inference.prepare()
+
     def __call__(
         self,
         encoded: Sequence[Pieces],
@@ -70,31 +82,33 @@ class Pseudo(Way):
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, Ran]:
+    ) -> tuple[TargetScores, Usage]:
         """Log-probabilities of all pieces of all documents, one after another, and what that took."""
         pieces, ends = flat([each.ids for each in encoded])
-        guesses = self._guesses(encoded, ends)
+        target_rows = self._target_rows(encoded, ends)
         if only is not None:
             wanted = np.zeros(len(pieces) + 1, np.int64)
             for base, (begin, end) in zip(ends.tolist(), only, strict=False):
                 wanted[base + begin + 1 : base + end + 1] = 1
             before = np.cumsum(wanted)
-            guesses = guesses.select(before[guesses.first + guesses.count] > before[guesses.first])
-        found = self.guesser(guesses, pieces, mask=self.tokenizer.specials["mask"], best=best, on_batch=on_batch)
-        return found, ran(self.config, guesses.lengths[guesses.stretch].tolist(), found, self.guesser.output)
+            target_rows = target_rows.select(before[target_rows.first + target_rows.count] > before[target_rows.first])
+        scores = self.predictor(target_rows, pieces, mask=self.tokenizer.specials["mask"], best=best, on_batch=on_batch)
+        return scores, usage_of(
+            self.config, target_rows.lengths[target_rows.stretch].tolist(), scores, self.predictor.output
+        )
 
-    def _guesses(self, encoded: Sequence[Pieces], ends: Ints) -> Guesses:
+    def _target_rows(self, encoded: Sequence[Pieces], ends: Ints) -> TargetRows:
         rows: list[Ints] = []
-        kept: list[tuple[int, int, int, int]] = []  # of each stretch: start, end, how many it keeps, offset
+        stretches: list[tuple[int, int, int, int]] = []  # of each stretch: start, end, how many it keeps, offset
         for base, each in zip(ends.tolist(), encoded, strict=False):
             for window in cut(len(each), self.capacity):
                 framed = self.tokenizer.frame(each.ids[window.start : window.end])
                 rows.append(framed.ids)
-                kept.append(
+                stretches.append(
                     (base + window.start, base + window.end, window.keep_end - window.keep_start, framed.offset)
                 )
         ids, starts = flat(rows)
-        start, end, n_kept, offset = np.array(kept, dtype=np.int64).reshape(-1, 4).T
+        start, end, n_kept, offset = np.array(stretches, dtype=np.int64).reshape(-1, 4).T
         stretch_of = np.repeat(np.arange(len(rows)), n_kept)  # [P]
         group_starts, group_ends = _groups(encoded, ends, alone=self.hide == "piece")
         first = np.arange(len(stretch_of))
@@ -108,7 +122,7 @@ class Pseudo(Way):
         shift = offset[stretch] - start[stretch]  # from pieces of all documents to places in the row
         count = np.diff([*first, len(stretch_of)])
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        return Guesses(ids, starts[:-1], lengths, stretch, hidden + shift[:, None], first + shift, first, count)
+        return TargetRows(ids, starts[:-1], lengths, stretch, hidden + shift[:, None], first + shift, first, count)
 
 
 def _groups(encoded: Sequence[Pieces], ends: Ints, *, alone: bool) -> tuple[Ints, Ints]:

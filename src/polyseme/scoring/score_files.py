@@ -1,6 +1,7 @@
-"""Scores as a file: a table (TSV, Parquet), a line a text (JSONL), or a page with its words shaded, by the ending.
+"""`score` over files: scores as a table (TSV, Parquet), one line per text (JSONL), or a page with its words shaded.
 
-Tables have a row a word, a piece or a byte:
+The ending of the output says which. The job is `files.chunked_job`'s: work that was stopped is resumed, and ends as if
+it had never stopped. Tables have one row per word, piece or byte:
 
 | column | |
 |---|---|
@@ -22,6 +23,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -29,10 +31,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polyseme.errors import OptionError, OutputError, nearest
+from polyseme.embedding.embed_files import document_of
+from polyseme.errors import InputError, OptionError, OutputError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.files.chunk_spool import JsonLines
+from polyseme.files.chunked_job import Chunk, Job, Rows, by_characters, results_of, row_digest, run_job
+from polyseme.files.rows import Row
+from polyseme.files.unfinished_folder import clear_up
 from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
+from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.text_scores import Floats, Scored, Totals, surprisals, totals
+from polyseme.types import Document, OnBatch, Progress
 
 By = Literal["word", "piece", "byte"]
 """What has a row of its own."""
@@ -45,18 +54,39 @@ COLUMNS: Mapping[str, Mapping[str, Any]] = {
 SCORES = {"log_prob": pa.float64(), "surprisal": pa.float64()}
 
 
-class Sink(Protocol):
-    """Takes texts, chunk by chunk."""
+class ScoreFormat(Protocol):
+    """A file of scores that is being written."""
 
-    def write(self, scored: Sequence[Scored]) -> None: ...
+    @staticmethod
+    def content(scored: Scored, by: By, how: str) -> Any:
+        """All that the file needs of a text, as JSON has it, so that it can be stored and resumed."""
 
-    def finish(self) -> None: ...
+    def write(self, contents: Sequence[Any]) -> None: ...
+
+    def finish(self, total: Totals) -> None: ...
+
+
+@dataclass(frozen=True)
+class TextScores:
+    """What an output needs of one text."""
+
+    totals: Totals
+    content: Any
+
+
+class _Stored(JsonLines):
+    def save(self, path: Path, results: Sequence[TextScores]) -> dict[str, Any]:
+        return super().save(path, [[asdict(each.totals), each.content] for each in results])
+
+    def load(self, path: Path) -> Iterator[TextScores]:
+        return (TextScores(Totals(**sums), content) for sums, content in super().load(path))
 
 
 def check_scores_output(output: AnyPath, *, force: bool, inputs: Iterable[AnyPath | None] = ()) -> None:
     """Refuse an output that could not be written; to be called before any work."""
     if _ending(output) not in FORMATS:
         raise OptionError(f"Scores are written as {', '.join(FORMATS)}. Got {str(output)!r} instead.")
+    clear_up(output)
     check_output(output, force=force, inputs=inputs)
 
 
@@ -66,18 +96,141 @@ def check_by(by: str) -> None:
         raise OptionError(f"There are no scores by {by!r}. {nearest(str(by), get_args(By))}")
 
 
-@contextlib.contextmanager
-def scores_writer(output: AnyPath, *, by: By, how: str, force: bool = False) -> Iterator[Sink]:
-    """A writer for the format that `output` ends in; the file is there, and whole, once the block has ended well."""
-    with whole_file(output, force=force) as path:
-        sink = FORMATS[_ending(output)](path, by, how)
-        try:
-            yield sink
-        except BaseException:
-            with contextlib.suppress(Exception):
-                sink.finish()
-            raise
-        sink.finish()
+def score_files(
+    scorer: Scorer,
+    rows: Rows,
+    output: AnyPath | None,
+    *,
+    by: By,
+    settings: Callable[[], Mapping[str, Any]],
+    force: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Totals, list[Scored]]:
+    """Score every text of what is read; their sum, and the texts with their scores where there is no output.
+
+    `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
+    """
+    sums = [Totals()]
+
+    def refuse_nothing() -> None:
+        if scorer.tally.wordless == scorer.tally.documents:
+            raise InputError(f"{rows.name} has no word in any text: there is nothing to score.")
+
+    def compute(chunk: Chunk[_Unit], on_batch: OnBatch) -> list[Scored]:
+        sources = [source for _, source in chunk.units if source is not None]
+        return scorer([text for text, _ in chunk.units], on_batch, sources=sources if scorer.needs_source else None)
+
+    def in_output(chunk: Chunk[_Unit], on_batch: OnBatch) -> list[TextScores]:
+        content = FORMATS[_ending(str(output))].content
+        return [TextScores(each.totals, content(each, by, scorer.how)) for each in compute(chunk, on_batch)]
+
+    @contextlib.contextmanager
+    def open_output(path: AnyPath, force: bool, from_storage: bool) -> Iterator[_Writer]:
+        with whole_file(path, force=force) as made:
+            writer = _Writer(FORMATS[_ending(path)](made, by, scorer.how), sums)
+            try:
+                yield writer
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    writer.sink.finish(sums[0])
+                raise
+            writer.sink.finish(sums[0])
+
+    job: Job[_Unit, Any] = Job(
+        noun="texts",
+        ends_chunk=by_characters(),
+        prepare=lambda rows: list(map(_unit, rows)),
+        compute=compute if output is None else in_output,
+        tally=scorer.tally,
+        open_output=open_output,
+        storage=_Stored(),
+        settings=settings,
+        digest=_digest,
+        before_first=scorer.method.prepare,
+        before_finish=refuse_nothing,
+    )
+    if output is None:
+        scored = [each for chunk in results_of(job, rows, progress) for each in chunk]
+        return totals(scored), scored
+    run_job(job, rows, output, force=force, progress=progress)
+    return sums[0], []
+
+
+@dataclass
+class _Writer:
+    """Adds up what it writes; the sum stands in a list of one."""
+
+    sink: ScoreFormat
+    sums: list[Totals]
+
+    def write(self, results: Sequence[TextScores], /) -> None:
+        self.sink.write([each.content for each in results])
+        for each in results:
+            self.sums[0] += each.totals
+
+
+# --- texts with their sources -----------------------------------------------------------------------------------------
+
+_Unit = tuple[Document, Document | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedRow(Row):
+    """A row with the row of its source, where the model scores texts given a source."""
+
+    source: Row | None = None
+
+
+class SourcedRows:
+    """Rows with their sources, which are read beside them in the same order."""
+
+    def __init__(self, rows: Rows, sources: Rows) -> None:
+        self._rows = rows
+        self._sources = sources
+        self.name = rows.name
+        self.total = None if sources.total is None else rows.total
+
+    @property
+    def done(self) -> int:
+        return self._rows.done
+
+    def __iter__(self) -> Iterator[Row]:
+        sources = iter(self._sources)
+        for row in self._rows:
+            source = next(sources, None)
+            if source is None:
+                raise InputError(
+                    f"{row.place}: there is no source for this text; {self._sources.name} has ended before. Each text "
+                    "has its own source, in the same order."
+                )
+            yield SourcedRow(row.content, row.id, row.place, row.fields, source)
+        if (more := next(sources, None)) is not None:
+            raise InputError(
+                f"{more.place}: there is no text for this source; {self.name} has ended before. Each text has its "
+                "own source, in the same order."
+            )
+
+
+def _unit(row: Row) -> _Unit:
+    """A text, and its source, which must have a word."""
+    text = document_of(row)
+    if not isinstance(row, SourcedRow) or row.source is None:
+        return text, None
+    source = document_of(row.source)
+    if not source.words:
+        raise InputError(
+            f"{row.source.place}: there is no word in this source, and {row.place} is to be scored given it. Write "
+            "what is missing, or take the text out of both files."
+        )
+    return text, source
+
+
+def _digest(row: Row) -> list[Any]:
+    source = row.source if isinstance(row, SourcedRow) else None
+    return [row_digest(row), None if source is None else row_digest(source)]
+
+
+# --- words, pieces, bytes ---------------------------------------------------------------------------------------------
 
 
 def unit_log_probs(scored: Scored, by: By) -> Floats:
@@ -97,59 +250,76 @@ def units(scored: Scored, by: By) -> tuple[list[Any], list[list[int]]]:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def columns(scored: Scored, by: By, kept: Sequence[str] = ()) -> dict[str, list[Any]]:
-    """The rows of a text as columns; `kept` names the fields of the input that go with them."""
-    what, spans = units(scored, by)
-    log_probs = unit_log_probs(scored, by)
-    found: dict[str, list[Any]] = {"id": [scored.id] * len(what), "number": list(range(len(what))), by: what}
-    if by != "byte":
-        found |= {"start": [start for start, _ in spans], "end": [end for _, end in spans]}
-    found |= {"log_prob": _numbers(log_probs), "surprisal": _numbers(surprisals(log_probs))}
-    return found | {name: [_string(scored.fields.get(name))] * len(what) for name in kept}
+class _Table:
+    """What both kinds of table have in common; their columns are those of the first text."""
 
-
-class _Tsv:
-    def __init__(self, path: Path, by: By, how: str) -> None:
-        self._file = path.open("w", encoding="utf-8", errors="surrogatepass", newline="")
-        self._writer = csv.writer(self._file, delimiter="\t", lineterminator="\n")
-        self._by = by
-        self._kept: list[str] | None = None
-
-    def write(self, scored: Sequence[Scored]) -> None:
-        for each in scored:
-            if self._kept is None:
-                self._kept = _fields(each, self._by)
-                self._writer.writerow([*COLUMNS[self._by], *SCORES, *self._kept])
-            found = columns(each, self._by, self._kept)
-            for name in SCORES:
-                found[name] = ["" if number is None else f"{number:.6f}" for number in found[name]]
-            self._writer.writerows(zip(*found.values(), strict=True))
-
-    def finish(self) -> None:
-        self._file.close()
-
-
-class _Parquet:
     def __init__(self, path: Path, by: By, how: str) -> None:
         self._path = path
         self._by = by
         self._how = how
-        self._kept: list[str] = []
+        self._fields: list[str] | None = None
+        """The fields of the input beside the scores, as the first text has them."""
+
+    @staticmethod
+    def content(scored: Scored, by: By, how: str) -> dict[str, Any]:
+        """The rows of a text as columns, and the fields that all of them share."""
+        taken = [name for name in scored.fields if name in COLUMNS[by] or name in SCORES]
+        if taken:
+            raise OutputError(
+                f"The field {taken[0]!r} of the input has the name of a column of scores. Rename it, or write .jsonl, "
+                "which keeps fields apart."
+            )
+        values, spans = units(scored, by)
+        log_probs = unit_log_probs(scored, by)
+        columns = {"id": [scored.id] * len(values), "number": list(range(len(values))), by: values}
+        if by != "byte":
+            columns |= {"start": [start for start, _ in spans], "end": [end for _, end in spans]}
+        columns |= {"log_prob": _numbers(log_probs), "surprisal": _numbers(surprisals(log_probs))}
+        return {"columns": columns, "fields": {name: _string(value) for name, value in scored.fields.items()}}
+
+    def columns(self, content: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """All columns of a text."""
+        columns, fields = content["columns"], content["fields"]
+        if self._fields is None:
+            self._fields = list(fields)
+        return {**columns, **{name: [fields.get(name)] * len(columns["id"]) for name in self._fields}}
+
+
+class _Tsv(_Table):
+    def __init__(self, path: Path, by: By, how: str) -> None:
+        super().__init__(path, by, how)
+        self._file = path.open("w", encoding="utf-8", errors="surrogatepass", newline="")
+        self._writer = csv.writer(self._file, delimiter="\t", lineterminator="\n")
+
+    def write(self, contents: Sequence[Any]) -> None:
+        for each in contents:
+            is_first = self._fields is None
+            columns = self.columns(each)
+            if is_first:
+                self._writer.writerow(columns)
+            for name in SCORES:
+                columns[name] = ["" if number is None else f"{number:.6f}" for number in columns[name]]
+            self._writer.writerows(zip(*columns.values(), strict=True))
+
+    def finish(self, total: Totals) -> None:
+        self._file.close()
+
+
+class _Parquet(_Table):
+    def __init__(self, path: Path, by: By, how: str) -> None:
+        super().__init__(path, by, how)
         self._writer: pq.ParquetWriter | None = None
 
-    def write(self, scored: Sequence[Scored]) -> None:
-        if not scored:
-            return
+    def write(self, contents: Sequence[Any]) -> None:
+        parts = [self.columns(each) for each in contents]
         if self._writer is None:
-            self._kept = _fields(scored[0], self._by)
-            schema = pa.schema({**COLUMNS[self._by], **SCORES, **dict.fromkeys(self._kept, pa.string())})
+            schema = pa.schema({**COLUMNS[self._by], **SCORES, **dict.fromkeys(self._fields or (), pa.string())})
             schema = schema.with_metadata({"polyseme": json.dumps({"by": self._by, "how": self._how})})
             self._writer = pq.ParquetWriter(self._path, schema, compression="zstd")
-        parts = [columns(each, self._by, self._kept) for each in scored]
         joined = {name: [value for part in parts for value in part[name]] for name in self._writer.schema.names}
         self._writer.write_table(pa.table(joined, schema=self._writer.schema))
 
-    def finish(self) -> None:
+    def finish(self, total: Totals) -> None:
         if self._writer is not None:
             self._writer.close()
 
@@ -177,14 +347,15 @@ def as_json(scored: Scored, by: By, how: str) -> dict[str, Any]:
 class _Jsonl:
     def __init__(self, path: Path, by: By, how: str) -> None:
         self._file: io.TextIOBase = path.open("w", encoding="utf-8", errors="surrogatepass")
-        self._by = by
-        self._how = how
 
-    def write(self, scored: Sequence[Scored]) -> None:
-        for each in scored:
-            self._file.write(json.dumps(as_json(each, self._by, self._how), ensure_ascii=False, default=str) + "\n")
+    @staticmethod
+    def content(scored: Scored, by: By, how: str) -> str:
+        return json.dumps(as_json(scored, by, how), ensure_ascii=False, default=str)
 
-    def finish(self) -> None:
+    def write(self, contents: Sequence[Any]) -> None:
+        self._file.writelines(f"{line}\n" for line in contents)
+
+    def finish(self, total: Totals) -> None:
         self._file.close()
 
 
@@ -194,14 +365,18 @@ class _Html:
         self._by = by
         self._how = how
         self._texts: list[ShadedText] = []
-        self._totals = Totals()
 
-    def write(self, scored: Sequence[Scored]) -> None:
-        self._totals += totals(scored)
-        self._texts += [shaded(each, self._by) for each in scored]
+    @staticmethod
+    def content(scored: Scored, by: By, how: str) -> list[Any]:
+        return list(shaded(scored, by))
 
-    def finish(self) -> None:
-        notes = [f"Scored {self._how}.", totals_line(self._totals)]
+    def write(self, contents: Sequence[Any]) -> None:
+        for each in contents:
+            heading, text, marks, note = each
+            self._texts.append(ShadedText(heading, text, [Mark(*mark) for mark in marks], note))
+
+    def finish(self, total: Totals) -> None:
+        notes = [f"Scored {self._how}.", totals_line(total)]
         unit = {"word": "bits a word", "piece": "bits a piece", "byte": "bits a byte"}[self._by]
         page = shaded_page("How surprising each word is", self._texts, unit=unit, most=MOST[self._by], notes=notes)
         self._path.write_text(page, encoding="utf-8")
@@ -237,43 +412,32 @@ def _piece_marks(scored: Scored, by: By) -> list[Mark]:
             value, piece = value + last.value, f"{last.label} {piece}"
         if end > start:
             marks.append(Mark(start, end, value, piece))
-    found = []
+    made = []
     for mark in marks:
         n_bytes = len(scored.text[mark.start : mark.end].encode("utf-8", "surrogatepass"))
         value = mark.value / n_bytes if by == "byte" else mark.value
-        found.append(Mark(mark.start, mark.end, value, f"{mark.label}: {_said(value)}"))
-    return found
+        made.append(Mark(mark.start, mark.end, value, f"{mark.label}: {_said(value)}"))
+    return made
 
 
-def totals_line(found: Totals) -> str:
+def totals_line(sums: Totals) -> str:
     """What scores come to, in a line."""
-    if not found.pieces:
+    if not sums.pieces:
         return "Nothing in it has a score."
     return (
-        f"Log-probability {found.log_prob:,.2f} over {found.words:,} words, {found.pieces:,} pieces, "
-        f"{found.bytes:,} bytes; perplexity {found.perplexity_per_word:,.2f} a word, "
-        f"{found.perplexity_per_piece:,.2f} a piece, {found.perplexity_per_byte:,.3f} a byte."
+        f"Log-probability {sums.log_prob:,.2f} over {sums.words:,} words, {sums.pieces:,} pieces, "
+        f"{sums.bytes:,} bytes; perplexity {sums.perplexity_per_word:,.2f} a word, "
+        f"{sums.perplexity_per_piece:,.2f} a piece, {sums.perplexity_per_byte:,.3f} a byte."
     )
 
 
-FORMATS: Mapping[str, Callable[[Path, By, str], Sink]] = {
+FORMATS: Mapping[str, type[Any]] = {
     ".tsv": _Tsv,
     ".jsonl": _Jsonl,
     ".parquet": _Parquet,
     ".html": _Html,
 }
-"""From the ending of an output to what writes it."""
-
-
-def _fields(scored: Scored, by: By) -> list[str]:
-    """The fields to keep, as the first text has them."""
-    taken = [name for name in scored.fields if name in COLUMNS[by] or name in SCORES]
-    if taken:
-        raise OutputError(
-            f"The field {taken[0]!r} of the input has the name of a column of scores. Rename it, or write .jsonl, "
-            "which keeps fields apart."
-        )
-    return list(scored.fields)
+"""From the ending of an output to its `ScoreFormat`."""
 
 
 def _numbers(values: Floats) -> list[float | None]:

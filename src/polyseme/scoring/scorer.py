@@ -1,8 +1,8 @@
 """Scoring: how likely a model finds texts, piece by piece and word by word.
 
-From which side, and with what before them, pieces are guessed is a `Way` (`score_rows`); `score_bundle` chooses it.
-Documents of equal pieces are scored once, so that they have the same score to the last bit, however they stand in
-batches.
+From which side, and with what before them, pieces are predicted is a `ScoringMethod` (`target_rows`), which
+`choose_scorer` chooses; `StepwiseScoring`, for whatever predicts the next piece (`NextPiece`), stands here. Documents
+of equal pieces are scored once, so that they have the same score to the last bit, however they stand in batches.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polyseme.cost import Cost, peak_memory
+from polyseme.cost import Cost, Tally
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.generating.next_piece import LanguageModel
-from polyseme.scoring.causal import LeftToRight
-from polyseme.scoring.pseudo_likelihood import Pseudo
-from polyseme.scoring.seq2seq import GivenSource
-from polyseme.scoring.target_rows import Guessed, OnBatch, Ran, Way, flat
+from polyseme.scoring.causal import CausalScoring
+from polyseme.scoring.pseudo_likelihood import PseudoLikelihood
+from polyseme.scoring.seq2seq import SourceScoring
+from polyseme.scoring.target_rows import ScoringMethod, TargetScores, Usage, flat
 from polyseme.scoring.text_scores import Floats, Scored
 from polyseme.text.alignment import count_unknown
-from polyseme.types import Batch, Document, Pieces, Tokenizer
+from polyseme.types import Batch, Document, OnBatch, Pieces, Tokenizer
 
 
 class PieceScores(NamedTuple):
@@ -38,64 +37,38 @@ class PieceScores(NamedTuple):
     """[n]: whether no other piece was as likely, where that was asked for."""
 
 
-@dataclass
-class Tally:
-    """What went through so far."""
-
-    documents: int = 0
-    words: int = 0
-    pieces: int = 0
-    flops: float = 0.0
-    vanished: int = 0
-    """Words that the tokenizer made nothing of; they were given the unknown piece."""
-    wordless: int = 0
-    """Documents without any word."""
-    unscored: int = 0
-    """Pieces without a score, since nothing stands before them."""
-    unknown: int = 0
-    """Words that were guessed as the unknown one, however they were read; those that came out as nothing left out."""
-
-
 class Scorer:
     """Documents in, documents with scores out, in their order. `score_bundle.scorer_of` makes one of a bundle."""
 
-    def __init__(self, tokenizer: Tokenizer, way: Way, device: torch.device) -> None:
+    def __init__(self, tokenizer: Tokenizer, method: ScoringMethod, device: torch.device) -> None:
         self.tokenizer = tokenizer
-        self.way = way
+        self.method = method
         self.device = device
         self.tally = Tally()
 
     @classmethod
     def step_by_step(cls, model: LanguageModel, tokenizer: Tokenizer) -> Scorer:
         """One for whatever says what comes next: an n-gram, an interpolation."""
-        return cls(tokenizer, StepByStepScores(model, tokenizer), model.device)
+        return cls(tokenizer, StepwiseScoring(model, tokenizer), model.device)
 
     @property
     def how(self) -> str:
         """In words, how texts are scored."""
-        return self.way.how
+        return self.method.how
 
     @property
     def from_both_sides(self) -> bool:
-        """Whether a piece is guessed from what stands after it, too."""
-        return isinstance(self.way, Pseudo)
+        """Whether a piece is predicted from what stands after it, too."""
+        return isinstance(self.method, PseudoLikelihood)
 
     @property
     def needs_source(self) -> bool:
         """Whether each text is scored given a source."""
-        return isinstance(self.way, GivenSource)
+        return isinstance(self.method, SourceScoring)
 
     def cost(self, seconds: float) -> Cost:
         """What everything so far has taken."""
-        return Cost(
-            pieces=self.tally.pieces,
-            words=self.tally.words,
-            documents=self.tally.documents,
-            seconds=seconds,
-            flops=self.tally.flops,
-            peak_memory=peak_memory(),
-            device=str(self.device),
-        )
+        return self.tally.cost(seconds, self.device)
 
     def __call__(
         self,
@@ -106,12 +79,12 @@ class Scorer:
     ) -> list[Scored]:
         """Documents with their scores; `sources` are what each is scored given, where the model reads a source."""
         encoded = self.tokenizer.encode_many(documents)
-        given = None if sources is None else self.tokenizer.encode_many(sources)
-        if isinstance(self.way, GivenSource) and given is not None:
-            self._check(encoded, given, None, False)
+        encoded_sources = None if sources is None else self.tokenizer.encode_many(sources)
+        if isinstance(self.method, SourceScoring) and encoded_sources is not None:
+            self._check(encoded, encoded_sources, None, False)
             names = [f"text {document.id or number}" for number, document in enumerate(documents)]
-            self.way.check(encoded, given, names)
-        found = self.pieces(encoded, sources=given, on_batch=on_batch)
+            self.method.check(encoded, encoded_sources, names)
+        found = self.pieces(encoded, sources=encoded_sources, on_batch=on_batch)
         self.tally.words += sum(len(document.words) for document in documents)
         self.tally.vanished += sum(each.n_unknown for each in encoded)
         self.tally.wordless += sum(not len(each.words) for each in encoded)
@@ -143,34 +116,35 @@ class Scorer:
         """Scores of documents that are in pieces already; `only` asks for a run `[start, end)` of each one's pieces."""
         self._check(encoded, sources, only, best)
         numbers: dict[tuple[bytes, bytes, tuple[int, int] | None], int] = {}
-        asked = [None] * len(encoded) if only is None else list(only)
-        given = [b""] * len(encoded) if sources is None else [each.ids.tobytes() for each in sources]
+        requested_runs = [None] * len(encoded) if only is None else list(only)
+        source_keys = [b""] * len(encoded) if sources is None else [each.ids.tobytes() for each in sources]
         which = [
-            numbers.setdefault((self.way.key(each), source, run), len(numbers))
-            for each, source, run in zip(encoded, given, asked, strict=True)
+            numbers.setdefault((self.method.key(each), source, run), len(numbers))
+            for each, source, run in zip(encoded, source_keys, requested_runs, strict=True)
         ]
         chosen: list[int] = [0] * len(numbers)
         for number, distinct in enumerate(which):
             chosen[distinct] = number
-        some = [encoded[number] for number in chosen]
+        distinct_texts = [encoded[number] for number in chosen]
         runs = None if only is None else [only[number] for number in chosen]
-        if isinstance(self.way, GivenSource) and sources is not None:
+        if isinstance(self.method, SourceScoring) and sources is not None:
             theirs = [sources[number] for number in chosen]
-            guessed, took = self.way(some, sources=theirs, only=runs, best=best, on_batch=on_batch)
+            predicted, took = self.method(distinct_texts, sources=theirs, only=runs, best=best, on_batch=on_batch)
         else:
-            guessed, took = self.way(some, only=runs, best=best, on_batch=on_batch)
-        ends = np.cumsum([0, *map(len, some)]).tolist()
-        found = [
-            PieceScores(guessed.log_probs[start:end], guessed.best[start:end])
+            predicted, took = self.method(distinct_texts, only=runs, best=best, on_batch=on_batch)
+        ends = np.cumsum([0, *map(len, distinct_texts)]).tolist()
+        piece_scores = [
+            PieceScores(predicted.log_probs[start:end], predicted.best[start:end])
             for start, end in itertools.pairwise(ends)
         ]
         self.tally.documents += len(encoded)
         self.tally.pieces += took.pieces
         self.tally.flops += took.flops
-        self.tally.unscored += 0 if self.way.unscored_first is None else sum(1 for each in encoded if len(each))
-        self.tally.unknown += sum(self.way.unknown(each) for each in encoded)
+        self.tally.add(Tally(sums=dict(took.sums)))
+        self.tally.unscored += 0 if self.method.unscored_first is None else sum(1 for each in encoded if len(each))
+        self.tally.unknown += sum(self.method.unknown(each) for each in encoded)
         self.tally.unknown += count_unknown(encoded, self.tokenizer, only)
-        return [found[distinct] for distinct in which]
+        return [piece_scores[distinct] for distinct in which]
 
     def _check(
         self,
@@ -179,7 +153,7 @@ class Scorer:
         only: Sequence[tuple[int, int]] | None,
         best: bool,
     ) -> None:
-        cached = isinstance(self.way, LeftToRight) and self.way.neural_cache is not None
+        cached = isinstance(self.method, CausalScoring) and self.method.neural_cache is not None
         if (only is not None or best) and cached:
             raise OptionError("With a neural cache whole texts are scored, by their probabilities alone.")
         if self.needs_source and sources is None:
@@ -193,13 +167,13 @@ class Scorer:
 
     def notes(self) -> list[str]:
         """What is to be said of the scores so far, besides them."""
-        return [*self.way.notes(), *self.cautions()]
+        return [*self.method.notes(self.tally), *self.cautions()]
 
     def cautions(self) -> list[str]:
         """What must be known of the scores so far, so as not to take them for what they are not."""
         said = []
-        if self.tally.unscored and self.way.unscored_first is not None:
-            said.append(self.way.unscored_first)
+        if self.tally.unscored and self.method.unscored_first is not None:
+            said.append(self.method.unscored_first)
         if self.tally.unknown:
             said.append(
                 f"{self.tally.unknown:,} word{'' if self.tally.unknown == 1 else 's'} that the model's softmax lacks "
@@ -219,14 +193,14 @@ class Scorer:
             warnings.warn(note, PolysemeWarning, stacklevel=3)
 
 
-# MERGED: Scoring step by step: whatever says what comes next (`NextPiece`) can say how likely a text is.
+# --- step by step -----------------------------------------------------------------------------------------------------
 
 
 ROWS = 64
 """Texts that are read side by side."""
 
 
-class StepByStepScores(Way):
+class StepwiseScoring(ScoringMethod):
     """Scores of any `NextPiece`."""
 
     how = "left to right, step by step"
@@ -247,10 +221,10 @@ class StepByStepScores(Way):
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, Ran]:
+    ) -> tuple[TargetScores, Usage]:
         """Log-probabilities of all pieces of all documents, one after another, and what that took."""
         pieces, ends = flat([each.ids for each in encoded])
-        found = Guessed(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        found = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
         room = self.model.room
         for each in encoded:
             if room is not None and len(each) - 1 > room:
@@ -264,15 +238,15 @@ class StepByStepScores(Way):
             done += sum(len(encoded[n]) for n in some)
             if on_batch is not None:
                 on_batch(done, total)
-        return found, Ran(total, 0.0)
+        return found, Usage(total, 0.0)
 
     @torch.inference_mode()
-    def _read(self, some: Sequence[int], pieces: np.ndarray, ends: np.ndarray, found: Guessed) -> None:
+    def _read(self, texts: Sequence[int], pieces: np.ndarray, ends: np.ndarray, scores: TargetScores) -> None:
         """Texts side by side, the longest first; those that have ended drop out."""
         device = self.model.device
-        starts, sizes = ends[some], (ends[1:] - ends[:-1])[some]
+        starts, sizes = ends[texts], (ends[1:] - ends[:-1])[texts]
         first = 0 if self.before else 1
-        rows = [self.before] * len(some) if self.before else [(int(pieces[start]),) for start in starts]
+        rows = [self.before] * len(texts) if self.before else [(int(pieces[start]),) for start in starts]
         batch = Batch(torch.tensor(rows, device=device))
         log_probs, memory = self.model.next_piece.start(batch, len(self.before) + int(sizes.max()))
         for place in range(first, int(sizes.max())):
@@ -283,8 +257,8 @@ class StepByStepScores(Way):
             targets = starts[:going] + place
             theirs = torch.from_numpy(pieces[targets]).to(device)
             own = log_probs.gather(1, theirs[:, None])
-            found.log_probs[targets] = own[:, 0].double().cpu().numpy()
-            found.best[targets] = ((log_probs >= own).sum(dim=1) == 1).cpu().numpy()
+            scores.log_probs[targets] = own[:, 0].double().cpu().numpy()
+            scores.best[targets] = ((log_probs >= own).sum(dim=1) == 1).cpu().numpy()
             going = int(np.count_nonzero(sizes > place + 1))
             if going:
                 memory = memory.select(torch.arange(going, device=device))

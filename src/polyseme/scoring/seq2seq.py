@@ -1,4 +1,4 @@
-"""Scoring a text given a source: a decoder guesses each piece from those before it and from all of the source.
+"""Scoring a text given a source: a decoder predicts each piece from those before it and from all of the source.
 
 The text is framed as its targets are in training, and the decoder reads it behind the piece that it begins with. Only
 the text's own pieces are scored, not those of the frame.
@@ -15,23 +15,24 @@ import torch
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
+from polyseme.encoders.batch_runner import batches
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError
-from polyseme.scoring.target_rows import Guessed, Guesser, Ints, OnBatch, Ran, Way, flat, ran
-from polyseme.types import Batch, Pieces, Tokenizer
+from polyseme.scoring.target_rows import Ints, PiecePredictor, ScoringMethod, TargetScores, Usage, flat, usage_of
+from polyseme.types import Batch, OnBatch, Pieces, Tokenizer
 
 
-class GivenSource(Way):
+class SourceScoring(ScoringMethod):
     """Scores of a decoder; `sources` are set before each call, one for each document."""
 
     unscored_first: str | None = None
     how = "left to right, given a source"
 
-    def __init__(self, bundle: Bundle, decoder: Encoder, tokenizer: Tokenizer, guesser: Guesser) -> None:
+    def __init__(self, bundle: Bundle, decoder: Encoder, tokenizer: Tokenizer, predictor: PiecePredictor) -> None:
         self.encoder = bundle.encoder
         self.decoder = decoder
         self.tokenizer = tokenizer
-        self.guesser = guesser
+        self.predictor = predictor
         self.first = bundle.first_written
 
     def key(self, pieces: Pieces) -> bytes:
@@ -58,10 +59,10 @@ class GivenSource(Way):
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, Ran]:
+    ) -> tuple[TargetScores, Usage]:
         """Log-probabilities of all pieces of all documents, one after another, and what that took."""
         pieces, ends = flat([each.ids for each in encoded])
-        found = Guessed(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
         read = [self.tokenizer.frame(each.ids).ids for each in sources]
         framed = [self.tokenizer.frame(each.ids) for each in encoded]
         rows = [
@@ -71,39 +72,41 @@ class GivenSource(Way):
         order = sorted((n for n, text in enumerate(encoded) if len(text)), key=lambda n: (len(read[n]), len(rows[n])))
         total = sum(len(read[n]) + len(rows[n]) for n in order)
         done = 0
-        for some in _batches(order, [len(one) + len(row) for one, row in zip(read, rows, strict=True)], self.guesser):
+        sizes = np.array([len(one) + len(row) for one, row in zip(read, rows, strict=True)], dtype=np.int64)
+        for batch in batches(np.array(order, dtype=np.int64), sizes, self.predictor.batch_pieces):
+            numbers = batch.tolist()
             places = [
                 np.arange(*(framed[n].offset + place for place in ((0, len(encoded[n])) if only is None else only[n])))
-                for n in some
+                for n in numbers
             ]
             targets = np.concatenate(
-                [ends[n] + place - framed[n].offset for n, place in zip(some, places, strict=True)]
+                [ends[n] + place - framed[n].offset for n, place in zip(numbers, places, strict=True)]
             )
-            log_probs, is_best = self._guess(
-                [read[n] for n in some], [rows[n] for n in some], places, pieces[targets], best
+            log_probs, is_best = self._predict(
+                [read[n] for n in numbers], [rows[n] for n in numbers], places, pieces[targets], best
             )
-            found.log_probs[targets] = log_probs
+            scores.log_probs[targets] = log_probs
             if is_best is not None:
-                found.best[targets] = is_best
-            done += sum(len(read[n]) + len(rows[n]) for n in some)
+                scores.best[targets] = is_best
+            done += sum(len(read[n]) + len(rows[n]) for n in numbers)
             if on_batch is not None:
                 on_batch(done, total)
-        took = ran(self.decoder.config, [len(rows[n]) for n in order], found, self.guesser.output)
+        took = usage_of(self.decoder.config, [len(rows[n]) for n in order], scores, self.predictor.output)
         of_sources = [len(read[n]) for n in order]
-        return found, Ran(took.pieces + sum(of_sources), took.flops + forward_flops(self.encoder.config, of_sources))
+        return scores, Usage(took.pieces + sum(of_sources), took.flops + forward_flops(self.encoder.config, of_sources))
 
     @torch.inference_mode()
-    def _guess(
+    def _predict(
         self, read: Sequence[Ints], rows: Sequence[Ints], places: Sequence[Ints], targets: Ints, best: bool
     ) -> tuple[Ints, Ints | None]:
-        device = self.guesser.device
+        device = self.predictor.device
         source = self.encoder(_padded(read, device), layers=[-1])
         batch = _padded(rows, device)
         batch.source = source
         states = self.decoder(batch, layers=[-1])[-1]
         row_of = np.repeat(np.arange(len(places)), [len(each) for each in places])
         chosen = states[torch.from_numpy(row_of).to(device), torch.from_numpy(np.concatenate(places)).to(device)]
-        log_probs, is_best = self.guesser.guess(chosen, torch.from_numpy(targets).to(device), best=best)
+        log_probs, is_best = self.predictor.log_probs(chosen, torch.from_numpy(targets).to(device), best=best)
         return log_probs.double().cpu().numpy(), None if is_best is None else is_best.cpu().numpy()
 
 
@@ -114,16 +117,3 @@ def _padded(rows: Sequence[Ints], device: torch.device) -> Batch:
         pieces[number, : len(row)] = torch.from_numpy(row)
     level = min(lengths) == max(lengths)
     return Batch(pieces.to(device), None if level else torch.tensor(lengths, device=device))
-
-
-def _batches(order: Sequence[int], lengths: Sequence[int], guesser: Guesser) -> list[list[int]]:
-    """Rows in this order, as many as fit the budget of pieces; a longer one is a batch by itself."""
-    found: list[list[int]] = []
-    size = 0
-    for number in order:
-        if not found or size + lengths[number] > guesser.batch_pieces:
-            found.append([])
-            size = 0
-        found[-1].append(number)
-        size += lengths[number]
-    return found

@@ -1,18 +1,17 @@
-"""Rows for a network, and the pieces that are guessed from each: what scoring from either side comes down to.
+"""Rows for a network, and the pieces that are predicted from each: what scoring from either side comes down to.
 
-A row is a stretch of a document as the encoder reads it, of which a run of pieces may be hidden behind the mask. What
-is guessed from it is a run of the document's pieces, each from one state of the row: its own place where it is hidden,
+A row is a stretch of a document as the encoder reads it, of which a run of pieces may be hidden behind the mask. Its
+targets are a run of the document's pieces, each predicted from one state of the row: its own place where it is hidden,
 the place before it in a causal encoder. Everything is kept in flat arrays, since a benchmark has a million rows.
 
-Shapes: S stretches, J rows, P pieces of all documents, N pieces of a batch, M pieces guessed from it, V vocabulary.
+Shapes: S stretches, J rows, P pieces of all documents, N pieces of a batch, M pieces predicted from it, V vocabulary.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -22,30 +21,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.config import EncoderConfig
-from polyseme.cost import forward_flops
+from polyseme.cost import Tally, forward_flops
+from polyseme.encoders.batch_runner import BATCH_PIECES, run_batches
 from polyseme.encoders.inference import InferenceEncoder, PackedRows
+from polyseme.errors import OptionError
 from polyseme.outputs.output import Output
-from polyseme.parts.device import even_share, one_core, side_by_side
-from polyseme.types import Pieces
+from polyseme.types import OnBatch, Pieces
 
 Ints = NDArray[np.int64]
 
-BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536})
-"""Pieces in a batch unless the user says otherwise."""
 NUMBERS_AT_ONCE = defaultdict(lambda: 1 << 23, {"cuda": 1 << 27})
 """How many scores of the vocabulary exist at once: M × V."""
-LITTLE_WORK = 64
-"""Pieces up to which one core is sooner done than several."""
-MUCH_WORK = 4096
-"""Pieces from which it pays to lay the weights out first."""
-
-OnBatch = Callable[[int, int], None]
-"""Told after each batch how many pieces are done, and how many there are."""
 
 
 @dataclass(frozen=True)
-class Guesses:
-    """Rows over stretches of documents, and what is guessed from each."""
+class TargetRows:
+    """Rows over stretches of documents, and what is predicted from each."""
 
     ids: Ints
     """All stretches, specials included, one after another."""
@@ -58,15 +49,15 @@ class Guesses:
     hidden: Ints
     """[J, 2]: which run of the row is hidden behind the mask; empty where nothing is."""
     place: Ints
-    """[J]: the place in the row of the state from which the first piece is guessed; the others follow."""
+    """[J]: the place in the row of the state from which the first piece is predicted; the others follow."""
     first: Ints
-    """[J]: the first piece that is guessed, counted over all documents."""
+    """[J]: the first piece that is predicted, counted over all documents."""
     count: Ints
     """[J]: how many are."""
 
-    def select(self, rows: NDArray[np.bool_]) -> Guesses:
+    def select(self, rows: NDArray[np.bool_]) -> TargetRows:
         """Only these rows."""
-        return Guesses(
+        return TargetRows(
             self.ids,
             self.starts,
             self.lengths,
@@ -78,7 +69,7 @@ class Guesses:
         )
 
 
-class Guessed(NamedTuple):
+class TargetScores(NamedTuple):
     """What the model says of pieces: NaN, and False, where it was not asked."""
 
     log_probs: NDArray[np.float64]
@@ -87,23 +78,25 @@ class Guessed(NamedTuple):
     """[P]: whether no other piece was as likely; all False unless that was asked for."""
 
 
-class Ran(NamedTuple):
+class Usage(NamedTuple):
     """What scoring some documents took."""
 
     pieces: int
-    """That were read."""
+    """Pieces that were read."""
     flops: float
+    sums: Mapping[str, float] = {}
+    """Further numbers that add up over documents, by name."""
 
 
-def ran(config: EncoderConfig, lengths: Sequence[int], found: Guessed, output: Output) -> Ran:
-    """Rows of these lengths through an encoder, and what was guessed through an output."""
+def usage_of(config: EncoderConfig, lengths: Sequence[int], scores: TargetScores, output: Output) -> Usage:
+    """Rows of these lengths through an encoder, and what was predicted through an output."""
     weights = sum(parameter.numel() for parameter in output.parameters())
-    guessed = float(np.count_nonzero(~np.isnan(found.log_probs)))
-    return Ran(sum(lengths), forward_flops(config, lengths) + 2.0 * weights * guessed)
+    predicted = float(np.count_nonzero(~np.isnan(scores.log_probs)))
+    return Usage(sum(lengths), forward_flops(config, lengths) + 2.0 * weights * predicted)
 
 
-class Way(Protocol):
-    """How pieces are guessed: from which side, and with what before them.
+class ScoringMethod(Protocol):
+    """How pieces are predicted: from which side, and with what before them.
 
     What most ways have in common stands here, for those that name this as their base.
     """
@@ -121,12 +114,16 @@ class Way(Protocol):
         return pieces.ids.tobytes()
 
     def unknown(self, pieces: Pieces) -> int:
-        """How many pieces of a document are guessed as the unknown one, where reading knows more than guessing."""
+        """How many pieces of a document are predicted as the unknown one, where reading knows more than predicting."""
         return 0
 
-    def notes(self) -> list[str]:
-        """What else is to be said of the scores so far."""
+    def notes(self, tally: Tally) -> list[str]:
+        """What else is to be reported of the scores so far."""
         return []
+
+    def prepare(self) -> None:
+        """Lay out the weights before the first batch, so that no score depends on how many batches there are."""
+        return None
 
     def __call__(
         self,
@@ -135,11 +132,11 @@ class Way(Protocol):
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> tuple[Guessed, Ran]:
+    ) -> tuple[TargetScores, Usage]:
         """Log-probabilities of all pieces of all documents, one after another; `only` asks for a run of each one's."""
 
 
-class Guesser:
+class PiecePredictor:
     """An encoder ready for inference and an output over its states: from rows to log-probabilities.
 
     The output runs in fp32 at least, since half precision would leave two or three digits of a log-probability.
@@ -163,62 +160,58 @@ class Guesser:
 
     def __call__(
         self,
-        guesses: Guesses,
+        target_rows: TargetRows,
         pieces: Ints,
         *,
         mask: int = 0,
         best: bool = False,
         on_batch: OnBatch | None = None,
-    ) -> Guessed:
-        """Log-probabilities of the `pieces` [P] of all documents that the rows guess; `mask` hides pieces."""
-        found = Guessed(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
-        lengths = guesses.lengths[guesses.stretch]
-        order = np.argsort(lengths, kind="stable")
-        total = int(lengths.sum())
-        if total >= MUCH_WORK:
-            self.inference.prepare()
+    ) -> TargetScores:
+        """Log-probabilities of the `pieces` [P] of all documents that the rows predict; `mask` hides pieces."""
+        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        lengths = target_rows.lengths[target_rows.stretch]
 
-        def run(rows: Ints) -> tuple[Ints, Tensor, Tensor | None, int]:
-            states, targets, n_read = self.states(guesses, rows, mask)
-            log_probs, is_best = self.guess(states, torch.from_numpy(pieces[targets]).to(self.device), best=best)
-            return targets, log_probs, is_best, n_read
+        def run(rows: Ints) -> tuple[Ints, Tensor, Tensor | None]:
+            states, targets, _ = self.states(target_rows, rows, mask)
+            return targets, *self.log_probs(states, torch.from_numpy(pieces[targets]).to(self.device), best=best)
 
-        done = 0
-        waiting: list[tuple[Ints, Tensor, Tensor | None]] = []
-        with _cores(self.device, total, self.threads) as run_all:
-            for targets, log_probs, is_best, n_pieces in run_all(
-                run, batches(order, lengths, even_share(total, self.batch_pieces) if total else 1)
-            ):
-                waiting.append((targets, log_probs, is_best))  # on a GPU the next batch is under way meanwhile
-                done += n_pieces
-                if on_batch is not None:
-                    on_batch(done, total)
-        for targets, log_probs, is_best in waiting:
-            found.log_probs[targets] = log_probs.double().cpu().numpy()
+        results = list(  # on a GPU nothing is fetched before all batches are under way
+            run_batches(
+                run,
+                lengths,
+                encoder=self.inference,
+                device=self.device,
+                batch_pieces=self.batch_pieces,
+                threads=self.threads,
+                on_batch=on_batch,
+            )
+        )
+        for targets, log_probs, is_best in results:
+            scores.log_probs[targets] = log_probs.double().cpu().numpy()
             if is_best is not None:
-                found.best[targets] = is_best.cpu().numpy()
-        return found
+                scores.best[targets] = is_best.cpu().numpy()
+        return scores
 
-    def states(self, guesses: Guesses, rows: Ints, mask: int = 0) -> tuple[Tensor, Ints, int]:
-        """The states from which some rows guess [M, D], the pieces that they guess [M], and how many were read."""
-        flat, places, targets = _batch(guesses, rows, mask)
-        lengths = guesses.lengths[guesses.stretch[rows]].tolist()
+    def states(self, target_rows: TargetRows, rows: Ints, mask: int = 0) -> tuple[Tensor, Ints, int]:
+        """The states from which some rows predict [M, D], the pieces that they predict [M], and how many were read."""
+        flat, places, targets = _batch(target_rows, rows, mask)
+        lengths = target_rows.lengths[target_rows.stretch[rows]].tolist()
         states = next(
             iter(self.inference(PackedRows(torch.from_numpy(flat).to(self.device), None, lengths), [-1]).values())
         )
         return states[torch.from_numpy(places).to(self.device)], targets, len(flat)
 
     @torch.inference_mode()
-    def guess(self, states: Tensor, targets: Tensor, *, best: bool = False) -> tuple[Tensor, Tensor | None]:
+    def log_probs(self, states: Tensor, targets: Tensor, *, best: bool = False) -> tuple[Tensor, Tensor | None]:
         """[M, D] and [M] → the log-probability of each target, and whether nothing else was as likely."""
         at_once = max(NUMBERS_AT_ONCE[self.device.type] // self.n_pieces, 1)
         log_probs: list[Tensor] = [states.new_zeros(0, dtype=self.dtype)]
         bests: list[Tensor] = [torch.zeros(0, dtype=torch.bool, device=states.device)]
         for start in range(0, len(targets), at_once):
-            some, theirs = states[start : start + at_once].to(self.dtype), targets[start : start + at_once]
-            log_probs.append(-self.output.loss(some, theirs))
+            part, theirs = states[start : start + at_once].to(self.dtype), targets[start : start + at_once]
+            log_probs.append(-self.output.loss(part, theirs))
             if best:
-                every = self.output.log_probs(some)
+                every = self.output.log_probs(part)
                 own = every.gather(1, theirs[:, None])
                 bests.append((every >= own).sum(dim=1) == 1)
         return torch.cat(log_probs), torch.cat(bests) if best else None
@@ -237,29 +230,22 @@ def in_full(output: Output) -> Output:
     return copy.deepcopy(output).float()
 
 
-def batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:
-    """Rows in this order, as many as fit the budget of pieces; a longer row is a batch by itself."""
-    ends = np.cumsum(lengths[order])
-    start = 0
-    while start < len(order):
-        before = int(ends[start - 1]) if start else 0
-        end = max(int(np.searchsorted(ends, before + budget, side="right")), start + 1)
-        yield order[start:end]
-        start = end
-
-
-def _batch(guesses: Guesses, rows: Ints, mask: int) -> tuple[Ints, Ints, Ints]:
-    """The pieces of some rows [N], the places of the states that guess [M], and the pieces that they guess [M]."""
-    lengths = guesses.lengths[guesses.stretch[rows]]
+def _batch(target_rows: TargetRows, rows: Ints, mask: int) -> tuple[Ints, Ints, Ints]:
+    """The pieces of some rows [N], the places of the states that predict [M], and the pieces that they predict [M]."""
+    lengths = target_rows.lengths[target_rows.stretch[rows]]
     offsets = np.cumsum(lengths) - lengths
     within = counted(lengths)
-    ids = guesses.ids[within + np.repeat(guesses.starts[guesses.stretch[rows]], lengths)]
-    hidden = guesses.hidden[rows]
+    ids = target_rows.ids[within + np.repeat(target_rows.starts[target_rows.stretch[rows]], lengths)]
+    hidden = target_rows.hidden[rows]
     if (hidden[:, 1] > hidden[:, 0]).any():
         ids[(within >= np.repeat(hidden[:, 0], lengths)) & (within < np.repeat(hidden[:, 1], lengths))] = mask
-    counts = guesses.count[rows]
+    counts = target_rows.count[rows]
     steps = counted(counts)
-    return ids, np.repeat(offsets + guesses.place[rows], counts) + steps, np.repeat(guesses.first[rows], counts) + steps
+    return (
+        ids,
+        np.repeat(offsets + target_rows.place[rows], counts) + steps,
+        np.repeat(target_rows.first[rows], counts) + steps,
+    )
 
 
 def counted(counts: Ints) -> Ints:
@@ -272,22 +258,48 @@ def counted(counts: Ints) -> Ints:
     return np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-@contextlib.contextmanager
-def _cores(
-    device: torch.device, n_pieces: int, threads: bool
-) -> Iterator[Callable[..., Iterable[tuple[Ints, Tensor, Tensor | None, int]]]]:
-    """A `map` over batches, with as many cores as so many pieces are worth."""
-    if device.type == "cpu" and n_pieces <= LITTLE_WORK:
-        with one_core():
-            yield map
-    elif device.type == "cpu" and threads and n_pieces >= MUCH_WORK:
-        with side_by_side() as run_all:
-            yield run_all
-    else:
-        yield map
-
-
 def flat(arrays: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Arrays one after another, and where each begins, with the end of all."""
     ends = np.cumsum([0, *map(len, arrays)])
     return (np.concatenate(arrays) if len(arrays) else np.zeros(0, np.int64)), ends
+
+
+class Stride(NamedTuple):
+    """The pieces `[start, end)` that are read, of which the piece after each one from `first` - 1 on is predicted.
+
+    What is predicted is `[first, end]`, both counted: the last of them is not read.
+    """
+
+    start: int
+    end: int
+    first: int
+
+
+def strides(n_read: int, room: int | None, stride: int | None = None) -> list[Stride]:
+    """The windows over `n_read` pieces, of at most `room` each; without a stride they overlap by half.
+
+    The first window predicts as much as it can read. Each one after it begins `stride` pieces further on and predicts
+    the pieces that the one before did not reach, so that each of them has at least the window less the stride before
+    it. The last window ends with the text, and may begin earlier, which gives its pieces more to go by.
+
+    >>> strides(10, 4, 3)
+    [Stride(start=0, end=4, first=1), Stride(start=3, end=7, first=5), Stride(start=6, end=10, first=8)]
+    """
+    if room is not None:
+        stride = max(room // 2, 1) if stride is None else stride
+        check_stride(stride, room)
+    if room is None or stride is None or n_read <= room:
+        return [Stride(0, n_read, 1)]
+    starts = [*range(0, n_read - room, stride), n_read - room]
+    windows = [Stride(0, room, 1)]
+    for start in starts[1:]:
+        windows.append(Stride(start, start + room, windows[-1].end + 1))
+    return windows
+
+
+def check_stride(stride: int, room: int) -> None:
+    """Refuse a stride that would skip pieces, or go nowhere."""
+    if not 1 <= stride <= room:
+        raise OptionError(
+            f"The stride must be between 1 and the {room:,} pieces that the model reads at once. Got {stride} instead."
+        )

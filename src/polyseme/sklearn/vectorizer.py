@@ -14,7 +14,7 @@ from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.pooling import per_text, warn_wordless
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
-from polyseme.files.vector_format import Per
+from polyseme.files.vector_files import Per
 from polyseme.options import doc, flat_method, option, same
 from polyseme.sklearn.inputs import MODEL, Texts, documents, model_of, refuse_to_pickle
 from polyseme.types import Document

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, OptionError
-from polyseme.files.row_reader import ENDINGS
+from polyseme.files.readers import ENDINGS
 from polyseme.files.rows import Row
 from polyseme.files.source import suffixes
 from polyseme.heads.head import Head

@@ -26,9 +26,10 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.embedding.decoder_stack import Stack
-from polyseme.embedding.flow import BATCH_PIECES, Embedder
+from polyseme.embedding.flow import Embedder
 from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import fingerprint
+from polyseme.encoders.batch_runner import BATCH_PIECES
 from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder

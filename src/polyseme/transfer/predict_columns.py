@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, OptionError
+from polyseme.files.readers import ENDINGS
 from polyseme.files.reading_options import ALL, ReadingOptions
-from polyseme.files.row_reader import ENDINGS
 from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Reading, suffixes
-from polyseme.files.source_paths import Found, Sources, find_files, listed
+from polyseme.files.source_paths import InputFiles, Sources, find_files, listed
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.data_columns import column_in, header_of, marks_of, text_of
 from polyseme.tasks.items import Item
@@ -218,7 +218,7 @@ def read_questions(sources: Sources, *, fields: Sequence[str] = (), **reading: A
 class _Questions:
     """Files of questions one after another. Each is held whole, and counts as read by the share of its questions."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: InputFiles) -> None:
         self.name = found.name
         self.total = found.total
         self.done = 0

@@ -1,18 +1,20 @@
 """`predict` over files: what a task model says of every text, in their order and in bounded memory.
 
-Texts go in chunks (`files.chunks`), and batches never cross one. Work that was stopped is gone on with.
+The job is `files.chunked_job`'s: batches never cross a chunk, and work that was stopped is resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyseme.cost import Cost, peak_memory
-from polyseme.files.atomic import AnyPath
-from polyseme.files.chunked_job import Chunk, Chunks, Work, write_chunks
+from polyseme.cost import Cost, Tally
+from polyseme.files.atomic import AnyPath, explained, whole_file
+from polyseme.files.chunk_spool import JsonLines
+from polyseme.files.chunked_job import Job, Writer, every, results_of, run_job
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
@@ -33,16 +35,6 @@ CHUNK_TEXTS = 256
 
 
 @dataclass
-class Tally:
-    """What went through so far."""
-
-    texts: int = 0
-    words: int = 0
-    pieces: int = 0
-    flops: float = 0.0
-
-
-@dataclass
 class Predictor:
     """Items to predictions, as often as wanted; it keeps a tally of all of them."""
 
@@ -58,7 +50,7 @@ class Predictor:
         prepared = prepare(self.model, items, learning=False)
         judgments = judge(self.model, prepared, autocast=autocast(self.model.device, bf16=self.bf16))
         config = self.model.head.config
-        self.tally.texts += len(items)
+        self.tally.documents += len(items)
         read = self._words_read - before
         self.tally.words += read or sum(unit.rows[0].n_words for unit in prepared.source.units)
         self.tally.pieces += prepared.n_pieces
@@ -66,15 +58,15 @@ class Predictor:
         kind = KINDS[config.kind]
         return [kind.prediction(config, item, each) for item, each in zip(items, judgments, strict=True)]
 
-    def in_chunks(self, items: Sequence[Item], told: Progress | None = None) -> list[Prediction]:
+    def in_chunks(self, items: Sequence[Item], progress: Progress | None = None) -> list[Prediction]:
         """The same in bounded memory, told how many are done."""
-        tell = told or _nobody
-        found: list[Prediction] = []
+        tell = progress or _nobody
+        predictions: list[Prediction] = []
         tell(0, len(items))
         for start in range(0, len(items), CHUNK_TEXTS):
-            found += self(items[start : start + CHUNK_TEXTS])
-            tell(len(found), len(items))
-        return found
+            predictions += self(items[start : start + CHUNK_TEXTS])
+            tell(len(predictions), len(items))
+        return predictions
 
     @property
     def _words_read(self) -> int:
@@ -86,15 +78,15 @@ class Predictor:
         return [] if maker is None else maker.tally.notes(maker.max_pieces)
 
     def cost(self, seconds: float) -> Cost:
-        return Cost(
-            pieces=self.tally.pieces,
-            words=self.tally.words,
-            documents=self.tally.texts,
-            seconds=seconds,
-            flops=self.tally.flops,
-            peak_memory=peak_memory(),
-            device=str(self.model.device),
-        )
+        return self.tally.cost(seconds, self.model.device)
+
+
+class _Stored(JsonLines):
+    def save(self, path: Path, results: Sequence[Prediction]) -> dict[str, Any]:
+        return super().save(path, [each.to_json() for each in results])
+
+    def load(self, path: Path) -> Iterator[Prediction]:
+        return map(Prediction.from_json, super().load(path))
 
 
 def predict_files(
@@ -107,42 +99,42 @@ def predict_files(
     settings: Callable[[], Mapping[str, Any]],
     force: bool = False,
     progress: Progress | None = None,
-) -> tuple[list[Prediction], float]:
-    """Predict for every text of some files; what was found, where there is no output, and an earlier run's seconds."""
+) -> list[Prediction]:
+    """Predict for every text of some files; the predictions are returned where there is no output."""
     config = predictor.model.head.config
-    kept = tuple(reading.get("fields", ()))
-    told = progress or _nobody
+    fields = tuple(reading.get("fields", ()))
 
-    def make(chunk: Chunk[Item]) -> list[dict[str, Any]]:
-        return [each.to_json() for each in predictor(chunk.units)]
+    @contextmanager
+    def open_output(path: AnyPath, force: bool, from_storage: bool) -> Iterator[Writer[Prediction]]:
+        with (
+            whole_file(path, force=force) as made,
+            explained(path),
+            writer_for(made, config, fields=fields, name=Path(output or path).name) as writer,
+        ):
+            yield writer
 
-    def write(path: Path, made: Iterable[list[dict[str, Any]]]) -> None:
-        with writer_for(path, config, fields=kept, name=Path(output or path).name) as writer:
-            for records in made:
-                writer.write([Prediction.from_json(each) for each in records])
-
+    job = Job(
+        noun="texts",
+        ends_chunk=every(CHUNK_TEXTS),
+        prepare=lambda rows: [columns.item(row, fields) for row in rows],
+        compute=lambda chunk, on_batch: predictor(chunk.units),
+        tally=predictor.tally,
+        open_output=open_output,
+        storage=_Stored(),
+        settings=settings,
+    )
     with _rows(config, sources, reading, columns) as rows:
-        told(0, rows.total)
-        chunks = Chunks(rows, CHUNK_TEXTS, lambda row: columns.item(row, kept), what="texts")
-        if output is not None:
-            work = Work(make=make, write=write, given=_given, tally=predictor.tally)
-            return [], write_chunks(chunks, work, output, settings=settings, force=force, told=told)
-        found = []
-        for chunk in chunks:
-            found += predictor(chunk.units)
-            told(chunk.read_until, rows.total)
-        return found, 0.0
+        if output is None:
+            return [each for chunk in results_of(job, rows, progress) for each in chunk]
+        run_job(job, rows, output, force=force, progress=progress)
+        return []
 
 
 def _rows(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], columns: Columns) -> Reading[Row]:
     """What is read; the columns are checked first."""
     columns.check(config)
-    asked = {**reading, "field": columns.field, "fields": columns.fields(tuple(reading.get("fields", ())))}
-    return (read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows)(sources, **asked)
-
-
-def _given(item: Item) -> list[Any]:
-    return [item.id, item.text, item.words, item.second, item.choices, item.marks, dict(item.fields)]
+    options = {**reading, "field": columns.field, "fields": columns.fields(tuple(reading.get("fields", ())))}
+    return (read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows)(sources, **options)
 
 
 def _nobody(done: int, total: int | None) -> None:

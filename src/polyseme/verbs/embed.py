@@ -12,12 +12,12 @@ from polyseme.cost import Cost
 from polyseme.embedding import embed_files as job
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.pooling import check_per
+from polyseme.files import chunked_job
 from polyseme.files.atomic import Kind, check_output
-from polyseme.files.chunk_spool import check_shards
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
-from polyseme.files.write_vectors import format_of
+from polyseme.files.vector_files import format_of
 from polyseme.options import flat
 from polyseme.verb_options import EmbedderOptions, EmbedOptions
 
@@ -57,7 +57,7 @@ def embed(options: EmbedOptions) -> Cost:
             "shard_format": options.shard_format,
             "batch_pieces": embedder.batch_pieces,
             "device": embedder.device.type,
-            "chunk_characters": job.CHUNK_CHARACTERS,
+            "chunk_characters": chunked_job.CHUNK_CHARACTERS,
             "polyseme": __version__,
         }
 
@@ -78,7 +78,7 @@ def embed(options: EmbedOptions) -> Cost:
 def _check_output(sources: Sequence[str], options: EmbedOptions) -> None:
     """Refuse, before the model is loaded, what could not be written."""
     check_per(options.per)
-    check_shards(options.shard_rows, options.shard_format, options.store)
+    job.check_shards(options.shard_rows, options.shard_format, options.store)
     clear_up(options.output)
     kind: Kind = "file" if options.shard_rows is None else "folder"
     inputs = [*sources, options.model]

@@ -21,7 +21,7 @@ from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.row_reader import ENDINGS
+from polyseme.files.readers import ENDINGS
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
 from polyseme.metrics import bleu

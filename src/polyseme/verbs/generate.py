@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from typing import Any
 from polyseme import __version__
 from polyseme.api import AnyPath, Model, load
 from polyseme.bundle import OF_WRITING
-from polyseme.cost import Cost, peak_memory
-from polyseme.embedding.model_fingerprint import fingerprint
+from polyseme.cost import Cost
+from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.reading_options import ReadingOptions
@@ -56,7 +55,7 @@ def generate(options: GenerateOptions) -> Generated:
     if options.on_start is not None:
         options.on_start(continues)
     if sources and options.output is not None:
-        earlier = generate_files.generate_files(
+        generate_files.generate_files(
             generator,
             sources,
             options.output,
@@ -65,13 +64,13 @@ def generate(options: GenerateOptions) -> Generated:
             force=options.force,
             progress=options.progress,
         )
-        cost = _cost(generator, time.perf_counter() - started + earlier)
+        cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
         return Generated(prompts=[], continuations=[], cost=cost, continues=continues)
     texts = [each.text for each in to_documents(prompts)]
     found = generator(texts, on_text=options.on_text)
     if options.output is not None:
         _write(options.output, texts, found, options.n, options.force)
-    cost = _cost(generator, time.perf_counter() - started)
+    cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
     return Generated(prompts=texts, continuations=found, cost=cost, continues=continues)
 
 
@@ -113,7 +112,7 @@ def _settings(
     return {
         "model": loaded.path,
         **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle).items()},
-        "the model's outputs": _outputs(loaded),
+        "the model's outputs": outputs_fingerprint(loaded.bundle),
         **{f"the model's {name}": value for name, value in loaded.bundle.foreign.items() if name in OF_WRITING},
         **generator.decoding.to_json(),
         "input": list(sources),
@@ -124,29 +123,3 @@ def _settings(
         "chunk_prompts": generate_files.CHUNK_PROMPTS,
         "polyseme": __version__,
     }
-
-
-def _outputs(loaded: Model) -> str:
-    """A hash of the outputs' numbers, and of a decoder's, those left out that are the encoder's own."""
-    own = {id(parameter) for parameter in loaded.bundle.encoder.parameters()}
-    digest = hashlib.sha256()
-    decoder = loaded.bundle.decoder
-    further = [] if decoder is None else [(f"decoder.{name}", each) for name, each in decoder.named_parameters()]
-    for name, parameter in sorted([*loaded.bundle.outputs.named_parameters(), *further]):
-        digest.update(f"{name} {tuple(parameter.shape)} ".encode())
-        if id(parameter) not in own:
-            digest.update(parameter.detach().cpu().contiguous().float().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _cost(generator: TextGenerator, seconds: float) -> Cost:
-    tally = generator.tally
-    return Cost(
-        pieces=tally.pieces,
-        words=tally.words,
-        documents=tally.texts,
-        seconds=seconds,
-        flops=tally.flops,
-        peak_memory=peak_memory(),
-        device=str(generator.model.device),
-    )

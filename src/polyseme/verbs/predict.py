@@ -65,7 +65,7 @@ def predict(options: PredictOptions) -> Predicted:
         format=options.format,
         delimiter=options.delimiter,
     )
-    found, earlier = predict_files(
+    found = predict_files(
         predictor,
         names,
         output,
@@ -88,5 +88,5 @@ def predict(options: PredictOptions) -> Predicted:
     )
     for note in predictor.notes():
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
-    cost = predictor.cost(time.perf_counter() - started + earlier)
+    cost = predictor.cost(time.perf_counter() - started)
     return Predicted(predictions=found, kind=loaded.config.kind, cost=cost)

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
+from polyseme import __version__
 from polyseme.api import AnyPath, load
 from polyseme.cost import Cost
-from polyseme.embedding.embed_files import document_of, some_rows
-from polyseme.errors import InputError, OptionError
-from polyseme.files import read_rows
+from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
+from polyseme.errors import OptionError
+from polyseme.files import chunked_job, read_rows
 from polyseme.files.reading_options import ReadingOptions
-from polyseme.files.rows import Row
 from polyseme.files.source_paths import listed
 from polyseme.options import flat
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.choose_scorer import scorer_of
-from polyseme.scoring.neural_cache import asked_for
+from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
-from polyseme.scoring.score_files import check_by, check_scores_output, scores_writer
+from polyseme.scoring.score_files import SourcedRows, check_by, check_scores_output, score_files
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.target_rows import OnBatch
-from polyseme.scoring.text_scores import Scored, Totals, totals
+from polyseme.scoring.text_scores import Scored, Totals
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Document, Progress
 from polyseme.verb_options import MaskOptions, ScoreOptions
 
 
@@ -45,11 +44,14 @@ class Scores:
 
 @flat(ScoreOptions)
 def score(options: ScoreOptions) -> Scores:
-    """Score every text of files (folders, patterns, `-`): how likely a model finds its words, pieces or bytes."""
+    """Score every text of files (folders, patterns, `-`): how likely a model finds its words, pieces or bytes.
+
+    Interrupted work is resumed by the same call.
+    """
     started = time.perf_counter()
     check_by(options.by)
     check_hide(options.hide)
-    cache = asked_for(options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness)
+    cache = neural_cache_of(options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness)
     if options.order is not None:
         parse_order(options.order)
     output, source = options.output, options.source
@@ -70,45 +72,47 @@ def score(options: ScoreOptions) -> Scores:
     reading = {**options.values(ReadingOptions), "sentences": split_sentences}
     source_field = options.field if options.source_field is None else options.source_field
     of_source = {**reading, "field": source_field, "id_field": None, "fields": ()}
-    found: list[Scored] = []
-    summed = Totals()
+
+    def settings() -> dict[str, Any]:
+        """Everything that decides the result."""
+        return {
+            "model": loaded.path,
+            **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle, loaded.precision).items()},
+            "the model's outputs": outputs_fingerprint(loaded.bundle),
+            "how": scorer.how,
+            "by": options.by,
+            **options.values(MaskOptions),
+            "input": names,
+            "source": None if source is None else os.fspath(source),
+            "source_field": source_field,
+            **options.values(ReadingOptions),
+            "dtype": options.dtype,
+            "batch_pieces": options.batch_pieces,
+            "device": scorer.device.type,
+            "chunk_characters": chunked_job.CHUNK_CHARACTERS,
+            "polyseme": __version__,
+        }
+
     with (
         read_rows(names, **reading) as rows,
         nullcontext() if source is None else read_rows([os.fspath(source)], **of_source) as source_rows,
     ):
-
-        def chunks() -> Iterator[list[Scored]]:
-            before = 0
-            beside = None if source_rows is None else iter(source_rows)
-            for some in some_rows(rows):
-                told = _of_chunk(options.progress, before, rows.done, rows.total)
-                theirs = None if beside is None else _their_sources(some, beside, str(source))
-                yield scorer([document_of(row) for row in some], told, sources=theirs)
-                before = rows.done
-            if beside is not None and (more := next(beside, None)) is not None:
-                raise InputError(
-                    f"{more.place}: there is no text for this source; {rows.name} has ended before. Each text has its "
-                    "own source, in the same order."
-                )
-
-        if output is None:
-            for scored in chunks():
-                found += scored
-                summed += totals(scored)
-        else:
-            with scores_writer(output, by=options.by, how=scorer.how, force=options.force) as sink:
-                for scored in chunks():
-                    sink.write(scored)
-                    summed += totals(scored)
-                _refuse_nothing(scorer, rows.name)
-        _refuse_nothing(scorer, rows.name)
+        total, scored = score_files(
+            scorer,
+            rows if source_rows is None else SourcedRows(rows, source_rows),
+            output,
+            by=options.by,
+            settings=settings,
+            force=options.force,
+            progress=options.progress,
+        )
     notes = scorer.notes()
     if scorer.tally.wordless:
         notes.append(
             f"{scorer.tally.wordless:,} of {scorer.tally.documents:,} texts have no word in them, and no score."
         )
     cost = scorer.cost(time.perf_counter() - started)
-    return Scores(how=scorer.how, totals=summed, texts=found, notes=notes, cost=cost)
+    return Scores(how=scorer.how, totals=total, texts=scored, notes=notes, cost=cost)
 
 
 def _check_source(scorer: Scorer, source: AnyPath | None) -> None:
@@ -119,35 +123,3 @@ def _check_source(scorer: Scorer, source: AnyPath | None) -> None:
         )
     if source is not None and not scorer.needs_source:
         raise OptionError(f"The model reads no source; it scores texts by themselves. Leave the source ({source}) out.")
-
-
-def _their_sources(rows: Sequence[Row], beside: Iterator[Row], name: str) -> list[Document]:
-    """The source of each row, refused where they have run out, and where one has no word."""
-    found = []
-    for row in rows:
-        theirs = next(beside, None)
-        if theirs is None:
-            raise InputError(
-                f"{row.place}: there is no source for this text; {name} has ended before. Each text has its own "
-                "source, in the same order."
-            )
-        document = document_of(theirs)
-        if not document.words:
-            raise InputError(
-                f"{theirs.place}: there is no word in this source, and {row.place} is to be scored given it. Write "
-                "what is missing, or take the text out of both files."
-            )
-        found.append(document)
-    return found
-
-
-def _of_chunk(progress: Progress | None, before: int, until: int, total: int | None) -> OnBatch | None:
-    """For the batches of a chunk: its bytes are as far as its pieces are."""
-    if progress is None:
-        return None
-    return lambda done, of: progress(before + (until - before) * done // max(of, 1), total)
-
-
-def _refuse_nothing(scorer: Scorer, name: str) -> None:
-    if scorer.tally.wordless == scorer.tally.documents:
-        raise InputError(f"{name} has no word in any text: there is nothing to score.")

@@ -19,10 +19,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme import files
-from polyseme.embedding.embed_files import document_of, some_rows
+from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.errors import InputError, ModelError
 from polyseme.files.atomic import explained, whole_folder
+from polyseme.files.chunked_job import row_chunks
 from polyseme.files.rows import Row
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
@@ -62,7 +63,7 @@ def gather(
     progress: Progress | None = None,
 ) -> Iterator[Gathered]:
     """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
-    for chunk in some_rows(rows):
+    for chunk in row_chunks(rows):
         documents, places = _select_words([document_of(row) for row in chunk], select)
         if documents:
             encoded = embedders[0].tokenizer.encode_many(documents)

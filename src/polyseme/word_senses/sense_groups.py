@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from polyseme import files
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost
-from polyseme.embedding.embed_files import cost_so_far
 from polyseme.embedding.flow import Embedder
 from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError, OptionError
@@ -131,7 +130,7 @@ def senses_of(
         layer=str(layer),
         pool=pool,
         map=map,
-        cost=cost_so_far(embedder, time.perf_counter() - started),
+        cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
     )
 
 

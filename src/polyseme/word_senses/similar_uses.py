@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost
-from polyseme.embedding.embed_files import cost_so_far
 from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision, build_inference_encoder
@@ -149,7 +148,7 @@ def similar_uses(
             n_same=n_same,
             n_left_out=len(itself),
             exact=uses.is_exact,
-            cost=cost_so_far(embedders[0], time.perf_counter() - started),
+            cost=embedders[0].tally.cost(time.perf_counter() - started, embedders[0].device),
         )
 
 

@@ -125,17 +125,17 @@ class _Sentences:
         self._comments += [line.text for line in lines[:first]]
         if first == len(lines):
             return None
-        for line, found in zip(lines[first:], columns[first:], strict=True):
-            self._check(line, len(found), width, tabs)
+        for line, fields in zip(lines[first:], columns[first:], strict=True):
+            self._check(line, len(fields), width, tabs)
         comments, self._comments = self._comments, []
         self._tabs, self._width = tabs, width
         return _Sentence(columns[first:], comments, lines[first:], self._document)
 
     def _width_of(self, lines: list[Line], columns: list[list[str]], tabs: bool) -> int:
         """How many columns the words of a sentence have: as many as the first line that is certainly one."""
-        for line, found in zip(lines, columns, strict=True):
+        for line, fields in zip(lines, columns, strict=True):
             if not line.text.startswith("#"):
-                return len(found)
+                return len(fields)
         if self._width is not None:
             return self._width
         return len(columns[-1]) if tabs else 1

@@ -126,7 +126,7 @@ def _id(sentence: _Sentence, number: int, place: Place, request: RowRequest) -> 
 def _beside(
     sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, request: RowRequest, *, first: bool
 ) -> dict[str, Any]:
-    kept: dict[str, Any] = {
+    beside: dict[str, Any] = {
         "original": sentence.comments.get("text"),
         "ranges": [
             {"first": token.first, "last": token.last, "form": token.form, "misc": token.columns[9]}
@@ -135,18 +135,18 @@ def _beside(
         "empty_nodes": [dict(zip(COLUMNS, token.columns, strict=True)) for token in sentence.empty],
     }
     if not request.fields:
-        return kept
+        return beside
     columns = {name: [token.columns[at] for token in tokens] for at, name in enumerate(COLUMNS)}
     comments = {name: value for name, value in sentence.comments.items() if name != "text"}
-    there = {**comments, **columns, **kept}
+    there = {**comments, **columns, **beside}
     if request.keeps_all:
         del there[COLUMNS[column]]
         return there
     for name in request.fields:
         if name not in there and first:
             raise no_field(name, there, place)
-        kept[name] = there.get(name)  # not every comment stands in every sentence
-    return kept
+        beside[name] = there.get(name)  # not every comment stands in every sentence
+    return beside
 
 
 # --- lines to sentences ----------------------------------------------------------------------------------------------

@@ -1,12 +1,19 @@
-"""What a format of vectors is: something that documents go into, and something they come out of again."""
+"""Vectors out, and in again: documents with one vector per word, to a file whose ending says how.
+
+`FORMATS` is the list of formats; a new one is a file `vectors_*.py` with a `Format`, and a line there.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import json
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -14,8 +21,18 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.errors import InputError, OutputError, PolysemeWarning
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning, nearest
+from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.types import Embedded, Word
+
+FORMATS: Mapping[str, str] = {
+    ".parquet": "vectors_parquet",
+    ".npz": "vectors_npz",
+    ".safetensors": "vectors_safetensors",
+    ".h5": "vectors_hdf5",
+    ".jsonl": "vectors_jsonl",
+}
+"""From the ending of a file, in small letters, to the module that has it as `FORMAT`; loaded when first needed."""
 
 About = Mapping[str, Any]
 """How the vectors came about: model, layer, pooling, versions; kept in the file as JSON."""
@@ -62,7 +79,7 @@ def not_ours(name: str, missing: str) -> InputError:
     return InputError(f"{name} was not written by polyseme, or not as a file of vectors: it has no {missing!r} in it.")
 
 
-# MERGED: Documents made to fit a file: of one kind, in the numbers it is to hold, in letters that UTF-8 can h
+# --- documents made to fit a file: of one kind, in its numbers, in letters that UTF-8 can hold ------------------------
 
 
 OWN = ("id", "text", "words", "start", "end", "vectors", "vector", "offsets")
@@ -206,8 +223,8 @@ STORED: Mapping[Store, Callable[[NDArray[Any]], NDArray[Any]]] = {
 
 
 def _finite(stored: NDArray[Any]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = np.isfinite(from_bf16_bits(stored) if stored.dtype == BF16_BITS else stored)
-    return found
+    is_finite: NDArray[np.bool_] = np.isfinite(from_bf16_bits(stored) if stored.dtype == BF16_BITS else stored)
+    return is_finite
 
 
 def _as_text(value: Any) -> str | None:
@@ -224,3 +241,125 @@ def _malformed(text: str) -> bool:
 
 def _repaired(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+# --- writing and reading ----------------------------------------------------------------------------------------------
+
+
+def open_writer(
+    path: AnyPath,
+    *,
+    force: bool = False,
+    about: About | None = None,
+    per: Per = "word",
+    store: Store | None = None,
+) -> AbstractContextManager[VectorWriter]:
+    """A writer for the format that `path` ends in; the file is there, and whole, once its block has ended well.
+
+    What can be known beforehand is refused here, before any work: an ending that no format has, numbers that the format
+    cannot hold, a folder that is not there or may not be written to, an output that exists already (unless `force`).
+
+    `about` says how the vectors came about, in things that JSON knows, and is kept in the file. With `per="text"`,
+    documents come with one vector and no words. `store` is what numbers are in the file; None: what they are.
+
+        with open_writer("vectors.parquet", about={"model": "bert-base"}) as writer:
+            for chunk in chunks:
+                writer.write(chunk)
+    """
+    made_by = format_of(path, store)
+    check_output(path, force=force)
+    return opened(path, made_by, Fitter(per=per, store=store), force=force, about=about or {}, per=per)
+
+
+def read_vectors(path: AnyPath) -> Iterator[Embedded]:
+    """The documents of a file that `open_writer` wrote, or of a folder of shards, in their order, streamed.
+
+    Text, words, offsets, id and vectors are exactly those that were written; fields are strings, or None. The arrays
+    are the reader's own.
+    """
+    files = _files(path)
+    if len(files) == 1:
+        return format_of(files[0]).read(files[0])
+    return (document for file in files for document in format_of(file).read(file))
+
+
+def read_about(path: AnyPath) -> dict[str, Any]:
+    """How the vectors of a file, or of a folder of shards, came about: what its writer was told."""
+    file = _files(path)[0]
+    return format_of(file).read_about(file)
+
+
+class VectorWriter:
+    """Takes documents chunk by chunk, in order; see `open_writer`."""
+
+    def __init__(self, path: AnyPath, sink: Sink, fitted: Fitter) -> None:
+        self._path = path
+        self._sink = sink
+        self._fitted = fitted
+        self.n_documents = 0
+        self.n_words = 0
+
+    def write(self, documents: Sequence[Embedded]) -> None:
+        """Add one chunk. All vectors of a file have one type and one shape, whatever the chunk."""
+        documents = [self._fitted(document) for document in documents]
+        with explained(self._path):
+            self._sink.write(documents)
+        self.n_documents += len(documents)
+        self.n_words += sum(len(document.words) for document in documents)
+
+    def finish(self) -> None:
+        """Complete the file; called by the block of `open_writer`."""
+        if not self.n_documents:
+            raise OutputError(f"{self._path} was not written: there were no documents to put into it.")
+        with explained(self._path):
+            self._sink.finish()
+
+
+@contextlib.contextmanager
+def opened(
+    path: AnyPath, made_by: Format, fitted: Fitter, *, force: bool, about: About, per: Per
+) -> Iterator[VectorWriter]:
+    """The writer of one format; `open_writer` for those who have made sure of everything beforehand."""
+    with whole_file(path, force=force) as made:
+        with explained(path):
+            sink = made_by.sink(made, about, per)
+        try:
+            writer = VectorWriter(path, sink, fitted)
+            yield writer
+            writer.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+
+
+def format_of(path: AnyPath, store: Store | None = None) -> Format:
+    """The format that a name ends in; refused if there is none, or it cannot hold such numbers."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        ending = f"{suffix!r} is no format of vectors" if suffix else "its name has no ending, which says the format"
+        raise OptionError(f"{path}: {ending}. {nearest(suffix, FORMATS)}")
+    format = _loaded(suffix)
+    if store is not None and store not in STORED:
+        raise OptionError(f"There is no store {store!r}. {nearest(store, STORED)}")
+    if store is not None and store not in format.stores:
+        able = [ending for ending in FORMATS if store in _loaded(ending).stores]
+        raise OptionError(
+            f"{path}: {suffix} has no {store}; it holds {' or '.join(format.stores)}. For {store}, end the name in "
+            f"{' or '.join(able)}."
+        )
+    return format
+
+
+def _loaded(suffix: str) -> Format:
+    format: Format = importlib.import_module(f"polyseme.files.{FORMATS[suffix]}").FORMAT
+    return format
+
+
+def _files(path: AnyPath) -> list[str]:
+    """The file itself, or the shards of a folder."""
+    if not Path(path).is_dir():
+        return [os.fspath(path)]
+    shards = sorted(str(each) for each in Path(path).glob("part-*") if each.suffix in FORMATS)
+    if not shards:
+        raise InputError(f"The folder {path} has no shards of vectors in it (part-00000.parquet, …).")
+    return shards

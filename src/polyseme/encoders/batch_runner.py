@@ -1,0 +1,89 @@
+"""Rows of many lengths through an encoder: sorted by length, in batches of a budget of pieces, on as many cores as pay.
+
+What runs over a batch, and what becomes of its results, is the caller's: word vectors in `embedding`, scores of target
+pieces in `scoring`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyseme.encoders.inference import InferenceEncoder
+from polyseme.parts.device import even_share, one_core, side_by_side
+from polyseme.types import OnBatch
+
+Ints = NDArray[np.int64]
+Result = TypeVar("Result")
+
+BATCH_PIECES = defaultdict(lambda: 2048, {"cuda": 65536, "bf16": 1024, "int8": 512})
+"""Pieces in a batch unless the user says otherwise: small enough for a CPU's caches, large enough for a GPU."""
+LITTLE_WORK = 64
+"""Pieces up to which one core is sooner done than several."""
+MUCH_WORK = 4096
+"""Pieces from which it pays to lay the weights out first."""
+
+
+def run_batches(
+    run: Callable[[Ints], Result],
+    lengths: Ints,
+    *,
+    encoder: InferenceEncoder,
+    device: torch.device,
+    batch_pieces: int,
+    threads: bool = True,
+    on_batch: OnBatch | None = None,
+) -> Iterator[Result]:
+    """Call `run` with the numbers of the rows of each batch, shortest first; its results, as they come.
+
+    A row's own order is the caller's to restore, by these numbers. With `threads`, batches may run side by side.
+    """
+    done, total = 0, int(lengths.sum())
+    if not total:
+        return
+    if total >= MUCH_WORK:
+        encoder.prepare()
+    order = np.argsort(lengths, kind="stable")
+    with _cores(device, total, threads) as run_all:
+        for n_pieces, result in run_all(
+            lambda rows: (int(lengths[rows].sum()), run(rows)),
+            batches(order, lengths, even_share(total, batch_pieces)),
+        ):
+            done += n_pieces
+            if on_batch is not None:
+                on_batch(done, total)
+            yield result
+
+
+def batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:
+    """Rows in this order, as many as fit the budget of pieces; a longer row is a batch by itself.
+
+    >>> [rows.tolist() for rows in batches(np.array([2, 0, 1]), np.array([3, 9, 2]), 5)]
+    [[2, 0], [1]]
+    """
+    ends = np.cumsum(lengths[order])
+    start = 0
+    while start < len(order):
+        before = int(ends[start - 1]) if start else 0
+        end = max(int(np.searchsorted(ends, before + budget, side="right")), start + 1)
+        yield order[start:end]
+        start = end
+
+
+@contextlib.contextmanager
+def _cores(device: torch.device, n_pieces: int, threads: bool) -> Iterator[Callable[..., Any]]:
+    """A `map` over batches, with as many cores as so many pieces are worth."""
+    if device.type == "cpu" and n_pieces <= LITTLE_WORK:
+        with one_core():
+            yield map
+    elif device.type == "cpu" and threads and n_pieces >= MUCH_WORK:
+        with side_by_side() as run_all:
+            yield run_all
+    else:
+        yield map
