@@ -243,7 +243,7 @@ def serve() -> None:
                         tokenizer = load_tokenizer(folder, frame=Frame.from_json(frame))
                         work = Work(tokenizer, seed, sides)
                     answer: Any = work(load)
-                except Exception as error:  # noqa: BLE001 - told to the one that started it
+                except Exception as error:  # noqa: BLE001 - sent to the process that started it
                     answer = error
                 pickle.dump(answer, results, protocol=pickle.HIGHEST_PROTOCOL)
                 results.flush()

@@ -49,7 +49,7 @@ USUAL_SHARE = 1 / 4
 BLOCK = 256
 """Pieces are summed in blocks first, so that only one block of the vocabulary is ever cumulated piece by piece."""
 _STEPS = 2.0**24
-"""As many numbers as single precision tells apart between 0 and 1."""
+"""As many numbers as single precision distinguishes between 0 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)

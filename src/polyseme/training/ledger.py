@@ -240,11 +240,11 @@ def measured_peak(device: torch.device | str, dtype: torch.dtype) -> float:
 
 def _seconds_of_product(one: torch.Tensor, n_products: int) -> float:
     _wait(one.device)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(n_products):
         one @ one
     _wait(one.device)
-    return max((time.perf_counter() - begun) / n_products, 1e-9)
+    return max((time.perf_counter() - started) / n_products, 1e-9)
 
 
 def _wait(device: torch.device) -> None:
