@@ -1,1 +1,1 @@
-"""Encoders: batch → states, a file a kind of computation. `kinds.py` lists them."""
+"""Encoders: batch → states, one file per kind of computation. `kinds.py` lists them."""

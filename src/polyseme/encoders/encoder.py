@@ -26,7 +26,7 @@ class Encoder(nn.Module, ABC):
     def forward(
         self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
     ) -> States:
-        """The states of the layers asked for; a memory comes back exactly if one was passed in, which is then spent."""
+        """The states of these layers; a memory is returned exactly if one was passed in, which is then spent."""
 
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
         """A memory of nothing yet, for so many rows and, in a cache, at most `capacity` pieces each.
@@ -54,16 +54,16 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        """All parameters, each once, in groups from bottom to top; what is shared is in the lowest that uses it."""
+        """All parameters, each once, in groups from bottom to top; shared ones are in the lowest that uses them."""
 
 
 def wanted_layers(layers: Layers, depth: int) -> frozenset[int]:
-    """The layer numbers asked for, negative ones counted from the top."""
+    """The numbers of these layers, negative ones counted from the top."""
     if isinstance(layers, str):
         return frozenset(range(depth + 1))
-    wanted = set()
+    numbers = set()
     for layer in layers:
         if not -depth - 1 <= layer <= depth:
             raise ModelError(f"The encoder has layers 0 to {depth} (or {-depth - 1} to -1). Got {layer} instead.")
-        wanted.add(layer if layer >= 0 else depth + 1 + layer)
-    return frozenset(wanted)
+        numbers.add(layer if layer >= 0 else depth + 1 + layer)
+    return frozenset(numbers)

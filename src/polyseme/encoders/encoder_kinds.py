@@ -15,11 +15,11 @@ Kind = tuple[type[EncoderConfig], Callable[[Any], Encoder]]
 
 def _load(home: tuple[str, str, str, str]) -> Kind:
     config_file, config, file, encoder = home
-    found: Kind = (
+    kind: Kind = (
         getattr(later(f"polyseme.encoders.{config_file}"), config),
         getattr(later(f"polyseme.encoders.{file}"), encoder),
     )
-    return found
+    return kind
 
 
 KINDS: Mapping[str, Kind] = LateTable(
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Kind] = LateTable(
     },
     _load,
 )
-"""Kind → where its config and its class stand in this folder; they are loaded when one is met."""
+"""Kind → the files of its config and its class in this folder, which are loaded on first use."""
 
 
 def build_encoder(config: EncoderConfig) -> Encoder:

@@ -35,7 +35,7 @@ Precision = Literal["own", "bf16", "int8"]
 
 @dataclass
 class PackedRows:
-    """Rows one after another, none padded; equal lengths stand together."""
+    """Rows one after another, none padded; equal lengths are neighbors."""
 
     pieces: Tensor
     """[N]"""
@@ -46,13 +46,13 @@ class PackedRows:
     @cached_property
     def runs(self) -> list[tuple[int, int, int]]:
         """Start among the pieces, number of rows, and length of each run of rows of one length."""
-        found = []
+        runs = []
         start = 0
         for length, group in itertools.groupby(self.lengths):
             n_rows = sum(1 for _ in group)
-            found.append((start, n_rows, length))
+            runs.append((start, n_rows, length))
             start += n_rows * length
-        return found
+        return runs
 
     def positions(self) -> Tensor:
         """[N]: 0 … T-1 in every row."""
@@ -61,33 +61,33 @@ class PackedRows:
 
 
 class InferenceEncoder(Protocol):
-    """An encoder ready for inference over flat rows."""
+    """An encoder ready for inference over packed rows."""
 
     def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
-        """The layers asked for, by number: [N, D] each."""
+        """These layers, by number: [N, D] each."""
 
     def prepare(self) -> None:
         """Prepare for much work: spend a moment on laying weights out, once."""
 
     def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
-        """Told the pieces of all rows of a chunk, before its batches run."""
+        """Read the pieces of all rows of a chunk, before its batches run."""
 
 
 @runtime_checkable
 class CarriesMemory(InferenceEncoder, Protocol):
-    """One whose rows can go on from where others ended."""
+    """One whose rows can continue where others ended."""
 
     def carry(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory]:
-        """The layers asked for, and the memory to go on with."""
+        """These layers, and the memory for the next call."""
 
 
 InferenceBuilder = Callable[[Any, Precision], InferenceEncoder | None]
-"""Encoder and precision → the encoder made ready, or None where it is none of those that can be run so."""
+"""Encoder and precision → the encoder ready for inference, or None where it cannot run packed."""
 
 
 def _builder(file: str) -> InferenceBuilder:
-    found: InferenceBuilder = later(f"polyseme.encoders.{file}").build
-    return found
+    builder: InferenceBuilder = later(f"polyseme.encoders.{file}").build
+    return builder
 
 
 INFERENCE_BUILDERS: Mapping[str, InferenceBuilder] = LateTable(
@@ -129,12 +129,12 @@ class ByLength:
 
     @torch.inference_mode()
     def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
-        found: dict[int, list[Tensor]] = {}
+        layers_by_number: dict[int, list[Tensor]] = {}
         for start, n_rows, length in rows.runs:
             run = slice(start, start + n_rows * length)
             shape = (n_rows, length, *rows.pieces.shape[1:])
             segments = None if rows.segments is None else rows.segments[run].view(n_rows, length)
             states = self.encoder(Batch(rows.pieces[run].view(shape), segments=segments), layers=layers)
             for number, layer in states.layers.items():
-                found.setdefault(number, []).append(layer.flatten(0, 1))
-        return {number: torch.cat(parts) for number, parts in found.items()}
+                layers_by_number.setdefault(number, []).append(layer.flatten(0, 1))
+        return {number: torch.cat(parts) for number, parts in layers_by_number.items()}

@@ -1,7 +1,7 @@
 """Recurrent encoders as inference runs them: rows of like length together, long ones in stretches.
 
 A recurrent encoder has no window: its state goes on. A long row is read a stretch at a time, by the forward half from
-the start and by the backward half from the end, each with its own memory, so that only the layers asked for are held
+the start and by the backward half from the end, each with its own memory, so that only the requested layers are held
 for the whole row. Words that are spelled in characters get their vectors once for each word, not at each place.
 
 Shapes: N pieces of all rows, R rows, T pieces of a row, D width, C characters.
@@ -62,7 +62,7 @@ class PackedRecurrent:
     def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
         """Look at the characters of every word that a chunk has, once.
 
-        What was known of other chunks is forgotten, so that a vector never depends on what went before to the bit.
+        Words of other chunks are forgotten, so that a vector never depends on earlier chunks, to the bit.
         """
         if self.encoder.config.spelled and rows:
             self._types = self._spelled(np.unique(np.concatenate([np.unique(_as_values(row)) for row in rows])))
@@ -76,18 +76,18 @@ class PackedRecurrent:
         """The same, each row going on from what the memory holds for it, as the original ELMo ran.
 
         Where there are fewer rows than the memory has, the others stay as they are; where there are more, those begin
-        anew. Both halves of a two-way encoder are carried on so.
+        with a new one. This holds for both halves of a two-way encoder.
         """
         held = self.encoder.new_memory(max(len(rows.lengths), 0 if memory is None else memory.lengths.shape[0]))
         if memory is not None:
             held = held.put(torch.arange(memory.lengths.shape[0], device=held.lengths.device), memory)
-        found, after = self._run(rows, layers, held)
-        return found, held if after is None else after
+        states_by_layer, after = self._run(rows, layers, held)
+        return states_by_layer, held if after is None else after
 
     def _run(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory | None]:
         config = self.encoder.config
         numbers, table = self._numbered(rows.pieces)
-        found = {
+        states_by_layer = {
             number: table.new_empty(len(numbers), config.widths[number])
             for number in sorted(wanted_layers(layers, config.depth))
         }
@@ -100,10 +100,10 @@ class PackedRecurrent:
             here = torch.arange(int(max(rows.lengths[row] for row in group)), device=device)
             places = first[:, None] + torch.minimum(here[None], lengths[:, None] - 1)  # [R, T]; padding is the last
             held = None if memory is None else memory.select(chosen)
-            after = self._read(numbers[places], table, lengths, places, found, held)
+            after = self._read(numbers[places], table, lengths, places, states_by_layer, held)
             if memory is not None and after is not None:
                 memory = memory.put(chosen, after)
-        return found, memory
+        return states_by_layer, memory
 
     def _read(
         self,
@@ -111,7 +111,7 @@ class PackedRecurrent:
         table: Tensor,
         lengths: Tensor,
         places: Tensor,
-        found: dict[int, Tensor],
+        states_by_layer: dict[int, Tensor],
         memory: Memory | None,
     ) -> Memory | None:
         """Read rows [R, T] that are padded, and put the states where they belong."""
@@ -120,7 +120,7 @@ class PackedRecurrent:
         if isinstance(self.encoder, Recurrent) and self.encoder.config.n_ways == 2:
             step = longest  # each layer reads the whole of the one below
         after: list[Memory | None] = []
-        column = dict.fromkeys(found, 0)
+        column = dict.fromkeys(states_by_layer, 0)
         for half, held in self._halves(memory):
             if held is None and longest > step:
                 held = half.new_memory(len(pieces))
@@ -129,14 +129,14 @@ class PackedRecurrent:
                 here = (lengths - begin).clamp(0, end - begin)
                 full = bool((here == end - begin).all())
                 tokens = F.embedding(pieces[:, begin:end], table)
-                states = half.over(tokens, None if full else here, layers=list(found), memory=held)
+                states = half.over(tokens, None if full else here, layers=list(states_by_layer), memory=held)
                 held = states.memory
                 real = None if full else torch.arange(end - begin, device=here.device)[None] < here[:, None]
                 into = places[:, begin:end].flatten() if real is None else places[:, begin:end][real]
-                for layer, vectors in found.items():
+                for layer, vectors in states_by_layer.items():
                     part = states[layer].flatten(0, 1) if real is None else states[layer][real]
                     vectors[into, column[layer] : column[layer] + part.shape[-1]] = part
-            for layer in found:
+            for layer in states_by_layer:
                 column[layer] += half.config.widths[layer]
             after.append(held)
         if isinstance(memory, TwoWayState) and isinstance(after[0], State) and isinstance(after[1], State):
@@ -167,7 +167,7 @@ class PackedRecurrent:
         ids = torch.from_numpy(_as_characters(values))
         like = next(self.encoder.parameters())
         at_once = WORDS_AT_ONCE.get(like.device.type, 256)
-        parts = [self.encoder.tokens(some.to(like.device).long()) for some in ids.split(at_once)]
+        parts = [self.encoder.tokens(part.to(like.device).long()) for part in ids.split(at_once)]
         return _Types(values, torch.cat(parts) if parts else like.new_zeros(0, self.encoder.config.token_width))
 
 

@@ -1,7 +1,7 @@
 """Transformers as inference runs them: rows packed, one after another, equal lengths together.
 
 Linear layers run over all pieces at once, and attention over groups of rows: on a CPU rows of one length, on a GPU rows
-of like lengths, padded within attention only. What a piece sees and what positions do is asked of the encoder
+of like lengths, padded within attention only. The encoder says what a piece sees and what positions do
 (`Transformer.view`), so that every kind of mask and of positions runs packed as it runs padded. In half precision on a
 GPU, all rows run in one call where masks are windows and positions leave the scores alone.
 
@@ -73,16 +73,16 @@ class PackedTransformer:
     @torch.inference_mode()
     def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         encoder, config = self.encoder, self.encoder.config
-        wanted = wanted_layers(layers, config.n_layers)
+        numbers = wanted_layers(layers, config.n_layers)
         x: Tensor = encoder.embeddings(rows.pieces, rows.positions(), rows.segments)  # [N, D]
-        states = {0: x} if 0 in wanted else {}
-        attend = attention_over(rows, encoder, x) if max(wanted, default=0) else None
-        for index in range(max(wanted, default=0)):
+        states = {0: x} if 0 in numbers else {}
+        attend = attention_over(rows, encoder, x) if max(numbers, default=0) else None
+        for index in range(max(numbers, default=0)):
             assert attend is not None
             x = self.layers[config.weight_sets[index]](x, attend, config.layer_masks[index])
             if index == config.n_layers - 1:
                 x = encoder.norm(x)
-            if index + 1 in wanted:
+            if index + 1 in numbers:
                 states[index + 1] = x
         return states
 

@@ -63,10 +63,10 @@ class Recurrent(Encoder):
         self.tokens = token_layer(config) if tokens is None else tokens
         self.dropout_of_tokens = nn.Dropout(config.embedding_dropout_rate)
         self.dropout = nn.Dropout(config.dropout_rate)
-        ways = {"forwards": [False], "backwards": [True], "both": [False, True]}[config.reads]
+        directions = {"forwards": [False], "backwards": [True], "both": [False, True]}[config.reads]
         self.layers = nn.ModuleList()
         for below, width in zip(config.widths, config.state_widths, strict=False):
-            self.layers.append(nn.ModuleList(self._reader(below, width, backwards) for backwards in ways))
+            self.layers.append(nn.ModuleList(self._reader(below, width, backwards) for backwards in directions))
 
     def _reader(self, below: int, width: int, backwards: bool) -> Reader:
         config = self.config
@@ -92,13 +92,13 @@ class Recurrent(Encoder):
     ) -> States:
         """The states above a token layer that is there already, [R, T, D]."""
         config = self.config
-        wanted = wanted_layers(layers, config.n_layers)
+        numbers = wanted_layers(layers, config.n_layers)
         state = self._state(memory, tokens.shape[0])
         x = self.dropout_of_tokens(tokens)
-        found = {0: x} if 0 in wanted else {}
+        states = {0: x} if 0 in numbers else {}
         outputs: list[Tensor] = []
         cells: list[Tensor] = []
-        for index in range(config.n_layers if memory is not None else max(wanted, default=0)):
+        for index in range(config.n_layers if memory is not None else max(numbers, default=0)):
             below, read = x, []
             for reader in self._readers(index):
                 held = None if state is None else self._held(reader, state, index)
@@ -110,14 +110,14 @@ class Recurrent(Encoder):
             if config.skip and index > 0:
                 x = x + below
             x = self.dropout(x)
-            if index + 1 in wanted:
-                found[index + 1] = x
+            if index + 1 in numbers:
+                states[index + 1] = x
         after = None
         if state is not None:
             n_read = tokens.shape[1] if lengths is None else lengths
-            kept = tuple(cells) if config.cells == "lstm" else ()
-            after = State(state.lengths + n_read, tuple(outputs), kept)
-        return States(found, lengths, config.n_layers, memory=after)
+            of_cells = tuple(cells) if config.cells == "lstm" else ()
+            after = State(state.lengths + n_read, tuple(outputs), of_cells)
+        return States(states, lengths, config.n_layers, memory=after)
 
     def _readers(self, index: int) -> Sequence[Reader]:
         return self.layers[index]  # type: ignore[return-value]
@@ -189,7 +189,7 @@ class TwoWay(Encoder):
 
     A memory is of both: the backward half, too, begins a row in the state in which it left the row before. So the
     original ran from batch to batch; between texts that have nothing to do with each other it makes no sense, and
-    nothing does it unless asked to. To go on with one text, take the `halves`, each with its own memory.
+    nothing does it by default. To continue one text, take the `halves`, each with its own memory.
     """
 
     config: TwoWayConfig

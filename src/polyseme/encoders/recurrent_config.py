@@ -123,14 +123,14 @@ class StackConfig(EncoderConfig):
         top = self.width if self.top_width is None else self.top_width
         return (*(self.width,) * (self.n_layers - 1), top)[: self.n_layers]
 
-    def _weights_above(self, ways: int, joined: bool) -> int:
-        """Weights that a piece meets above the token layer, read in so many ways, joined after each layer or not."""
+    def _weights_above(self, n_directions: int, joined: bool) -> int:
+        """Weights that a piece meets above the token layer, in so many directions, joined after each layer or not."""
         total, below = 0, self.token_width
         for width in self.state_widths:
             cells = width if self.inner_width is None else self.inner_width
             projection = 0 if self.inner_width is None else cells * width
-            total += ways * (N_GATES[self.cells] * cells * (below + width) + projection)
-            below = ways * width if joined else width
+            total += n_directions * (N_GATES[self.cells] * cells * (below + width) + projection)
+            below = n_directions * width if joined else width
         return total
 
     @property

@@ -1,7 +1,7 @@
 """The Transformer encoder: one class under many configs.
 
 Encoders, decoders (they read `batch.source` and keep a cache) and XLNet's two streams run through the same loop; what
-differs stands in the slots of `TransformerConfig`. Bounds come from shapes, never from data, so that
+differs is in the slots of `TransformerConfig`. Bounds come from shapes, never from data, so that
 `torch.compile(fullgraph=True)` takes the whole forward pass.
 
 Shapes: R rows, T pieces, K targets, S keys, M remembered pieces, D width, H heads.
@@ -106,7 +106,7 @@ class Transformer(Encoder):
         self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
     ) -> States:
         config = self.config
-        wanted = wanted_layers(layers, config.n_layers)
+        numbers = wanted_layers(layers, config.n_layers)
         self._check(batch, memory)
         content = self.view(batch, memory, "self")
         query = self.view(batch, memory, "query") if batch.targets is not None else None
@@ -116,14 +116,14 @@ class Transformer(Encoder):
 
         x = self.embeddings(batch.pieces, self._positions(batch, cache), batch.segments)
         g = self._first_queries(batch, x)
-        found: dict[int, Tensor] = {0: x} if 0 in wanted else {}
-        queries: dict[int, Tensor] = {0: g} if g is not None and 0 in wanted else {}
+        states: dict[int, Tensor] = {0: x} if 0 in numbers else {}
+        queries: dict[int, Tensor] = {0: g} if g is not None and 0 in numbers else {}
         weights: dict[str, list[Tensor]] = {"self": [], "cross": [], "query": []}
         inputs: list[Tensor] = []
         source_keys: list[Tensor] = []
         source_values: list[Tensor] = []
 
-        n_run = config.n_layers if memory is not None or attentions else max(wanted, default=0)
+        n_run = config.n_layers if memory is not None or attentions else max(numbers, default=0)
         for index in range(n_run):
             layer = cast(TransformerLayer, self.layers[config.weight_sets[index]])
             mask = config.layer_masks[index]
@@ -149,20 +149,20 @@ class Transformer(Encoder):
             elif index < config.n_layers - 1:
                 x, g, seen_by = _together(layer, x, g, reading.beside(both, mask))
             else:
-                x, g, seen_by = _apart(layer, x, g, reading, reading.beside(query, mask))
+                x, g, seen_by = _separately(layer, x, g, reading, reading.beside(query, mask))
             for name, each in seen_by.items():
                 if each is not None:
                     weights[name].append(each)
             if index == config.n_layers - 1:
                 x = self.norm(x)
                 g = None if g is None else self.norm(g)
-            if index + 1 in wanted:
-                found[index + 1] = x
+            if index + 1 in numbers:
+                states[index + 1] = x
                 if g is not None:
                     queries[index + 1] = g
 
         return States(
-            layers=found,
+            layers=states,
             lengths=batch.lengths,
             depth=config.n_layers,
             queries=queries,
@@ -191,7 +191,7 @@ class Transformer(Encoder):
         return counted if cache is None else counted + cache.lengths[:, None]
 
     def _first_queries(self, batch: Batch, x: Tensor) -> Tensor | None:
-        """The query stream's layer 0: one vector for all, since it must not know what stands there."""
+        """The query stream's layer 0: one vector for all, since it must not know which piece is there."""
         if self.query is None or batch.targets is None:
             return None
         first: Tensor = self.embeddings.dropout(self.query.expand(*batch.targets.shape, -1).to(x.dtype))
@@ -354,7 +354,7 @@ def _together(layer: TransformerLayer, x: Tensor, g: Tensor, reading: Reading) -
     return x, g, seen_by
 
 
-def _apart(
+def _separately(
     layer: TransformerLayer, x: Tensor, g: Tensor, reading: Reading, aside: Reading
 ) -> tuple[Tensor, Tensor, _SeenBy]:
     """The same one after the other, for the top layer.

@@ -42,7 +42,7 @@ class TransformerConfig(EncoderConfig):
     embedding_width: int | None = None
     """None: as the stack; else a map brings the token layer from this width to the stack's (ALBERT, ELECTRA)."""
     adaptive: bool = False
-    """Whether pieces stand in clusters by frequency, each with its own map to the stack's width (Transformer-XL)."""
+    """Whether pieces are in clusters by frequency, each with its own map to the stack's width (Transformer-XL)."""
     cutoffs: tuple[int, ...] = ()
     """The first piece of each cluster but the first."""
     narrowing: int = 1
@@ -101,7 +101,7 @@ class TransformerConfig(EncoderConfig):
     cross: bool = False
     """Whether each layer also reads `batch.source`."""
     query_stream: bool = False
-    """Whether there is a second stream that knows where it stands but not what stands there (XLNet)."""
+    """Whether there is a second stream that knows its position but not its piece (XLNet)."""
     decoder_layers: int | None = None
     """Layers of a second stack, causal, which reads the states of this one (BART, T5); None: there is none."""
     decoder_heads: int | None = None

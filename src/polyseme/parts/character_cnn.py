@@ -72,8 +72,8 @@ class CharacterTokens(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         words = ids.flatten(0, -2)  # [N, K]
         characters = F.embedding(words, F.pad(self.table, (0, 0, 1, 0))).transpose(1, 2)  # [N, C, K]
-        found = [self.activation(each(characters).amax(dim=-1)) for each in self.filters]
-        x = torch.cat(found, dim=-1)  # [N, F]
+        pooled = [self.activation(each(characters).amax(dim=-1)) for each in self.filters]
+        x = torch.cat(pooled, dim=-1)  # [N, F]
         for highway in self.highways:
             x = highway(x)
         projected: Tensor = self.projection(x).unflatten(0, ids.shape[:-1])

@@ -89,9 +89,9 @@ class LinearChain(nn.Module):
         came_from = []
         for word in range(1, n_words):
             value, tag = (best[:, :, None] + between).max(dim=1)
-            going = mask[:, word, None]
-            best = torch.where(going, value + scores[:, word], best)
-            came_from.append(torch.where(going, tag, stay))  # padding is passed through
+            is_real = mask[:, word, None]
+            best = torch.where(is_real, value + scores[:, word], best)
+            came_from.append(torch.where(is_real, tag, stay))  # padding is passed through
         score, tag = (best + last).max(dim=1)
         tags = [tag]
         for pointers in reversed(came_from):
@@ -170,7 +170,7 @@ def _goes_on(before: Marked, tag: Marked, *, inside: str) -> bool:
 
 
 def _bio(before: Marked, tag: Marked) -> bool:
-    """An `I` goes on with a span of its type."""
+    """An `I` continues a span of its type."""
     return tag[0] != "I" or _goes_on(before, tag, inside="BI")
 
 
@@ -187,7 +187,7 @@ def _bioes(before: Marked, tag: Marked) -> bool:
 
 
 OUTSIDE: Marked = ("O", "")
-"""What stands before the first word and after the last: in each scheme a row begins and ends as if among `O`s."""
+"""The tag before the first word and after the last: in each scheme a row begins and ends as if among `O`s."""
 
 SCHEMES: Mapping[str, tuple[str, Callable[[Marked, Marked], bool]]] = {
     "BIO": ("BIO", _bio),

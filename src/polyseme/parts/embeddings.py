@@ -40,16 +40,16 @@ class Clusters(nn.Module):
 
     def forward(self, pieces: Tensor) -> Tensor:
         """Every cluster looks every piece up, so that shapes are known beforehand; each piece takes its own's."""
-        found: Tensor | None = None
+        embedded: Tensor | None = None
         for (low, high), table, mapped in zip(self.bounds, self.tables, self.maps, strict=True):
             looked_up: Tensor = mapped(table((pieces - low).clamp(0, high - low - 1)))
-            found = looked_up if found is None else torch.where((pieces >= low)[..., None], looked_up, found)
-        assert found is not None
-        return found
+            embedded = looked_up if embedded is None else torch.where((pieces >= low)[..., None], looked_up, embedded)
+        assert embedded is not None
+        return embedded
 
 
 class Embeddings(nn.Module):
-    """Layer 0. The norm stands at the embedding width; a map to the stack's width follows where there is one."""
+    """Layer 0. The norm has the embedding width; a map to the stack's width follows where there is one."""
 
     def __init__(
         self,

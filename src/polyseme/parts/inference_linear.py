@@ -70,7 +70,7 @@ class Product:
 
 @functools.cache
 def fusing_pays() -> bool:
-    """Whether what comes after a product is quicker within it: with AVX2 alone, passes of their own are."""
+    """Whether activation and sum are faster within the product: with AVX2 alone, they are not."""
     return "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 

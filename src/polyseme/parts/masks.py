@@ -32,7 +32,7 @@ class Everything:
 
 @dataclass(frozen=True)
 class Causal:
-    """The query itself and what stands before it; in a query stream, only what stands before it."""
+    """The query itself and the pieces before it; in a query stream, only those before it."""
 
     window = (-1, 0)
 
@@ -182,7 +182,7 @@ class Places:
 
 @dataclass
 class Seen:
-    """What attention is told: a mask that broadcasts to [R, H, Tq, S], or none, or plainly `causal`."""
+    """What attention sees: a mask that broadcasts to [R, H, Tq, S], or none, or plainly `causal`."""
 
     allowed: Tensor | None
     causal: bool = False
@@ -194,18 +194,18 @@ class Seen:
         return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril()[None, None]
 
 
-def seen(own: Mask, given: Mask | None, places: Places, stream: Stream = "self", *, itself: bool = False) -> Seen:
-    """Put the encoder's `own` mask, the batch's (`given`) and the keys' existence together.
+def seen(own: Mask, of_batch: Mask | None, places: Places, stream: Stream = "self", *, itself: bool = False) -> Seen:
+    """Put the encoder's `own` mask, the batch's and the keys' existence together.
 
     With `itself` a query of the content stream sees its own piece whatever the masks say (XLNet).
     """
-    if isinstance(own, Causal) and given is None and places.counted and stream == "self":
+    if isinstance(own, Causal) and of_batch is None and places.counted and stream == "self":
         return Seen(None, causal=True)
     if isinstance(own, Local) and places.counted and places.k.shape[1] <= own.width + 1:
         own = Everything()
     masks = [own.allowed(places.q, places.k, stream)]
-    if given is not None:
-        masks.append(given.allowed(places.q, places.k, stream))
+    if of_batch is not None:
+        masks.append(of_batch.allowed(places.q, places.k, stream))
     if places.exists is not None:
         masks.append(places.exists[:, None, :])
     allowed: Tensor | None = None

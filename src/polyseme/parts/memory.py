@@ -2,7 +2,7 @@
 
 A memory is a record of tensors, rows first, lengths among them, and no Python numbers, so that picking rows (beams),
 writing rows (streams), detaching (truncated back-propagation) and saving (checkpoints) are written once, here, for all
-kinds. One that is passed in is spent: go on with the one that comes back.
+kinds. One that is passed in is spent: the next call takes the one that is returned.
 
 Shapes: R rows, M remembered pieces, S slots, H heads, d head width, D width.
 """
@@ -55,9 +55,9 @@ class Memory:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by a name of its own, for a checkpoint."""
-        found: dict[str, Tensor] = {}
-        _collect("", self, found)
-        return found
+        named: dict[str, Tensor] = {}
+        _collect("", self, named)
+        return named
 
     def with_tensors(self: SomeMemory, tensors: Mapping[str, Tensor]) -> SomeMemory:
         """A memory of this one's shape that holds `tensors`, as `tensors()` named them."""
@@ -83,7 +83,7 @@ class Cache(Memory):
 
 @dataclass
 class Segments(Memory):
-    """What each layer read of the pieces before, ahead of projection; pieces stand at the right end."""
+    """What each layer read of the pieces before, ahead of projection; pieces are at the right end."""
 
     states: tuple[Tensor, ...]
     """One [R, M, D] a layer."""
@@ -123,15 +123,15 @@ def _zip_map(function: Callable[..., Tensor], first: Any, *others: Any) -> Any:
     return None if first is None else function(first, *others)
 
 
-def _collect(name: str, part: Any, found: dict[str, Tensor]) -> None:
+def _collect(name: str, part: Any, named: dict[str, Tensor]) -> None:
     if isinstance(part, Memory):
         for field in dataclasses.fields(part):
-            _collect(f"{name}.{field.name}".lstrip("."), getattr(part, field.name), found)
+            _collect(f"{name}.{field.name}".lstrip("."), getattr(part, field.name), named)
     elif isinstance(part, tuple):
         for index, item in enumerate(part):
-            _collect(f"{name}.{index}", item, found)
+            _collect(f"{name}.{index}", item, named)
     elif part is not None:
-        found[name] = part
+        named[name] = part
 
 
 def _rebuild(name: str, part: Any, tensors: Mapping[str, Tensor]) -> Any:

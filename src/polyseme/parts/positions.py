@@ -3,7 +3,7 @@
 A position kind hands itself to the encoder in up to three slots (`PositionKind`): a module that is added below the
 stack (learned, sinusoidal), one that all layers share (T5's buckets, rotary), and weights of each layer (XLNet). What
 the layers read in a call is made once, as `Terms`, which each layer's queries and keys meet. Nothing else in an encoder
-knows of kinds, whether it runs padded or packed; the table of them stands beside the config that names one
+knows of kinds, whether it runs padded or packed; the table of them is beside the config that names one
 (`encoders.transformer_config`). Relative positions are in `parts.relative_positions`, rotary ones in
 `parts.rotary_positions`.
 

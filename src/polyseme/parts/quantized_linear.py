@@ -1,7 +1,7 @@
 """Linear layers in bf16 and int8 for inference on a CPU: faster where the processor can, the same anywhere.
 
 Sums and norms between the products stay in fp32. Where the instructions are missing, the rounded values are multiplied
-in fp32: no faster, but what comes out is what another machine computes (`bf16_is_fast`, `int8_is_fast` tell).
+in fp32: no faster, but with the results of any other machine (`bf16_is_fast`, `int8_is_fast` tell).
 
 A row's result never depends on its neighbors: int8 activations are scaled row by row.
 """
@@ -151,23 +151,23 @@ def bf16_is_fast() -> bool:
     weight = torch.linspace(-1, 1, 32 * 32).reshape(32, 32).bfloat16()
     try:
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, 16)
-        found = torch.ops.mkldnn._linear_pointwise(weight, packed, None, "none", [], "")
+        product = torch.ops.mkldnn._linear_pointwise(weight, packed, None, "none", [], "")
     except (AttributeError, RuntimeError, TypeError):
         return False
-    return bool(torch.allclose(found.float(), weight.float() @ weight.float().T, atol=0.1, rtol=0.02))
+    return bool(torch.allclose(product.float(), weight.float() @ weight.float().T, atol=0.1, rtol=0.02))
 
 
 @functools.cache
 def sums_in_int8() -> type[Sums]:
     """The fastest that this processor has instructions for and that computes what it should."""
-    told = getattr(torch.cpu, "_is_vnni_supported", None)
-    if told is None or not told():
+    is_supported = getattr(torch.cpu, "_is_vnni_supported", None)
+    if is_supported is None or not is_supported():
         return PlainSums
     return next((kind for kind in (PackedSums, IntegerSums) if _is_exact(kind)), PlainSums)
 
 
 def _is_exact(kind: type[Sums]) -> bool:
-    """Whether sums come out right, also where the processor adds up in few bits and what is too large is cut."""
+    """Whether sums come out right, also where the processor adds up in few bits and cuts larger ones."""
     most = torch.full((32, 64), 127, dtype=torch.int8)
     mixed = torch.arange(-127, 128).repeat(9)[: 32 * 64].reshape(32, 64).to(torch.int8)
     scale = torch.full((64,), 2.0)

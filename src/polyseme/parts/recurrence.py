@@ -89,7 +89,7 @@ class Reader(nn.Module):
         """[R, T, D] → states [R, T, P], and the last state and cells of each row, which count only if `carried`.
 
         Rows are read from `state`, each up to its length; a backward reader begins at a row's last real piece. Real
-        states do not depend on padding; what stands at padding means nothing.
+        states do not depend on padding; states at padding mean nothing.
         """
         h, c = self.start(x.shape[0]) if state is None else state
         if self.backwards:
@@ -119,8 +119,8 @@ class Reader(nn.Module):
             if stops is None:
                 h, c = new_h, new_c
             else:
-                going = (time < stops)[:, None]
-                h, c = torch.where(going, new_h, h), torch.where(going, new_c, c)
+                is_real = (time < stops)[:, None]
+                h, c = torch.where(is_real, new_h, h), torch.where(is_real, new_c, c)
             out.append(h)
         states = torch.stack(out, dim=1) if out else x.new_zeros(x.shape[0], 0, self.width)
         return states, h, c
@@ -128,7 +128,7 @@ class Reader(nn.Module):
     def _laid_out(self, n_rows: int, n_times: int) -> tuple[Tensor, Tensor | None]:
         """The weights that each step multiplies with, [P, gates · H] and [H, P].
 
-        For many steps of few rows they are laid out anew, in inference: so the products take half the time on a CPU.
+        For many steps of few rows, inference copies them to a layout in which products take half the time on a CPU.
         """
         recurrent = self.recurrent.t()
         projection = None if self.projection is None else self.projection.t()
@@ -177,11 +177,11 @@ class Reader(nn.Module):
     def _kept_second_bias(self) -> Tensor:
         if torch.compiler.is_compiling():
             return self._made_second_bias()
-        kept = self._second_bias
-        if kept is None or kept.dtype != self.bias.dtype or kept.device != self.bias.device:
+        bias = self._second_bias
+        if bias is None or bias.dtype != self.bias.dtype or bias.device != self.bias.device:
             with torch.inference_mode(False):  # what is made in inference cannot be trained with
-                kept = self._second_bias = self._made_second_bias()
-        return kept
+                bias = self._second_bias = self._made_second_bias()
+        return bias
 
     def _made_second_bias(self) -> Tensor:
         """A kernel has a second bias, which here is the constant that is added to the forget gates."""

@@ -3,7 +3,7 @@
 The table of distances is made once per call; each layer projects it with its own weights. Keys stand side by side, so
 that the distances of a query to all of them are a run of neighboring rows of the table. Where queries stand side by
 side too, the runs are read by the "shift" of the original programs, without a copy; elsewhere (a query stream, which
-stands at chosen positions) each query's run is picked.
+has chosen positions) each query's run is picked.
 
 Shapes: R rows, H heads, Tq queries, S keys, d head width, n distances, D width.
 """

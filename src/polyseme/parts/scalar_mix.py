@@ -17,7 +17,7 @@ class ScalarMix(nn.Module):
     """One vector from all layers. At first every layer counts alike and γ is 1.
 
     With `layer_norm` each layer is first brought to mean 0 and variance 1 over the whole batch, as in the original:
-    then a word's vector depends on the rows beside it, so it is off unless asked for.
+    then a word's vector depends on the rows beside it, so it is off by default.
     """
 
     def __init__(self, n_layers: int, *, layer_norm: bool = False, dropout_rate: float = 0.0) -> None:
@@ -41,7 +41,7 @@ class ScalarMix(nn.Module):
         return dropped
 
     def of_stacked(self, layers: Tensor) -> Tensor:
-        """The same of layers that stand in one tensor: […, L, D] → […, D]."""
+        """The same of layers of one tensor: […, L, D] → […, D]."""
         if self.layer_norm:
             return self.forward(layers.unbind(-2))
         shares = self.gamma * torch.softmax(self.weights, dim=0)
@@ -55,5 +55,5 @@ class ScalarMix(nn.Module):
 
 def over_the_batch(layer: Tensor, real: Tensor | None) -> Tensor:
     """A layer with mean 0 and variance 1 over all real pieces of the batch and all its numbers."""
-    kept = layer if real is None else layer[real]
-    return (layer - kept.mean()) / torch.sqrt(kept.var(correction=0) + EPSILON)
+    valid = layer if real is None else layer[real]
+    return (layer - valid.mean()) / torch.sqrt(valid.var(correction=0) + EPSILON)
