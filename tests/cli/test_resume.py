@@ -425,7 +425,9 @@ main()
 """`score` with small chunks, each of which takes a while."""
 
 
-@pytest.mark.parametrize("name", ["out.tsv", "out.jsonl", "out.parquet", "out.html"])
+@pytest.mark.parametrize(
+    "name", ["out.parquet", *(pytest.param(f"out.{each}", marks=pytest.mark.slow) for each in ("tsv", "jsonl", "html"))]
+)
 def test_killed_scoring_ends_as_if_it_had_not(run: Run, tiny: Path, source: Path, tmp_path: Path, name: str) -> None:
     read = ["--field", "text", "--id-field", "n", "--fields", "stars"]
 
