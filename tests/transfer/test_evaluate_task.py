@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import polyseme
-from polyseme.errors import InputError
+from polyseme.errors import InputError, PolysemeWarning
 from polyseme.metrics.evaluation_report import Report
+from polyseme.tasks.items import Item
 from polyseme.transfer import predict_files as predicting
+from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
 from polyseme.transfer.task_folder import save_task_model
@@ -98,3 +102,22 @@ def test_progress_is_told(model: Path, tmp_path: Path, monkeypatch: pytest.Monke
     report = evaluated(tmp_path / "bad.csv", rows, model, progress=lambda *each: told.append(each))
     assert told == [(0, 6), (4, 6), (6, 6)]
     assert len(report.items) == 6
+
+
+def test_a_correlation_that_is_not_defined_is_reported(tmp_path: Path) -> None:
+    """Dev has one text only, so that all predictions on it are the same."""
+    task = small_task("classify", n_train=64, n_dev=8, metrics=("matthews", "accuracy"))
+    same = [Item(text="the crane broke .", gold=item.gold) for item in task.splits["dev"]]
+    task = replace(task, splits={**task.splits, "dev": same})
+    with pytest.warns(PolysemeWarning, match="Seed 0, dev: All predictions are the same, so that matthews is not"):
+        done = finetune_task(task, tiny_model("bert").bundle, SETTINGS)
+    assert done.report.kept.dev["matthews"] == 0
+    [note] = [note for note in done.report.notes if "matthews is not defined and is given as 0" in note]
+    assert note in FinetuneReport.from_json(json.loads(json.dumps(done.report.to_json()))).notes
+    folder = tmp_path / "model"
+    columns = {"text": "review", "label": "stars"}
+    save_task_model(done.model, folder, about={"metrics": ["matthews"], "columns": columns})
+    with pytest.warns(PolysemeWarning, match="All predictions are the same, so that matthews is not defined"):
+        report = evaluated(tmp_path / "same.csv", [("crane", "good"), ("crane", "bad")], folder)
+    assert any("matthews is not defined" in note for note in report.notes)
+    assert report.lines[0].figures["matthews"] == 0

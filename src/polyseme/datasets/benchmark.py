@@ -1,21 +1,35 @@
-"""A benchmark: where its files lie, what they are called, how they are read, what it is measured by."""
+"""A benchmark: where its files lie, what they are called, how they are read, what it is measured by.
+
+Most are tables: columns separated by tabs, quotes that are characters like any other, headers that vary. The same
+benchmark comes under several headers, or under none: `Columns` lists the names that a column goes by, and what the
+columns of a file without a header are, by their number.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from polyseme.datasets.tab_separated import Columns, has_column, table_items
 from polyseme.errors import InputError
-from polyseme.files.source import COMPRESSIONS
+from polyseme.files.lines import Line, lines_of
+from polyseme.files.rows import Place, shown
+from polyseme.files.source import COMPRESSIONS, open_source
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.splits import Patterns, dev_note, is_sample, split_files, with_dev
 from polyseme.text.tag_schemes import sorted_tags
 
+AnyPath = str | os.PathLike[str]
+Files = Mapping[str, Path]
+"""Of each split its file, or the folder with its files."""
+Names = tuple[str, ...]
+LEFT_OUT = object()
+"""As a gold answer: the row is left out, with a note."""
 UNLABELLED = "_unlabelled"
 """What is put behind the name of a split whose labels are kept by others: it can be predicted, not scored."""
+_FIRST = ("train", "dev")
 
 
 @dataclass
@@ -25,11 +39,6 @@ class Read:
     splits: dict[str, Sequence[Item]]
     scheme: str | None = None
     notes: list[str] = field(default_factory=list)
-
-
-_FIRST = ("train", "dev")
-Files = Mapping[str, Path]
-"""Of each split its file, or the folder with its files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +123,6 @@ def file_reader(read_file: Callable[[Path, ReadingLog], Sequence[Item]]) -> Call
     return read
 
 
-# MERGED: Where the files of a benchmark lie below the folder that a user names.
-
-
-AnyPath = str | os.PathLike[str]
-
-
 def find_data(data: AnyPath | None, name: str, patterns: Sequence[str]) -> list[Path]:
     """The files of the benchmark `name`: `data` itself, if it is a file, or what lies in it under one of the patterns.
 
@@ -144,3 +147,151 @@ def find_data(data: AnyPath | None, name: str, patterns: Sequence[str]) -> list[
             return list(found.values())
     looked = ", ".join(str(folder / pattern) for folder in folders for pattern in patterns)
     raise InputError(f"{place} does not hold the data of {name}. Looked for {looked}, plain or compressed.")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns of a table hold what; each by all the names that it goes by."""
+
+    text: Names
+    second: Names = ()
+    label: Names = ("label",)
+    id: Names = ("index", "id", "pairID", "pair_ID")
+    fields: Names = ()
+    """Others to keep."""
+    headerless: Mapping[int, Names] = field(default_factory=dict)
+    """The names of the columns where a file has no header, by how many there are."""
+    ragged: bool = False
+    """Whether the published files have rows with too few columns, which are left out where they lack what is needed."""
+
+
+def table_items(
+    file: Path, columns: Columns, to_gold: Callable[[str, Place], Any], log: ReadingLog, *, labeled: bool = True
+) -> list[Item]:
+    """The items of a table.
+
+    Args:
+        file: plain or compressed.
+        columns: what is where.
+        to_gold: from a label as it stands and its place to the gold answer, or `LEFT_OUT`.
+        log: takes down the rows that are left out.
+        labeled: whether the rows must have labels; else all are kept, and none has a gold answer.
+    """
+    items: list[Item] = []
+    for row, place in read_table(file, columns):
+        text = _one_of(row, columns.text)
+        second = _one_of(row, columns.second) if columns.second else ""
+        label = _one_of(row, columns.label) if labeled else ""
+        if text is None or second is None or label is None:
+            log.add("a row left out that lacks columns, as published", place)
+            continue
+        if labeled and not (text.strip() and (second.strip() or not columns.second)):
+            log.add("a row left out in which a text is empty", place)
+            continue
+        gold = to_gold(label, place) if labeled else None
+        if gold is LEFT_OUT:
+            log.add("a row left out that has no gold label (-)", place)
+            continue
+        items.append(
+            Item(
+                text=text,
+                second=second if columns.second else None,
+                gold=gold,
+                id=_one_of(row, columns.id) or str(len(items) + 1),
+                place=str(place),
+                fields={name: row[name] for name in columns.fields if row.get(name) is not None},
+            )
+        )
+    return items
+
+
+def read_table(file: Path, columns: Columns) -> Iterator[tuple[Mapping[str, str | None], Place]]:
+    """The rows of a table by the names of their columns, each with its place."""
+    lines = (line for line in text_lines(file) if line.text.strip())
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{file} is empty: there is nothing to read.")
+    header, rows = _header(first, columns, lines, file)
+    any_rows = False
+    for line in rows:
+        values = line.text.split("\t")
+        place = Place(str(file), line.number)
+        if len(values) != len(header) and not columns.ragged:
+            raise InputError(
+                f"{place}: the columns, separated by tabs, are {len(values)}, and there should be {len(header)}: "
+                f"{', '.join(header)}."
+            )
+        any_rows = True
+        yield dict(zip(header, [*values, *[None] * (len(header) - len(values))], strict=False)), place
+    if not any_rows:
+        raise InputError(f"{file} has a header and no rows: there is nothing to read.")
+
+
+def _header(first: Line, columns: Columns, rest: Iterable[Line], file: Path) -> tuple[Sequence[str], Iterable[Line]]:
+    """The names of the columns, and the lines with rows."""
+    names = first.text.split("\t")
+    if any(name in names for name in columns.text):
+        for wanted in filter(None, (columns.second,)):
+            if not any(name in names for name in wanted):
+                raise _other_layout(file, names, wanted)
+        return names, rest
+    if len(names) in columns.headerless:
+        return columns.headerless[len(names)], _chained(first, rest)
+    raise _other_layout(file, names, columns.text)
+
+
+def has_column(file: Path, wanted: Names, columns: Columns) -> bool:
+    """Whether a table has one of these columns."""
+    line = next(text_lines(file), None)
+    names = line.text.split("\t") if line is not None else []
+    if not any(name in names for name in columns.text):
+        names = list(columns.headerless.get(len(names), ()))
+    return any(name in names for name in wanted)
+
+
+def text_lines(file: Path) -> Iterator[Line]:
+    """The lines of a text file, plain or compressed."""
+    return lines_of(open_source(file))
+
+
+def _chained(first: Line, rest: Iterable[Line]) -> Iterator[Line]:
+    yield first
+    yield from rest
+
+
+def _one_of(row: Mapping[str, str | None], names: Names) -> str | None:
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    return None
+
+
+def _other_layout(file: Path, names: Sequence[str], wanted: Names) -> InputError:
+    return InputError(
+        f"{file} is of another layout: it has no column {' or '.join(map(repr, wanted))}. Its first line is: "
+        f"{shown(' | '.join(names))}. Is it the file of another task?"
+    )
+
+
+def one_label(labels: Sequence[str], *, left_out: str | None = None) -> Callable[[str, Place], Any]:
+    """A label that must be one of these; or `left_out`, with which a row is left out."""
+
+    def to_gold(label: str, place: Place) -> Any:
+        if label in labels:
+            return label
+        if label == left_out:
+            return LEFT_OUT
+        raise InputError(f"{place}: {shown(label)!r} is no label of this task. There are: {', '.join(labels)}.")
+
+    return to_gold
+
+
+def a_number(label: str, place: Place) -> float:
+    """A score."""
+    try:
+        return float(label)
+    except ValueError:
+        raise InputError(f"{place}: the score must be a number. Got {shown(label)!r} instead.") from None

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyseme.datasets.benchmark import Benchmark, file_reader
-from polyseme.datasets.tab_separated import text_lines
+from polyseme.datasets.benchmark import Benchmark, file_reader, text_lines
 from polyseme.errors import InputError
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, Row

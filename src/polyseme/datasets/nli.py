@@ -6,8 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from polyseme.datasets.benchmark import UNLABELLED, Benchmark, Files, Read, table_reader
-from polyseme.datasets.tab_separated import LEFT_OUT, Columns, a_number, one_label, table_items
+from polyseme.datasets.benchmark import (
+    LEFT_OUT,
+    UNLABELLED,
+    Benchmark,
+    Columns,
+    Files,
+    Read,
+    a_number,
+    one_label,
+    table_items,
+    table_reader,
+)
 from polyseme.errors import InputError
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, shown

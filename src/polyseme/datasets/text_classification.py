@@ -6,8 +6,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from polyseme.datasets.benchmark import Benchmark, Files, Read, file_reader, table_reader
-from polyseme.datasets.tab_separated import Columns, one_label, table_items, text_lines
+from polyseme.datasets.benchmark import (
+    Benchmark,
+    Columns,
+    Files,
+    Read,
+    file_reader,
+    one_label,
+    table_items,
+    table_reader,
+    text_lines,
+)
 from polyseme.errors import InputError
 from polyseme.files.rows import Place, shown
 from polyseme.files.source import READ_ERRORS, open_source, suffixes

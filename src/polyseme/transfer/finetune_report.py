@@ -14,36 +14,11 @@ from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment, Kind
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.ledger import Ledger
+from polyseme.transfer.seed_results import SeedFigures
 
 MOST_ERRORS = 20
 SHOWN = 400
 """Characters of a text that a report shows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeedFigures:
-    """What came of one seed."""
-
-    seed: int
-    dev: Mapping[str, float]
-    """Of the step that was best on dev."""
-    others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Of other splits with labels (test), scored once, with the weights of that step."""
-    best_step: int
-    n_steps: int
-    curve: Sequence[Mapping[str, Any]]
-    learned: bool
-    """Whether it is better than the simplest guess."""
-    diverged: bool = False
-    seconds: float = 0.0
-    mix: Mapping[str, Any] | None = None
-    notes: Sequence[str] = ()
-    """On figures that are not defined."""
-
-    @property
-    def n_taken(self) -> int:
-        """Steps that were taken: fewer than planned where the loss was no number."""
-        return int(self.curve[-1]["step"]) if self.diverged and self.curve else self.n_steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import copy
-import json
 import platform
-import shutil
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from polyseme import __version__
 from polyseme.bundle import Bundle
-from polyseme.convert.weight_files import read_weights, write_weights
-from polyseme.errors import ModelError, PolysemeWarning
-from polyseme.files.atomic import whole_folder
+from polyseme.errors import PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
 from polyseme.metrics.task_metrics import CORRELATIONS, confusion, measure, undefined
@@ -32,9 +27,10 @@ from polyseme.tasks.kinds import KINDS, baseline_scores
 from polyseme.training.ledger import Ledger, Meter, Rates
 from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_report import FinetuneReport, SeedFigures, worst_errors
+from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
+from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.task_model import TaskModel, pooler_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, Told, fresh_top, learn, put, take_turns
@@ -42,22 +38,21 @@ from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
 
 FEATURES = "features"
-RESULT = "result.json"
 MOST_ABREAST = 8
-WEIGHTS_KEPT = 6
-"""How often the weights are held by one seed: with gradients, two moments, the best so far and those of its graphs."""
-STATES_A_LAYER = 40
-"""How many states of a row a layer holds for the way back, generously."""
+WEIGHT_COPIES = 6
+"""Copies of the weights that one seed holds: with gradients, two moments, the best so far and those of its graphs."""
+STATES_PER_LAYER = 40
+"""States of a row that a layer holds for the backward pass, at most."""
 
 
 @dataclass
 class Finetuned:
-    """What `finetune_task` gives: the model that is kept, and the report."""
+    """The result of `finetune_task`: the model that is kept, and the report."""
 
     model: TaskModel
     report: FinetuneReport
     cut: tuple[str, ...] = ()
-    """How many texts were not read as they stand, a line each; the report's notes have them too."""
+    """How many texts were not read as they stand, one line each; the report's notes have them too."""
 
 
 def finetune_task(
@@ -78,10 +73,12 @@ def finetune_task(
 ) -> Finetuned:
     """Train a head over `bundle`, or the whole, for a task whose data has been checked.
 
-    `folder` is where unfinished work is kept, and gone on with; without one nothing is kept. `bundle` is not changed.
-    `abreast` seeds take their steps in turn; without it as many as fit on a GPU, and one on a CPU.
+    `folder` is where unfinished work is kept and resumed from; without one nothing is kept. `bundle` is not changed.
+    `abreast` seeds take their steps in turn; by default as many as fit on a GPU, and one on a CPU.
     """
-    work = _Work(data, bundle, settings, device=torch.device(device), cache=cache, folder=folder, progress=progress)
+    work = _Finetuning(
+        data, bundle, settings, device=torch.device(device), cache=cache, folder=folder, progress=progress
+    )
     meter = Meter(work.device, rates=rates)
     started = time.perf_counter()
     results = take_turns(
@@ -89,27 +86,16 @@ def finetune_task(
         abreast=work.abreast() if abreast is None else abreast,
         device=work.device,
     )
-    best = max(results, key=work.rank)
+    best = max(results, key=work.results.rank)
     model = work.kept(best)
-    judged_dev = judge(model, work.prepared["dev"], autocast=work.autocast())
+    dev_judgments = judge(model, work.prepared["dev"], autocast=work.autocast())
     for note in (note for each in results for note in each.figures.notes):
         warnings.warn(note, PolysemeWarning, stacklevel=2)
     ledger = work.ledger(results, time.perf_counter() - started, meter, rates)
-    return Finetuned(model, work.report(results, best, judged_dev, ledger, model_name, notes, model), work.cut)
+    return Finetuned(model, work.report(results, best, dev_judgments, ledger, model_name, notes, model), work.cut)
 
 
-@dataclass
-class _Result:
-    figures: SeedFigures
-    score: float
-    weights: Mapping[str, Tensor] | None
-    head: Mapping[str, Any]
-    """The head's config: the threshold of no answer is chosen on dev."""
-    seconds_before: float = 0.0
-    """What earlier sessions spent on it."""
-
-
-class _Work:
+class _Finetuning:
     """What all seeds share."""
 
     def __init__(
@@ -150,7 +136,7 @@ class _Work:
         self.notes = list(filled.notes)
         self.bf16 = settings.dtype == "bf16" or (settings.dtype == "auto" and device.type == "cuda")
         self.inputs = self._inputs(train)
-        self.best: _Result | None = None
+        self.results = SeedResults(self.settings.seeds, folder)
         self.first = self.new_model(self.settings.seeds[0])
         self.prepared = {
             name: prepare(self.first, items, learning=name == "train", cache=self.cache, progress=progress)
@@ -216,35 +202,32 @@ class _Work:
         lengths = self.prepared["train"].source.lengths
         pieces = int(self.settings.batch_size or 32) * bucket(int(lengths.max(initial=1)))
         widths = self.first.bundle.config.widths if self.first.bundle is not None else ()
-        states = STATES_A_LAYER * pieces * sum(widths) * 4
+        states = STATES_PER_LAYER * pieces * sum(widths) * 4
         free, _ = torch.cuda.mem_get_info(self.device)
-        return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHTS_KEPT * weights + states))))
+        return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHT_COPIES * weights + states))))
 
     def seed(
         self, seed: int, checkpoint_seconds: float, told: Callable[[Told], None] | None
-    ) -> Generator[None, None, _Result]:
+    ) -> Generator[None, None, SeedResult]:
         """Train one, or take what an earlier session made of it."""
-        kept = self._finished(seed)
-        if kept is not None:
-            return self._better(kept)
+        earlier = self.results.read(seed)
+        if earlier is not None:
+            return self.results.add(earlier)
         model = self.new_model(seed)
-        checkpoints = None if self.folder is None else self.folder / f"seed-{seed}.checkpoints"
-        found = yield from learn(
+        learned = yield from learn(
             model,
             self.prepared["train"],
             self.dev_figures,
             self.settings,
             seed,
             bf16=self.bf16,
-            checkpoints=checkpoints,
+            checkpoints=self.results.checkpoints(seed),
             checkpoint_seconds=checkpoint_seconds,
             told=told,
         )
-        result = self._result(model, found)
-        self._keep(seed, result)
-        if checkpoints is not None:
-            shutil.rmtree(checkpoints, ignore_errors=True)
-        return self._better(result)
+        result = self._result(model, learned)
+        self.results.keep(seed, result)
+        return self.results.add(result)
 
     def dev_figures(self, model: TaskModel) -> dict[str, float]:
         return self._figures("dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
@@ -266,8 +249,8 @@ class _Work:
         judgments = judge(model, self.prepared[split], autocast=self.autocast())
         return [f"{split}: {note}" for note in undefined(doubtful, *self._compared(split, judgments))]
 
-    def _result(self, model: TaskModel, found: Learned) -> _Result:
-        dev = found.dev
+    def _result(self, model: TaskModel, run: Learned) -> SeedResult:
+        dev = run.dev
         calibrated = self.kind.calibrated(model.head.config, self.data.splits["dev"], partial(self._judge_dev, model))
         if calibrated is not None:
             model.head.config = calibrated
@@ -279,26 +262,26 @@ class _Work:
         }
         first = self.data.metrics[0]
         notes = [
-            f"Seed {found.seed}, {note}"
+            f"Seed {run.seed}, {note}"
             for split, measured in {"dev": dev, **others}.items()
             for note in self._undefined(model, split, measured)
         ]
-        learned = not found.diverged and dev[first] > self.baseline[first]
+        learned = not run.diverged and dev[first] > self.baseline[first]
         figures = SeedFigures(
-            seed=found.seed,
+            seed=run.seed,
             dev=dev,
             others=others,
-            best_step=found.best_step,
-            n_steps=found.n_steps,
-            curve=found.curve,
+            best_step=run.best_step,
+            n_steps=run.n_steps,
+            curve=run.curve,
             learned=learned,
-            diverged=found.diverged,
-            seconds=found.seconds,
+            diverged=run.diverged,
+            seconds=run.seconds,
             mix=model.shares(),
             notes=notes,
         )
         weights = {name: each.detach() for name, each in model.learned().items()}
-        return _Result(figures, dev[first], weights, model.head.config.to_json(), found.seconds_before)
+        return SeedResult(figures, dev[first], weights, model.head.config.to_json(), run.seconds_before)
 
     @cached_property
     def baseline(self) -> dict[str, float]:
@@ -309,52 +292,7 @@ class _Work:
         model.head.config = config
         return judge(model, self.prepared["dev"], autocast=self.autocast())
 
-    def rank(self, result: _Result) -> tuple[bool, float, int]:
-        """What the best seed is highest in; of two that are as good it is the first."""
-        return result.figures.learned, result.score, -self.settings.seeds.index(result.figures.seed)
-
-    def _better(self, result: _Result) -> _Result:
-        """Let go of the weights of all but the best."""
-        before = self.best
-        if before is None or self.rank(result) > self.rank(before):
-            self.best, worse = result, before
-        else:
-            worse = result
-        if worse is not None:
-            worse.weights = None
-            if self.folder is not None:
-                shutil.rmtree(self.folder / f"seed-{worse.figures.seed}" / "weights", ignore_errors=True)
-        return result
-
-    # --- kept and gone on with ----------------------------------------------------------------------------------------
-
-    def _keep(self, seed: int, result: _Result) -> None:
-        if self.folder is None:
-            return
-        with whole_folder(self.folder / f"seed-{seed}", force=True) as made:
-            content = {"figures": asdict(result.figures), "score": result.score, "head": result.head}
-            (made / RESULT).write_text(json.dumps(content), encoding="utf-8")
-            (made / "weights").mkdir()
-            write_weights(made / "weights", {name: each.cpu() for name, each in (result.weights or {}).items()})
-
-    def _finished(self, seed: int) -> _Result | None:
-        place = None if self.folder is None else self.folder / f"seed-{seed}"
-        if place is None or not (place / RESULT).is_file():
-            return None
-        try:
-            content = json.loads((place / RESULT).read_text(encoding="utf-8"))
-            weights = read_weights(place / "weights") if (place / "weights").is_dir() else None
-            figures = SeedFigures(**content["figures"])
-            return _Result(figures, content["score"], weights, content["head"], figures.seconds)
-        except (ValueError, KeyError, TypeError, ModelError) as error:
-            warnings.warn(
-                f"What is kept of seed {seed} in {place} is damaged ({error}); it is trained again.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
-            return None
-
-    def kept(self, best: _Result) -> TaskModel:
+    def kept(self, best: SeedResult) -> TaskModel:
         """The model with the weights of the best seed."""
         model = self.new_model(best.figures.seed)
         if best.weights is None:
@@ -365,7 +303,7 @@ class _Work:
 
     # --- the report ---------------------------------------------------------------------------------------------------
 
-    def ledger(self, results: Sequence[_Result], seconds: float, meter: Meter, rates: Rates | None) -> Ledger:
+    def ledger(self, results: Sequence[SeedResult], seconds: float, meter: Meter, rates: Rates | None) -> Ledger:
         """What it all cost, in earlier sessions, too; their energy is estimated by this one's.
 
         Training reads each row forwards and backwards. Frozen vectors are computed once, or were in the cache.
@@ -404,9 +342,9 @@ class _Work:
 
     def report(
         self,
-        results: Sequence[_Result],
-        best: _Result,
-        judged_dev: Sequence[Judgment],
+        results: Sequence[SeedResult],
+        best: SeedResult,
+        dev_judgments: Sequence[Judgment],
         ledger: Ledger,
         model_name: str,
         notes: Sequence[str],
@@ -416,8 +354,8 @@ class _Work:
         items = data.splits["dev"]
         table = None
         if self.labels and not data.multi:
-            found = confusion([item.gold for item in items], [each.answer for each in judged_dev], self.labels)
-            table = {"labels": list(found.labels), "counts": [list(row) for row in found.counts]}
+            counted = confusion([item.gold for item in items], [each.answer for each in dev_judgments], self.labels)
+            table = {"labels": list(counted.labels), "counts": [list(row) for row in counted.counts]}
         return FinetuneReport(
             task=data.name,
             kind=data.kind,
@@ -431,7 +369,7 @@ class _Work:
             sampled=data.sampled,
             labels=self.labels,
             confusion=table,
-            errors=worst_errors(data.kind, items, judged_dev, self.labels),
+            errors=worst_errors(data.kind, items, dev_judgments, self.labels),
             notes=(*data.notes, *notes, *self.notes, *(note for each in results for note in each.figures.notes)),
             settings=self.settings.to_json(),
             ledger=ledger,
