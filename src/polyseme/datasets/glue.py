@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from polyseme.datasets.benchmark import Benchmark, Columns, a_number, one_label, table_reader
@@ -23,7 +24,7 @@ def _glue(
     columns: Columns,
     labels: tuple[str, ...] = _YES_NO,
     to_gold: Callable[..., object] | None = None,
-    others: dict[str, str] | None = None,
+    others: Mapping[str, str] = MappingProxyType({}),
     **fields: Any,
 ) -> Benchmark:
     """A task whose splits are tables: `train.tsv`, `dev.tsv` and `test.tsv`, or files of `others`."""
@@ -34,7 +35,7 @@ def _glue(
         metrics=metrics,
         folders=(name, *folders),
         files={
-            split: (f"{split}.tsv", f"{split}.sample.tsv", *([others[split]] if split in (others or {}) else []))
+            split: (f"{split}.tsv", f"{split}.sample.tsv", *([others[split]] if split in others else []))
             for split in ("train", "dev", "test")
         },
         labels=labels,
