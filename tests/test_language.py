@@ -51,7 +51,7 @@ NAMES: Mapping[str, str] = {
     "settle": "prepare, resolve",
     "settled": "prepared, resolved",
     "meet": "warm_up",
-    "let_loose": "unfreeze",
+    "unfreeze": "unfreeze",
     "onward": "continuation",
     "going": "running, active",
     "parting": "clustering, split",

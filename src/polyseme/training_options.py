@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from polyseme.tasks.data_checks import Unseen
     from polyseme.tasks.items import TaskData
     from polyseme.training.effects import OnReport
-    from polyseme.transfer.train_seed import Told
+    from polyseme.transfer.train_seed import StepReport
     from polyseme.types import Progress
 
 Column = str | int
@@ -216,7 +216,7 @@ class FinetuneRunOptions(FinetuneOptions, CostOption, ForceOption):
     device: str = option("auto", DEVICE, "DEVICE")
     cache: AnyPath | None = option(None, "Folder to keep frozen vectors in, for other runs.", "FOLDER", default="none")
     checkpoint_seconds: float = option(CHECKPOINT_SECONDS, "Least number of seconds between checkpoints.", "SECONDS")
-    on_report: Callable[[Told], None] | None = callback("Called with how training goes, after each step.")
+    on_report: Callable[[StepReport], None] | None = callback("Called with how training goes, after each step.")
     progress: Progress | None = callback("Called with the number of texts whose frozen vectors are computed, and all.")
 
 

@@ -13,7 +13,7 @@ from polyseme.training.optimizers import OptimizerSettings, build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
 from polyseme.transfer.task_model import TaskModel
-from polyseme.transfer.train_seed import fresh_top, let_loose, rates_of
+from polyseme.transfer.train_seed import rates_of, reinit_top, unfreeze
 from tiny_models import tiny_model
 
 FAMILIES = ["bert", "elmo", "gpt2", "albert"]
@@ -49,7 +49,7 @@ def test_layers_are_let_loose_from_the_top(family: str) -> None:
     settings = FinetuneSettings(gradual_unfreezing=True)
     seen = []
     for epoch in range(3):
-        let_loose(model, settings, epoch, 3)
+        unfreeze(model, settings, epoch, 3)
         loose = [all(parameter.requires_grad for parameter in group) for group in groups]
         assert loose == sorted(loose)  # the top ones
         assert all(parameter.requires_grad for parameter in model.head.parameters())
@@ -63,14 +63,14 @@ def test_fresh_layers_are_the_top_ones() -> None:
     model = new_model()
     before = [[parameter.detach().clone() for parameter in group] for group in model.layer_groups()]
     assert model.bundle is not None
-    fresh_top(model, build_encoder(model.bundle.config).layer_groups(), 2)
+    reinit_top(model, build_encoder(model.bundle.config).layer_groups(), 2)
     changed = [
         any(not torch.equal(one, other) for one, other in zip(group, then, strict=True))
         for group, then in zip(model.layer_groups(), before, strict=True)
     ]
     assert changed == [False, False, True, True]
     with pytest.raises(OptionError, match="choose 3 or fewer"):
-        fresh_top(model, build_encoder(model.bundle.config).layer_groups(), 4)
+        reinit_top(model, build_encoder(model.bundle.config).layer_groups(), 4)
 
 
 @pytest.mark.parametrize(

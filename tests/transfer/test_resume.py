@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 import polyseme
 from polyseme.errors import OutputError, PolysemeWarning
-from polyseme.transfer.train_seed import Told
+from polyseme.transfer.train_seed import StepReport
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
 
@@ -82,7 +82,7 @@ def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> No
     output = tmp_path / "model"
     data = small_task("classify", n_train=48, n_dev=16)
 
-    def stop(told: Told) -> None:
+    def stop(told: StepReport) -> None:
         if told.seed == 1:
             raise KeyboardInterrupt
 

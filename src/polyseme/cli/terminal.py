@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from polyseme.plots.word_uses import Use
     from polyseme.training.effects import Report
-    from polyseme.transfer.train_seed import Told as SeedReport
+    from polyseme.transfer.train_seed import StepReport as SeedReport
 
 DELAY = 2.0
 """Seconds before anything is drawn."""

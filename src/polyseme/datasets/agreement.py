@@ -19,7 +19,7 @@ END = "<eos>"
 
 
 def read_agreement(files: Sequence[Path]) -> list[PairSet]:
-    """A set a file."""
+    """One set per file."""
     return [_reader(file)(file) for file in files]
 
 
@@ -62,14 +62,14 @@ def read_linzen(file: Path) -> PairSet:
 def read_gulordava(file: Path) -> PairSet:
     """Sentences as they were found, and nonsense made of them; a row a form."""
     needs = ("form", "class", "type", "constr_id", "sent_id", "pattern", "len_prefix")
-    found: dict[tuple[str, ...], dict[str, Row]] = {}
+    sentences: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in table_rows(file, "sent", what="Gulordava's", needs=needs):
         key = tuple(str(row.fields[name]) for name in ("pattern", "constr_id", "sent_id", "type"))
         form = str(row.fields["class"])
         if form not in ("correct", "wrong"):
             raise InputError(f"{row.place}: 'class' must be correct or wrong. Got {form!r} instead.")
-        found.setdefault(key, {})[form] = row
-    pairs = [_gulordava_pair(forms) for forms in found.values()]
+        sentences.setdefault(key, {})[form] = row
+    pairs = [_gulordava_pair(forms) for forms in sentences.values()]
     return PairSet("gulordava", ("kind", "pattern"), pairs)
 
 

@@ -27,7 +27,7 @@ Files = Mapping[str, Path]
 Names = tuple[str, ...]
 LEFT_OUT = object()
 """As a gold answer: the row is left out, with a note."""
-UNLABELLED = "_unlabelled"
+UNLABELED = "_unlabelled"
 """What is put behind the name of a split whose labels are kept by others: it can be predicted, not scored."""
 _FIRST = ("train", "dev")
 
@@ -101,7 +101,7 @@ def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
             labeled = not split.startswith("test") or has_column(file, columns.label, columns)
-            name = split if labeled else split + UNLABELLED
+            name = split if labeled else split + UNLABELED
             splits[name] = table_items(file, columns, to_gold, log, labeled=labeled)
         return Read(splits, notes=list(log.notes()))
 
@@ -117,7 +117,7 @@ def file_reader(read_file: Callable[[Path, ReadingLog], Sequence[Item]]) -> Call
         for split, file in files.items():
             items = read_file(file, log)
             labeled = any(item.gold is not None for item in items)
-            splits[split if labeled else split + UNLABELLED] = items
+            splits[split if labeled else split + UNLABELED] = items
         return Read(splits, notes=list(log.notes()))
 
     return read
@@ -137,14 +137,14 @@ def find_data(data: AnyPath | None, name: str, patterns: Sequence[str]) -> list[
         return [place]
     folders = [place / "tasks" / name, place / name, place]
     for folder in folders:
-        found: dict[str, Path] = {}  # by name without compression: a file that is also there unpacked is read once
+        files: dict[str, Path] = {}  # by name without compression: a file that is also there unpacked is read once
         for pattern in patterns:
             for ending in ("", *COMPRESSIONS):
                 for file in sorted(folder.glob(pattern + ending)):
                     if file.is_file():
-                        found.setdefault(file.name.removesuffix(ending), file)
-        if found:
-            return list(found.values())
+                        files.setdefault(file.name.removesuffix(ending), file)
+        if files:
+            return list(files.values())
     looked = ", ".join(str(folder / pattern) for folder in folders for pattern in patterns)
     raise InputError(f"{place} does not hold the data of {name}. Looked for {looked}, plain or compressed.")
 

@@ -25,7 +25,7 @@ class LastWord:
 
 def read_lambada(files: Sequence[Path]) -> list[LastWord]:
     """The passages, whatever field holds them: the official files have `text` and nothing else."""
-    found = []
+    passages = []
     for file in files:
         with read_rows(file) as rows:
             for row in rows:
@@ -39,5 +39,5 @@ def read_lambada(files: Sequence[Path]) -> list[LastWord]:
                 text = text.rstrip()
                 words = [word for word in split_words(text) if word.end <= last.start()]
                 target = Word(text[last.start() :], last.start(), len(text))
-                found.append(LastWord(Document(text=text, words=[*words, target], id=row.id)))
-    return found
+                passages.append(LastWord(Document(text=text, words=[*words, target], id=row.id)))
+    return passages

@@ -54,16 +54,16 @@ def _whole(text: str | Sequence[str], place: Place) -> str:
 def _choices(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The choices and what they are called, if they are: a list of texts, of objects, or an object of two lists."""
     question = row.fields.get("question")
-    given: Any = question.get("choices") if isinstance(question, Mapping) else row.fields.get("choices")
-    if isinstance(given, Mapping):
-        given = [
+    listed: Any = question.get("choices") if isinstance(question, Mapping) else row.fields.get("choices")
+    if isinstance(listed, Mapping):
+        listed = [
             {"text": text, "label": label}
-            for text, label in zip(given.get("text", ()), given.get("label", ()), strict=False)
+            for text, label in zip(listed.get("text", ()), listed.get("label", ()), strict=False)
         ]
-    if not isinstance(given, list) or not given:
+    if not isinstance(listed, list) or not listed:
         raise InputError(f"{row.place}: there is no list 'choices'.")
-    names = tuple(str(each["label"]) for each in given if isinstance(each, Mapping) and "label" in each)
-    texts: tuple[Any, ...] = tuple(each.get("text") if isinstance(each, Mapping) else each for each in given)
+    names = tuple(str(each["label"]) for each in listed if isinstance(each, Mapping) and "label" in each)
+    texts: tuple[Any, ...] = tuple(each.get("text") if isinstance(each, Mapping) else each for each in listed)
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{row.place}: choice {number} is empty, or no text.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polyseme.datasets.benchmark import (
     LEFT_OUT,
-    UNLABELLED,
+    UNLABELED,
     Benchmark,
     Columns,
     Files,
@@ -50,7 +50,7 @@ def read_inference(files: Files) -> Read:
 
 
 def _in_order(files: Files, splits: Mapping[str, Sequence[Item]]) -> list[str]:
-    return [name for split in files for name in splits if name in (split, split + UNLABELLED)]
+    return [name for split in files for name in splits if name in (split, split + UNLABELED)]
 
 
 def _json_items(file: Path, log: ReadingLog) -> list[Item]:
@@ -116,13 +116,16 @@ def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Ca
         items = table_items(files["all"], columns, to_gold, log)
         for item in items:
             if item.fields.get("SemEval_set") not in _SICK_SPLITS:
-                given = item.fields.get("SemEval_set")
+                name = item.fields.get("SemEval_set")
                 raise InputError(
-                    f"{item.place}: 'SemEval_set' must be {', '.join(_SICK_SPLITS)}. Got {given!r} instead."
+                    f"{item.place}: 'SemEval_set' must be {', '.join(_SICK_SPLITS)}. Got {name!r} instead."
                 )
         for theirs, ours in _SICK_SPLITS.items():
             splits[ours] = [item for item in items if item.fields["SemEval_set"] == theirs]
-        return Read({split: found for split, found in splits.items() if found}, notes=list(log.notes()))
+        return Read(
+            {split: chosen for split, chosen in splits.items() if chosen},
+            notes=list(log.notes()),
+        )
 
     return read
 

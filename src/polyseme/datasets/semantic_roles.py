@@ -37,9 +37,9 @@ def _words_of(file: Path, split: str) -> Path:
     """The treebank's file of a split: beside the roles, or in a folder next to theirs."""
     folders = [file.parent, *(file.parent.parent / name for name in _TREEBANK.folders)]
     for folder in folders:
-        found = split_files(folder, {split: _TREEBANK.files[split]})
-        if split in found:
-            return found[split]
+        files = split_files(folder, {split: _TREEBANK.files[split]})
+        if split in files:
+            return files[split]
     raise InputError(
         f"{file} has roles and no words: they are in the treebank UD_English-EWT. Put its {split} file "
         f"({_TREEBANK.files[split][0]}) into one of {', '.join(map(str, folders))}."

@@ -1,4 +1,4 @@
-"""Benchmarks with a tag a word: treebanks' parts of speech, named entities, any CoNLL files."""
+"""Benchmarks with one tag per word: treebanks' parts of speech, named entities, any CoNLL files."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def tree_nodes(tree: str, place: object) -> list[tuple[str, list[str]]]:
         elif tree[at] == " " and above:
             at += 1
         elif above and tree[at] != "(":
-            end = min(found for found in (tree.find(")", at), tree.find("(", at), len(tree)) if found >= 0)
+            end = min(place for place in (tree.find(")", at), tree.find("(", at), len(tree)) if place >= 0)
             for number in above:
                 nodes[number][1].append(_unescaped(tree[at:end]))
             at = end
@@ -150,13 +150,13 @@ def _label_lines(file: Path, column: str) -> Iterator[Item]:
         if not line.strip():
             continue
         place = Place(str(file), number)
-        found = _QUESTION.fullmatch(line.strip())
-        if found is None:
+        question = _QUESTION.fullmatch(line.strip())
+        if question is None:
             raise InputError(
                 f"{place}: a question begins with its class, as in 'DESC:manner How …'. Got {shown(line)!r}."
             )
-        fields = {"coarse": found[1], "fine": f"{found[1]}:{found[2]}"}
-        yield Item(text=found[3], gold=fields[column], id=str(number), place=str(place), fields=fields)
+        fields = {"coarse": question[1], "fine": f"{question[1]}:{question[2]}"}
+        yield Item(text=question[3], gold=fields[column], id=str(number), place=str(place), fields=fields)
 
 
 def _any_text(file: Path) -> str:
@@ -189,10 +189,10 @@ def _imdb(file: Path, log: ReadingLog) -> Sequence[Item]:
 
 def _reviews(folder: Path, label: str) -> Iterator[Item]:
     """The official download: a file a review, its number and its rating in its name."""
-    found = [(match, file) for file in folder.glob("*.txt") if (match := _REVIEW.fullmatch(file.name))]
-    if not found:
+    reviews = [(match, file) for file in folder.glob("*.txt") if (match := _REVIEW.fullmatch(file.name))]
+    if not reviews:
         raise InputError(f"{folder} has no reviews in it (files such as 0_9.txt), as the download of IMDb has.")
-    for match, file in sorted(found, key=lambda each: int(each[0][1])):
+    for match, file in sorted(reviews, key=lambda each: int(each[0][1])):
         text = re.sub(r"<br\s*/?>", " ", _any_text(file)).strip()
         fields = {"rating": match[2]}
         yield Item(text=text, gold=label, id=f"{label}/{match[1]}", place=str(file), fields=fields)

@@ -29,8 +29,8 @@ class Features:
     """Rows of word vectors, padded on the right. Which encoder made them, and whether it learns, is not said."""
 
     words: Tensor
-    """[R, W, D]: a vector a word. Where two texts were read together (a pair, a question and its passage), the words of
-    both, first text first. For a head that writes, the states of all pieces."""
+    """[R, W, D]: one vector per word. Where two texts were read together (a pair, a question and its passage), the
+    words of both, first text first. For a head that writes, the states of all pieces."""
     mask: Tensor
     """[R, W], true where there is a word."""
     whole: Tensor | None = None
@@ -40,7 +40,7 @@ class Features:
     second_mask: Tensor | None = None
     """[R, V], true where there is a word of the second text."""
     marks: Tensor | None = None
-    """[R, W], a small whole number a word: 1 at the predicate of semantic roles, 0 elsewhere."""
+    """[R, W], one small whole number per word: 1 at the predicate of semantic roles, 0 elsewhere."""
     passage: Tensor | None = None
     """[R, W], true at words that may be in an answer (span tasks), where `words` has others too; None: at all."""
     groups: Tensor | None = None
@@ -60,19 +60,19 @@ class Features:
         return self._each(lambda tensor: _moved(tensor, arguments, settings))
 
     def select(self, rows: Tensor) -> Features:
-        """Some of the rows, in another order perhaps. Groups keep their numbers."""
+        """The rows at these places, in their order. Groups keep their numbers."""
         return self._each(lambda tensor: tensor[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Features:
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return dataclasses.replace(self, **{name: change(value) for name, value in given.items() if value is not None})
+        tensors = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return dataclasses.replace(self, **{name: change(each) for name, each in tensors.items() if each is not None})
 
 
 def _moved(tensor: Tensor, arguments: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
     if tensor.is_floating_point():
         return tensor.to(*arguments, **settings)
-    arguments = tuple(given for given in arguments if not isinstance(given, torch.dtype))
-    settings = {name: given for name, given in settings.items() if name != "dtype"}
+    arguments = tuple(each for each in arguments if not isinstance(each, torch.dtype))
+    settings = {name: each for name, each in settings.items() if name != "dtype"}
     return tensor.to(*arguments, **settings) if arguments or settings else tensor
 
 
@@ -96,8 +96,8 @@ def read_out(words: Tensor, mask: Tensor, how: WordReadout, *, two_way: bool = F
         return (words * real).sum(1) / real.sum(1).clamp(min=1)
     if how == "max":
         return words.masked_fill(~real, torch.finfo(words.dtype).min).amax(1) * mask.any(1)[:, None]
-    some = mask.any(1)[:, None]
-    first, last = words[:, 0] * some, _at_end(words, mask) * some
+    has_words = mask.any(1)[:, None]
+    first, last = words[:, 0] * has_words, _at_end(words, mask) * has_words
     here, there = (last, first) if how == "last" else (first, last)
     if not two_way:
         return here
@@ -123,7 +123,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, features: Features, gold: Tensor) -> Tensor:
-        """One loss a row: [R]; an item, where several rows are one."""
+        """One loss per row: [R]; per item, where several rows are one."""
 
     @abstractmethod
     def n_gold(self, gold: Tensor) -> Tensor:
@@ -145,11 +145,11 @@ class Head(nn.Module, ABC):
                 f"This head for task {config.kind!r} reads words of width {config.width}. Got width "
                 f"{features.words.shape[-1]}: it belongs to another encoder or other layers."
             )
-        given = None if features.whole is None else features.whole.shape[-1]
-        if config.whole_width is not None and given != config.whole_width:
+        width = None if features.whole is None else features.whole.shape[-1]
+        if config.whole_width is not None and width != config.whole_width:
             raise ModelError(
                 f"This head for task {config.kind!r} reads a vector of width {config.whole_width} for the whole row. "
-                f"Got {'none' if given is None else f'width {given}'}."
+                f"Got {'none' if width is None else f'width {width}'}."
             )
         if config.apart != (features.second is not None):
             made, got = ("apart", "together") if config.apart else ("together", "apart")

@@ -67,7 +67,7 @@ def join_windows(windows: Sequence[Spans], firsts: Sequence[int], *, n_best: int
         for span in window.best:
             place = (span.start + first, span.end + first)
             best[place] = max(span.score, best.get(place, -math.inf))
-    ordered = sorted(best.items(), key=lambda found: (-found[1], found[0]))[:n_best]
+    ordered = sorted(best.items(), key=lambda each: (-each[1], each[0]))[:n_best]
     spans = tuple(Span(start, end, score) for (start, end), score in ordered)
     return Spans(best=spans, none=min((window.none for window in windows), default=0.0))
 
@@ -103,9 +103,9 @@ class SpanHead(Head):
         self.check(features)
         words, question = self.body(features.words, features.mask, features.second, features.second_mask)
         if self.meets and features.second_mask is not None:
-            asked = self.question(read_out(question, features.second_mask, self.config.readout))
-            asked = asked[:, None].expand_as(words)
-            words = torch.cat([words, asked, words * asked], dim=-1)
+            query = self.question(read_out(question, features.second_mask, self.config.readout))
+            query = query[:, None].expand_as(words)
+            words = torch.cat([words, query, words * query], dim=-1)
         allowed = self._allowed(features)
         whole = features.whole if self.reads_whole else read_out(words, allowed, "mean")
         none = (self.scores if self.none_scores is None else self.none_scores)(whole)
@@ -145,11 +145,11 @@ class SpanHead(Head):
         values, places = pairs.topk(min(self.config.n_best, pairs.shape[1]), dim=1)
         labels = []
         for row in range(n_rows):
-            found = zip(values[row].tolist(), places[row].tolist(), strict=True)
-            kept = [
+            candidates = zip(values[row].tolist(), places[row].tolist(), strict=True)
+            spans = [
                 Span(place // longest, place // longest + place % longest, value)
-                for value, place in found
+                for value, place in candidates
                 if value > FORBIDDEN / 2
             ]
-            labels.append(Spans(best=tuple(kept), none=none[row].item()))
+            labels.append(Spans(best=tuple(spans), none=none[row].item()))
         return Predictions(labels=labels)

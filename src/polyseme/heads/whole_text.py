@@ -109,7 +109,7 @@ class ChooseHead(Head):
         self.text = WholeText(config, 1)
 
     def forward(self, features: Features) -> Tensor:
-        """[R], a score a choice."""
+        """[R], one score per choice."""
         self.check(features)
         scores: Tensor = self.text(features)
         return scores.squeeze(-1)

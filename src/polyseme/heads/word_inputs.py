@@ -45,9 +45,9 @@ class WordInputsConfig(Config):
         for name in ("words", "characters"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("word_width", "character_width", "filter_width"):
-            given = getattr(self, name)
-            if not isinstance(given, int) or given < 1:
-                raise ModelError(f"The '{name}' of word inputs must be a whole number above 0. Got {given!r} instead.")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ModelError(f"The '{name}' of word inputs must be a whole number above 0. Got {value!r} instead.")
 
     @property
     def width(self) -> int:
@@ -170,16 +170,16 @@ class WordInputs(nn.Module):
             )
         return WordNumbers(words, mask, spelled, which)
 
-    def forward(self, given: WordNumbers) -> Tensor:
-        words = given.words
+    def forward(self, numbers: WordNumbers) -> Tensor:
+        words = numbers.words
         if self.training and self.config.unknown_rate and self.config.rare:
             rare = words >= N_SPECIAL + len(self.config.words) - self.config.rare
             taken = torch.rand(words.shape, device=words.device) < self.config.unknown_rate
             words = words.masked_fill(rare & taken, UNKNOWN)
         vectors = self.words(words)
         if self.characters is not None:
-            vectors = torch.cat([vectors, self._spelled(given.spelled)[given.which]], dim=-1)
-        known: Tensor = vectors * given.mask[:, :, None]
+            vectors = torch.cat([vectors, self._spelled(numbers.spelled)[numbers.which]], dim=-1)
+        known: Tensor = vectors * numbers.mask[:, :, None]
         return known
 
     def _spelled(self, spelled: Tensor) -> Tensor:
@@ -192,8 +192,8 @@ class WordInputs(nn.Module):
             real.sum(1)[:, None] + self.config.filter_width - 1
         )
         answers = answers.masked_fill(~touched[:, None, :], torch.finfo(answers.dtype).min)
-        found: Tensor = answers.amax(-1) * real[:, :1]
-        return found
+        largest: Tensor = answers.amax(-1) * real[:, :1]
+        return largest
 
 
 def _draw(table: nn.Embedding) -> None:

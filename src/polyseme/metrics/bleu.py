@@ -92,7 +92,7 @@ def compare(sides: Sides) -> Compared:
     return Compared(figures, items, signatures)
 
 
-def figures(sides: Sides, found: Compared) -> Figures:
+def figures(sides: Sides, compared: Compared) -> Figures:
     """The figures of all texts together; BLEU is of a corpus, and no mean."""
-    line = Line("all", "all", len(sides.texts), found.figures)
-    return Figures(columns=COLUMNS, lines=[line], shares=False, items=found.items)
+    line = Line("all", "all", len(sides.texts), compared.figures)
+    return Figures(columns=COLUMNS, lines=[line], shares=False, items=compared.items)

@@ -71,15 +71,15 @@ def _grouped(
     """A line for each group, wide ones first, each followed by those within it."""
     if not levels:
         return []
-    found: list[Line] = []
+    lines: list[Line] = []
     names = np.array([path[0] for path in paths], dtype=object)
     for name in dict.fromkeys(names.tolist()):
         of_it = np.flatnonzero(names == name)
         shorter = [paths[place][1:] for place in of_it.tolist()]
         within = _grouped(levels[1:], shorter, margins[of_it], depth + 1, name)
         direct = [line for line in within if line.depth == depth + 1]
-        found += [Line(levels[0], name, len(of_it), _figures(margins[of_it], direct), parent, depth), *within]
-    return found
+        lines += [Line(levels[0], name, len(of_it), _figures(margins[of_it], direct), parent, depth), *within]
+    return lines
 
 
 def _figures(margins: Floats, below: Sequence[Line]) -> dict[str, float | None]:
@@ -99,7 +99,7 @@ def _figures(margins: Floats, below: Sequence[Line]) -> dict[str, float | None]:
 
 
 def pair_items(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> list[dict[str, Any]]:
-    """A record a pair: its groups, its scores, and whether it was right."""
+    """One record per pair: its groups, its scores, and whether it was right."""
     return [
         {
             "place": pair.place,
@@ -130,7 +130,7 @@ def last_word_lines(log_probs: Floats, right: NDArray[np.bool_]) -> list[Line]:
 
 
 def last_word_items(items: Sequence[LastWord], log_probs: Floats, right: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """A record a passage."""
+    """One record per passage."""
     return [
         {"id": item.document.id, "word": str(item.document.words[-1]), "log_prob": log_prob, "right": is_right}
         for item, log_prob, is_right in zip(items, log_probs.tolist(), right.tolist(), strict=True)
@@ -153,5 +153,5 @@ def wilson(right: int, n: int, z: float = 1.959963984540054) -> tuple[float | No
 
 
 def _spread(values: Iterable[float]) -> float | None:
-    given = np.array(list(values), dtype=np.float64)
-    return float(given.std(ddof=1)) if len(given) > 1 else None
+    sample = np.array(list(values), dtype=np.float64)
+    return float(sample.std(ddof=1)) if len(sample) > 1 else None

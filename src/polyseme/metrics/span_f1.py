@@ -47,16 +47,16 @@ def count_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
         gold: the tags of each sentence, in any of the schemes.
         predicted: likewise; they may be in another scheme, and need not be valid.
     """
-    there: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    right: Counter[str] = Counter()
+    n_gold: Counter[str] = Counter()
+    n_predicted: Counter[str] = Counter()
+    n_right: Counter[str] = Counter()
     for number, (ours, theirs) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(ours) != len(theirs):
             raise InputError(f"Sentence {number} has {len(ours)} gold tags and {len(theirs)} predicted ones.")
-        golden, guessed = set(spans_of(ours)), set(spans_of(theirs))
-        there.update(span.type for span in golden)
-        found.update(span.type for span in guessed)
-        right.update(span.type for span in golden & guessed)
-    every = Counted(there.total(), found.total(), right.total())
-    types = sorted({*there, *found})
-    return SpanCounts(every, {type_: Counted(there[type_], found[type_], right[type_]) for type_ in types})
+        gold_spans, predicted_spans = set(spans_of(ours)), set(spans_of(theirs))
+        n_gold.update(span.type for span in gold_spans)
+        n_predicted.update(span.type for span in predicted_spans)
+        n_right.update(span.type for span in gold_spans & predicted_spans)
+    every = Counted(n_gold.total(), n_predicted.total(), n_right.total())
+    types = sorted({*n_gold, *n_predicted})
+    return SpanCounts(every, {type_: Counted(n_gold[type_], n_predicted[type_], n_right[type_]) for type_ in types})

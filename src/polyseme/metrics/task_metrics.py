@@ -256,13 +256,13 @@ class Confusion:
 
     def worst(self, n: int = 10) -> list[tuple[str, str, int]]:
         """The commonest confusions: gold, predicted, how often."""
-        found = [
+        confused = [
             (gold, predicted, count)
             for gold, row in zip(self.labels, self.counts, strict=True)
             for predicted, count in zip(self.labels, row, strict=True)
             if gold != predicted and count
         ]
-        return sorted(found, key=lambda each: (-each[2], each[0], each[1]))[:n]
+        return sorted(confused, key=lambda each: (-each[2], each[0], each[1]))[:n]
 
 
 def confusion(gold: Sequence[Any], predicted: Sequence[Any], labels: Sequence[str] = ()) -> Confusion:
@@ -278,10 +278,10 @@ def confusion(gold: Sequence[Any], predicted: Sequence[Any], labels: Sequence[st
 
 
 def _pairs(gold: Sequence[Any], predicted: Sequence[Any]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for one, other in zip(gold, predicted, strict=True):
         if isinstance(one, list | tuple):
-            found += zip(one, other, strict=True)
+            pairs += zip(one, other, strict=True)
         else:
-            found.append((one, other))
-    return found
+            pairs.append((one, other))
+    return pairs

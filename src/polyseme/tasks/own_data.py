@@ -1,4 +1,4 @@
-"""Anyone's own data for a task: CSV, TSV, JSON lines, Parquet, CoNLL, CoNLL-U, or JSON laid out as SQuAD is.
+"""Users' own data for a task: CSV, TSV, JSON lines, Parquet, CoNLL, CoNLL-U, or JSON laid out as SQuAD is.
 
 | kind | text | second | label |
 |---|---|---|---|
@@ -61,7 +61,7 @@ def read_own(
         label: the column with what is to be predicted.
         choices: the columns with the choices, or the one with a list of them.
         start: the column with the character at which an answer starts; without it the answer is looked for.
-        marks: the column with a number a word, as 1 at the predicate whose roles are asked for.
+        marks: the column with one number per word, as 1 at the predicate whose roles are tagged.
         id: the column with the id of a row.
         regression: whether labels are numbers on a scale; None: if they are numbers, and some between whole ones.
         separator: what stands between several labels of one row.

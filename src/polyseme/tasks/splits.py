@@ -19,14 +19,14 @@ Patterns = Mapping[str, tuple[str, ...]]
 
 def split_files(folder: Path, patterns: Patterns) -> dict[str, Path]:
     """The file (or folder) of each split that is there."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for split, names in patterns.items():
         for name in names:
             places = [place for ending in ("", *COMPRESSIONS) for place in sorted(folder.glob(name + ending))]
             if places:
-                found[split] = places[0]
+                files[split] = places[0]
                 break
-    return found
+    return files
 
 
 def is_sample(file: Path) -> bool:
@@ -66,8 +66,8 @@ def with_dev(
         if goes[place] and not known.issuperset(labels_in(item)):
             goes[place] = False
             known.update(labels_in(item))
-    kept = tuple(item for item, leaves in zip(train, goes, strict=True) if not leaves)
-    return kept, tuple(item for item, leaves in zip(train, goes, strict=True) if leaves)
+    stay = tuple(item for item, leaves in zip(train, goes, strict=True) if not leaves)
+    return stay, tuple(item for item, leaves in zip(train, goes, strict=True) if leaves)
 
 
 def _label(item: Item) -> str | None:

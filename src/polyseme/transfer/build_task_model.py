@@ -112,7 +112,9 @@ def _plan(
     check_stack(bundle, stack)
     read = config_of(bundle, stack)
     if parse_layers(layer, read).how == "all":
-        raise OptionError("A head reads one vector a word; 'all' layers are several. Take mix, concat:a:b or a number.")
+        raise OptionError(
+            "A head reads one vector per word, and 'all' layers are many. Take mix, concat:a:b or a number."
+        )
     parse_pooling(pool, read.direction)
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
     over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learnt_inputs

@@ -23,7 +23,7 @@ from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
 
 
-def evaluate_labelled(
+def evaluate_labeled(
     name: str,
     folder: str | PathLike[str],
     *,
@@ -34,7 +34,7 @@ def evaluate_labelled(
 ) -> Report:
     """The figures of a task model on a file with labels, or on the labeled splits of a benchmark.
 
-    Labels are the model's, in its order; others that the data has count as wrong, which is said. `progress` is told how
+    Labels are the model's, in its order; others that the data has count as wrong, with a note. `progress` is called with how
     many items of a split are done, and of how many.
     """
     started = time.perf_counter()

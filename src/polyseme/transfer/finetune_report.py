@@ -119,29 +119,29 @@ class FinetuneReport:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> FinetuneReport:
         """The report of `to_json`."""
-        given = {name: each for name, each in content.items() if name not in ("summary", "n_failed")}
-        given["seeds"] = tuple(SeedFigures(**each) for each in given["seeds"])
-        given["ledger"] = Ledger.from_json(given["ledger"])
-        given["errors"] = Errors(**given["errors"])
+        fields = {name: each for name, each in content.items() if name not in ("summary", "n_failed")}
+        fields["seeds"] = tuple(SeedFigures(**each) for each in fields["seeds"])
+        fields["ledger"] = Ledger.from_json(fields["ledger"])
+        fields["errors"] = Errors(**fields["errors"])
         for name in ("metrics", "sampled", "labels", "notes"):
-            given[name] = tuple(given[name])
-        return cls(**given)
+            fields[name] = tuple(fields[name])
+        return cls(**fields)
 
     def lines(self) -> list[str]:
         """For the terminal: figures of dev and of test each on lines of their own, and called so."""
         many = len(self.seeds)
-        said = [f"{self.task}, {self.how}, {many} seed{'' if many == 1 else 's'}: {self.model}"]
+        lines = [f"{self.task}, {self.how}, {many} seed{'' if many == 1 else 's'}: {self.model}"]
         for split in self.splits:
             chosen = " (chose the weights)" if split == "dev" else " (scored once)"
             mark = ", a sample" if split in self.sampled else ""
             figures = [f"{name} {_figure(each, many)}" for name, each in self.split(split).items()]
-            said.append(f"  {split}{mark}{chosen}: {'; '.join(figures)}")
+            lines.append(f"  {split}{mark}{chosen}: {'; '.join(figures)}")
         guess = "; ".join(f"{name} {100 * value:.1f}" for name, value in self.baseline.items())
-        said.append(f"  the simplest guess on dev: {guess}")
+        lines.append(f"  the simplest guess on dev: {guess}")
         if self.n_failed:
-            said.append(f"  {self.n_failed} of {many} runs failed to learn")
-        said += [f"  note: {note}" for note in self.notes]
-        return said + [f"  {line}" for line in self.ledger.lines()]
+            lines.append(f"  {self.n_failed} of {many} runs failed to learn")
+        lines += [f"  note: {note}" for note in self.notes]
+        return lines + [f"  {line}" for line in self.ledger.lines()]
 
 
 def _figure(summary: Summary, many: int) -> str:
@@ -217,14 +217,14 @@ def page_record(report: FinetuneReport) -> TaskPage:
 
 
 def _scores(report: FinetuneReport) -> list[SeedScores]:
-    found = []
+    scores = []
     for split in report.splits:
         chosen = "dev chose the step and the seed that is kept" if split == "dev" else "scored once"
         for metric in report.split(split):
             values = {
                 str(each.seed): (each.dev if split == "dev" else each.others[split])[metric] for each in report.seeds
             }
-            found.append(
+            scores.append(
                 SeedScores(
                     metric=metric,
                     split=f"{split}, a sample" if split in report.sampled else split,
@@ -234,7 +234,7 @@ def _scores(report: FinetuneReport) -> list[SeedScores]:
                     note=chosen,
                 )
             )
-    return found
+    return scores
 
 
 def _curves(report: FinetuneReport) -> list[Curves]:

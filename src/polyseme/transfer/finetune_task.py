@@ -33,7 +33,7 @@ from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.task_model import TaskModel, pooler_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import Learned, Told, fresh_top, learn, put, take_turns
+from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
 from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
 
@@ -68,7 +68,7 @@ def finetune_task(
     abreast: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     notes: Sequence[str] = (),
-    told: Callable[[Told], None] | None = None,
+    on_report: Callable[[StepReport], None] | None = None,
     progress: Progress | None = None,
 ) -> Finetuned:
     """Train a head over `bundle`, or the whole, for a task whose data has been checked.
@@ -82,7 +82,7 @@ def finetune_task(
     meter = Meter(work.device, rates=rates)
     started = time.perf_counter()
     results = take_turns(
-        [partial(work.seed, seed, checkpoint_seconds, told) for seed in work.settings.seeds],
+        [partial(work.seed, seed, checkpoint_seconds, on_report) for seed in work.settings.seeds],
         abreast=work.abreast() if abreast is None else abreast,
         device=work.device,
     )
@@ -189,7 +189,7 @@ class _Finetuning:
         ).to(self.device)
         if settings.reinit_layers and bundle is not None:
             torch.manual_seed(seed + 1)
-            fresh_top(model, model.fresh_groups(), settings.reinit_layers)
+            reinit_top(model, model.fresh_groups(), settings.reinit_layers)
         return model
 
     # --- one seed -----------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class _Finetuning:
         return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHT_COPIES * weights + states))))
 
     def seed(
-        self, seed: int, checkpoint_seconds: float, told: Callable[[Told], None] | None
+        self, seed: int, checkpoint_seconds: float, on_report: Callable[[StepReport], None] | None
     ) -> Generator[None, None, SeedResult]:
         """Train one, or take what an earlier session made of it."""
         earlier = self.results.read(seed)
@@ -223,7 +223,7 @@ class _Finetuning:
             bf16=self.bf16,
             checkpoints=self.results.checkpoints(seed),
             checkpoint_seconds=checkpoint_seconds,
-            told=told,
+            on_report=on_report,
         )
         result = self._result(model, learned)
         self.results.keep(seed, result)

@@ -49,7 +49,7 @@ Key = tuple[bool, tuple[str, ...]]
 
 @dataclass
 class Store:
-    """The vectors of some texts, end to end."""
+    """The vectors of texts, end to end."""
 
     vectors: Tensor
     """[N, …]; memory-mapped where they come from the disk"""
@@ -78,7 +78,7 @@ class Store:
         return replace(self, vectors=self.vectors.to(device))
 
     def rows(self, texts: Sequence[int], device: torch.device, longest: int | None = None) -> tuple[Tensor, Tensor]:
-        """The vectors of some texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
+        """The vectors of these texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
 
         W is `longest`, where that is said and none is longer.
         """
@@ -88,9 +88,9 @@ class Store:
         index = torch.from_numpy(np.where(here[None] < counts[:, None], starts[:, None] + here[None], 0))
         if not len(self.vectors):
             return self.vectors.new_zeros(*mask.shape, *self.vectors.shape[1:]).to(device), mask.to(device)
-        found = self.vectors[index.to(self.vectors.device)].to(device)
+        vectors = self.vectors[index.to(self.vectors.device)].to(device)
         mask = mask.to(device)
-        return found * mask.view(*mask.shape, *[1] * (found.dim() - 2)), mask
+        return vectors * mask.view(*mask.shape, *[1] * (vectors.dim() - 2)), mask
 
 
 def key_of(document: Document) -> Key:
@@ -119,7 +119,7 @@ class VectorSource:
         self.apart = apart
         self.with_marks = with_marks
         self.tags = tags
-        """Whether the gold is a number a word."""
+        """Whether the gold is one number per word."""
         self.inputs = inputs
         self._texts = [_texts(unit, places) for unit in units] if places is not None else []
         self.lengths: NDArray[np.int64] = np.array(
@@ -190,7 +190,7 @@ def word_store(
     cache: Path | None,
     progress: Progress | None = None,
 ) -> Store:
-    """The vectors of every word of some texts, computed unless they are in the cache."""
+    """The vectors of every word of these texts, computed unless they are in the cache."""
     layer = "all" if layer == "mix" else layer
     decides = {"layer": layer, "pool": pool, "unit": "word"}
     texts = list(documents.values())
@@ -199,9 +199,9 @@ def word_store(
         embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
         embedder.inference.prepare()
         done = 0
-        for some in _chunks(texts):
-            yield [each.vectors for each in embedder(some)]
-            done += len(some)
+        for chunk in _chunks(texts):
+            yield [each.vectors for each in embedder(chunk)]
+            done += len(chunk)
             if progress is not None:
                 progress(done, len(texts))
 
@@ -217,14 +217,14 @@ def whole_store(
     cache: Path | None,
     progress: Progress | None = None,
 ) -> Store:
-    """The state of the piece that stands for its row, of each of some rows."""
+    """The state of the piece that stands for its row, of each of these rows."""
     inference = build_inference_encoder(bundle.encoder)
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     budget = BATCH_PIECES[bundle.device.type]
 
     def make() -> Iterator[list[NDArray[Any]]]:
         inference.prepare()
-        found: list[NDArray[Any] | None] = [None] * len(texts)
+        rows: list[NDArray[Any] | None] = [None] * len(texts)
         for numbers in _fitting(order, texts, budget):
             states = inference(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
             starts = np.cumsum([0, *(len(texts[number]) for number in numbers)])[:-1]
@@ -235,10 +235,10 @@ def whole_store(
             else:
                 vectors = choice.combine(taken)
             for number, vector in zip(numbers, vectors.float().cpu().numpy(), strict=True):
-                found[number] = vector[None]
+                rows[number] = vector[None]
             if progress is not None:
                 progress(int(starts[-1]), None)
-        yield [each for each in found if each is not None]
+        yield [each for each in rows if each is not None]
 
     decides = {"layer": "all" if layer == "mix" else layer, "unit": "row"}
     keys = [(text.ids.tobytes(), text.segments.tobytes(), text.whole) for text in texts]
@@ -254,7 +254,7 @@ def _stored(
     stack: Stack = "encoder",
 ) -> Store:
     if cache is None:
-        arrays = [array for some in make() for array in some]
+        arrays = [array for chunk in make() for array in chunk]
         ends = np.cumsum([0, *map(len, arrays)])
         return Store(torch.from_numpy(np.concatenate(arrays)), ends)
     about = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
@@ -283,8 +283,8 @@ def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:
     shape: tuple[int, ...] = ()
     with (folder / "vectors.npy").open("wb") as file:
         file.write(_npy_header((0,)))
-        for some in chunks:
-            for array in some:
+        for chunk in chunks:
+            for array in chunk:
                 shape = array.shape[1:]
                 counts.append(len(array))
                 file.write(np.ascontiguousarray(array, "<f4").tobytes())
@@ -308,29 +308,29 @@ def _digest(keys: Sequence[Any]) -> str:
 
 
 def _chunks(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    some: list[Document] = []
+    chunk: list[Document] = []
     size = 0
     for each in documents:
-        some.append(each)
+        chunk.append(each)
         size += len(each.text)
         if size >= CHUNK_CHARACTERS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _fitting(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterator[list[int]]:
-    some: list[int] = []
+    chunk: list[int] = []
     size = 0
     for number in order:
-        if some and size + len(texts[number]) > budget:
-            yield some
-            some, size = [], 0
-        some.append(number)
+        if chunk and size + len(texts[number]) > budget:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(number)
         size += len(texts[number])
-    if some:
-        yield some
+    if chunk:
+        yield chunk
 
 
 def _flat(texts: Sequence[Text], device: torch.device) -> PackedRows:

@@ -67,15 +67,15 @@ class GlueReport:
 
     def lines(self) -> list[str]:
         """What must be known to read the table."""
-        said = [
+        lines = [
             "Ours are medians over seeds on dev, which also chose the weights; the published ones are on test: not the "
             "same thing.",
         ]
         if any({"train", "dev"} & set(report.sampled) for report in self.reports.values()):
-            said.append("* trained or scored on a sample of the published split.")
+            lines.append("* trained or scored on a sample of the published split.")
         if any(UNCONFIRMED in cell for row in self.rows() for cell in row):
-            said.append("? published, but unconfirmed: not found again in the paper.")
-        return [*said, *self.notes]
+            lines.append("? published, but unconfirmed: not found again in the paper.")
+        return [*lines, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -102,11 +102,11 @@ def counted(task: str) -> str:
 
 
 def _published(model: str, task: str, metric: str) -> str:
-    found = next((row for row in beside(task, metric, split="test") if row.model == model), None)
-    return "" if found is None else f"{found.value:.1f}{UNCONFIRMED if found.unconfirmed else ''}"
+    figure = next((row for row in beside(task, metric, split="test") if row.model == model), None)
+    return "" if figure is None else f"{figure.value:.1f}{UNCONFIRMED if figure.unconfirmed else ''}"
 
 
 def _mean(model: str) -> str:
     """The mean of what is published of a model."""
-    found = mean_over(model, [(task, counted(task)) for task in SHORT])
-    return "" if found is None else f"{found:.1f}"
+    mean = mean_over(model, [(task, counted(task)) for task in SHORT])
+    return "" if mean is None else f"{mean:.1f}"

@@ -63,19 +63,19 @@ class Columns:
         if self.marks is not None and not head.n_marks:
             raise OptionError("The model was trained without marks, and has no use for marks: leave them out.")
 
-    def _lacks(self, said: str, role: str) -> OptionError:
+    def _lacks(self, message: str, role: str) -> OptionError:
         several = role == "choices"
         before = self.missing.get(role)
         if before is not None and several:
-            said += f" In training they were {before}, of which the input lacks some."
+            message += f" In training they were {before}, of which the input lacks some."
         elif before is not None:
-            said += f" In training it was {before}, which the input lacks."
-        return OptionError(f"{said} Name {'them' if several else 'it'} ({role}=…, --{role}).")
+            message += f" In training it was {before}, which the input lacks."
+        return OptionError(f"{message} Name {'them' if several else 'it'} ({role}=…, --{role}).")
 
     def item(self, row: Row, kept: Sequence[str]) -> Item:
         """A row as an item."""
         place = str(row.place)
-        given = isinstance(row.content, str)
+        is_text = isinstance(row.content, str)
         choices: list[str] = []
         for name in self.choices:
             value = _value(row.fields, name)
@@ -87,8 +87,8 @@ class Columns:
         if tuple(kept) != ("all",):
             fields = {name: value for name, value in fields.items() if name in kept}
         return Item(
-            text=str(row.content) if given else " ".join(row.content),
-            words=() if given else tuple(row.content),
+            text=str(row.content) if is_text else " ".join(row.content),
+            words=() if is_text else tuple(row.content),
             second=None if self.second is None else text_of(_value(row.fields, self.second), self.second, row.place),
             choices=tuple(choices),
             marks=() if self.marks is None else marks_of(row, _value(row.fields, self.marks)),
@@ -126,25 +126,25 @@ def as_trained(
     look = _looking(head.kind, sources, format, delimiter)
     if look is None:
         return columns
-    found: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
-    taken = columns.field or found.get("field")
+    filled: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
+    taken = columns.field or filled.get("field")
     roles = {"second": KINDS[head.kind].second is not None, "marks": bool(head.n_marks)}
     for role, wanted in roles.items():
         if wanted and getattr(columns, role) is None:
             name = look(role, card.get(role))
-            found[role] = name if name != taken else None
+            filled[role] = name if name != taken else None
     if columns.marks is not None:
-        found["marks"] = look("marks", columns.marks) or columns.marks
+        filled["marks"] = look("marks", columns.marks) or columns.marks
     if KINDS[head.kind].has_choices and not columns.choices:
         names = [look("choices", each) for each in _listed(card.get("choices"))]
-        found["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
-    missing = {role: card[role] for role, name in found.items() if not name and card.get(role) is not None}
-    spelled = {role: ", ".join(map(repr, _listed(given))) for role, given in missing.items()}
-    return replace(columns, **found, missing=spelled)
+        filled["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
+    missing = {role: card[role] for role, name in filled.items() if not name and card.get(role) is not None}
+    spelled = {role: ", ".join(map(repr, _listed(names_before))) for role, names_before in missing.items()}
+    return replace(columns, **filled, missing=spelled)
 
 
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _looking(
@@ -204,25 +204,25 @@ def read_questions(sources: Sources, *, fields: Sequence[str] = (), **reading: A
     """The questions of one file or of several; options are those of `read_rows`."""
     format = reading.pop("format", None)
     refuse_useless(ReadingOptions(**reading).changed())
-    found = find_files(sources, endings=None)
-    for name in found.names:
+    inputs = find_files(sources, endings=None)
+    for name in inputs.names:
         if format is None and suffixes(name)[0] != ".json":
             raise OptionError(f"{name} is not JSON, and other files are. Files of SQuAD's JSON are read by themselves.")
     for name in fields:
         if name not in (*SQUAD_FIELDS, ALL):
-            raise no_field(name, SQUAD_FIELDS, found.names[0])
-    files = _Questions(found)
+            raise no_field(name, SQUAD_FIELDS, inputs.names[0])
+    files = _Questions(inputs)
     return Reading(files, files.rows(SQUAD_FIELDS if ALL in fields else fields))
 
 
 class _Questions:
     """Files of questions one after another. Each is held whole, and counts as read by the share of its questions."""
 
-    def __init__(self, found: InputFiles) -> None:
-        self.name = found.name
-        self.total = found.total
+    def __init__(self, inputs: InputFiles) -> None:
+        self.name = inputs.name
+        self.total = inputs.total
         self.done = 0
-        self._files = list(zip(found.names, found.sizes, found.labels, strict=True))
+        self._files = list(zip(inputs.names, inputs.sizes, inputs.labels, strict=True))
 
     def rows(self, fields: Sequence[str]) -> Iterator[Row]:
         before = 0
@@ -232,8 +232,8 @@ class _Questions:
                 self.done = before + (size or 0) * number // len(items)
                 beside = {QUESTION: item.second, "title": item.fields.get("title", "")}
                 id_ = item.id or (f"{label}:{number}" if label else str(number))
-                kept = {each: beside[each] for each in fields}
-                yield Row(item.text, id_, Place(name, number, "question"), kept)
+                shown = {each: beside[each] for each in fields}
+                yield Row(item.text, id_, Place(name, number, "question"), shown)
             before += size or 0
 
     def close(self) -> None:

@@ -82,8 +82,8 @@ class _Conll:
         if not prediction.words:  # the format has none, and a blank line more would be no sentence either
             self.n_empty += 1
             return []
-        kept = {"id": prediction.id, **prediction.fields} if self.fields else {}
-        comments = [f"# {_plain(name)} = {_cell(value)}".rstrip() for name, value in kept.items()]
+        values = {"id": prediction.id, **prediction.fields} if self.fields else {}
+        comments = [f"# {_plain(name)} = {_cell(value)}".rstrip() for name, value in values.items()]
         rows = zip(prediction.words, prediction.label, strict=True)
         return [*comments, *(f"{_plain(word)}\t{_plain(tag)}" for word, tag in rows), ""]
 
@@ -116,8 +116,8 @@ class _Tab:
         self.left_out |= dict.fromkeys(name for name in prediction.fields if name not in self.fields)
         made = ["\t".join(self._header(self.fields))] if not self._begun else []
         self._begun = True
-        kept = [prediction.fields.get(name) for name in self.fields]
-        rows = self.kind.table_rows(self.config, prediction, kept)
+        values = [prediction.fields.get(name) for name in self.fields]
+        rows = self.kind.table_rows(self.config, prediction, values)
         return [*made, *("\t".join([*map(_plain, cells), *map(_cell, own)]) for cells, own in rows)]
 
     def _header(self, fields: Sequence[str]) -> list[str]:

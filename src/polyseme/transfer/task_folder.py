@@ -98,8 +98,8 @@ def task_card(path: str | PathLike[str]) -> dict[str, Any] | None:
     card = Path(path) / CARD
     if not card.is_file():
         return None
-    found: dict[str, Any] | None = read_json(card).get("task")
-    return found
+    task: dict[str, Any] | None = read_json(card).get("task")
+    return task
 
 
 def weights_digest(model: TaskModel) -> str:

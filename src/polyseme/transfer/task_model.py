@@ -138,35 +138,35 @@ class TaskModel(nn.Module):
 
     def features(self, batch: TaskBatch) -> Features:
         """What the head reads of a batch."""
-        found = self._features(batch)
+        features = self._features(batch)
         if self.inputs is not None and batch.words is not None:
-            found = self._with_inputs(found, batch)
-        if found is None:
+            features = self._with_inputs(features, batch)
+        if features is None:
             raise ModelError("A batch has neither rows, nor vectors, nor words.")
-        found.marks, found.groups = batch.marks, batch.groups
-        return found
+        features.marks, features.groups = batch.marks, batch.groups
+        return features
 
     def _features(self, batch: TaskBatch) -> Features | None:
         if batch.features is not None:
             return self._mixed(batch.features)
         if batch.rows is None:
             return None
-        found = self._read(batch.rows)
+        features = self._read(batch.rows)
         if batch.second is not None:
             other = self._read(batch.second)
-            found.second, found.second_mask = other.words, other.mask
-        return found
+            features.second, features.second_mask = other.words, other.mask
+        return features
 
-    def _with_inputs(self, found: Features | None, batch: TaskBatch) -> Features:
+    def _with_inputs(self, features: Features | None, batch: TaskBatch) -> Features:
         """The words' vectors with those that are learned here beside them."""
         words, mask = self._inputs(batch.words)
         second, second_mask = self._inputs(batch.second_words)
-        if found is None:
+        if features is None:
             return Features(words=_some(words), mask=_some(mask), second=second, second_mask=second_mask)
-        found.words = torch.cat([found.words, _some(words).to(found.words.dtype)], dim=-1)
-        if found.second is not None:
-            found.second = torch.cat([found.second, _some(second).to(found.second.dtype)], dim=-1)
-        return found
+        features.words = torch.cat([features.words, _some(words).to(features.words.dtype)], dim=-1)
+        if features.second is not None:
+            features.second = torch.cat([features.second, _some(second).to(features.second.dtype)], dim=-1)
+        return features
 
     def _inputs(self, words: WordNumbers | None) -> tuple[Tensor | None, Tensor | None]:
         if words is None or self.inputs is None:
@@ -213,28 +213,28 @@ class TaskModel(nn.Module):
         return combined
 
     def words_of(self, states: Tensor, rows: ReadRows) -> Tensor:
-        """[R, W, D]: a vector a word, zeros where there is none."""
+        """[R, W, D]: one vector per word, zeros where there is none."""
         flat = states.flatten(0, 1)
         if self.config.pool in BY_PLACE:
             return flat[getattr(rows, BY_PLACE[self.config.pool])] * rows.mask[:, :, None]
         pooled = self.pooling(flat, rows.begins[rows.mask], rows.ends[rows.mask])
         return laid_out(pooled, rows.mask)
 
-    def _mixed(self, given: Features) -> Features:
+    def _mixed(self, features: Features) -> Features:
         """Frozen vectors, [R, W, L, D] where layers are mixed."""
 
         def mixed(vectors: Tensor | None) -> Tensor | None:
             return vectors if self.mix is None or vectors is None else self.mix.of_stacked(vectors)
 
-        whole = mixed(given.whole)
+        whole = mixed(features.whole)
         if whole is not None and self.pooler is not None:
             whole = self.pooler(whole)
         return Features(
-            words=_some(mixed(given.words)),
-            mask=given.mask,
+            words=_some(mixed(features.words)),
+            mask=features.mask,
             whole=whole,
-            second=mixed(given.second),
-            second_mask=given.second_mask,
+            second=mixed(features.second),
+            second_mask=features.second_mask,
         )
 
     # --- what it is for -----------------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ class TaskModel(nn.Module):
 
     def learned(self) -> dict[str, nn.Parameter]:
         """What learns, by name."""
-        kept = ("head.", "mix.", "inputs.", *self._learning)
-        return {name: each for name, each in self.named_parameters() if name.startswith(kept)}
+        prefixes = ("head.", "mix.", "inputs.", *self._learning)
+        return {name: each for name, each in self.named_parameters() if name.startswith(prefixes)}
 
     def forward_flops(self, row_lengths: Iterable[int], *, learning: bool = False) -> float:
         """Floating-point operations of the model over rows of these lengths, once forward, without the head's own.
@@ -293,17 +293,17 @@ class TaskModel(nn.Module):
         if self.bundle is None:
             return 0.0
         lengths = list(row_lengths)
-        found = forward_flops(self.bundle.config, lengths)
+        flops = forward_flops(self.bundle.config, lengths)
         if not self.runs_decoder:
-            return found
+            return flops
         config = decoder_of(self.bundle).config
         if not isinstance(self.head, TextHead):
-            return found + sum(decoder_flops(config, length, length) for length in lengths)
+            return flops + sum(decoder_flops(config, length, length) for length in lengths)
         n_written = self.head.texts.shape[1] if learning else self.head.texts.numel()
         output = self.bundle.outputs[OUTPUT]
         matrices = sum(each.numel() for each in output.parameters() if each.dim() > 1)
-        found += 2.0 * matrices * n_written * len(lengths)
-        return found + sum(decoder_flops(config, length, n_written) for length in lengths)
+        flops += 2.0 * matrices * n_written * len(lengths)
+        return flops + sum(decoder_flops(config, length, n_written) for length in lengths)
 
     def shares(self) -> dict[str, Any] | None:
         """The learned mix: γ, and the share of each layer."""

@@ -68,8 +68,8 @@ class DecoderWriter:
         if torch.is_grad_enabled():
             return self.output.loss(states, targets)
         n_pieces = max(parameter.shape[0] for parameter in self.output.parameters())
-        some = max(NUMBERS_AT_ONCE[states.device.type] // n_pieces, 1)
-        parts = zip(states.split(some), targets.split(some), strict=True)
+        at_once = max(NUMBERS_AT_ONCE[states.device.type] // n_pieces, 1)
+        parts = zip(states.split(at_once), targets.split(at_once), strict=True)
         return torch.cat([self.output.loss(each, theirs) for each, theirs in parts])
 
 
@@ -118,21 +118,21 @@ def answers_of(bundle: Bundle | None, data: TaskData, *, starts: bool) -> Answer
 
 def numbers_of(data: TaskData) -> tuple[str, ...]:
     """The numbers that may be written: every fifth from the least to the largest of train; none where labels are."""
-    found = _numbers(data)
-    if len(found) > MOST_NUMBERS:
+    numbers = _numbers(data)
+    if len(numbers) > MOST_NUMBERS:
         raise OptionError(
-            f"The head 'text' writes numbers to the nearest {1 / TO_ONE:g}. Those of train are from {found[0]} to "
-            f"{found[-1]}: {len(found):,} texts to choose from, and {MOST_NUMBERS} are the most. Scale them down, or "
-            "take the head 'linear'."
+            f"The head 'text' writes numbers to the nearest {1 / TO_ONE:g}. Those of train are from {numbers[0]} to "
+            f"{numbers[-1]}: {len(numbers):,} texts to choose from, and {MOST_NUMBERS} are the most. Scale them down, "
+            "or take the head 'linear'."
         )
-    return found
+    return numbers
 
 
 def _numbers(data: TaskData) -> tuple[str, ...]:
     if not data.regression:
         return ()
-    given = [float(item.gold) for item in data.splits["train"] if item.gold is not None]
-    least, largest = round(min(given) * TO_ONE), round(max(given) * TO_ONE)
+    scores = [float(item.gold) for item in data.splits["train"] if item.gold is not None]
+    least, largest = round(min(scores) * TO_ONE), round(max(scores) * TO_ONE)
     return tuple(f"{number / TO_ONE:.1f}" for number in range(least, largest + 1))
 
 
@@ -142,7 +142,7 @@ def pieces_of(maker: RowMaker, texts: Sequence[str]) -> tuple[tuple[int, ...], .
     A text of which the tokenizer knows nothing is refused.
     """
     unknown = maker.tokenizer.specials.get("unknown")
-    found: dict[tuple[int, ...], str] = {}
+    written: dict[tuple[int, ...], str] = {}
     for text in texts:
         own, whole = maker.written(text)
         if not maker.tokenizer.decode([piece for piece in own if piece != unknown]).strip():
@@ -150,10 +150,10 @@ def pieces_of(maker: RowMaker, texts: Sequence[str]) -> tuple[tuple[int, ...], .
                 f"The label {text!r} cannot be written: the model's tokenizer has no pieces for it. Rename the label, "
                 "or take the head 'linear'."
             )
-        if whole in found:
+        if whole in written:
             raise OptionError(
-                f"The labels {found[whole]!r} and {text!r} are written alike: the model's tokenizer makes the same "
+                f"The labels {written[whole]!r} and {text!r} are written alike: the model's tokenizer makes the same "
                 "pieces of both. Rename one of them, or take the head 'linear'."
             )
-        found[whole] = text
-    return tuple(found)
+        written[whole] = text
+    return tuple(written)

@@ -1,7 +1,9 @@
 """One seed: a task model learns from train, dev is scored as it goes, and the best on dev is kept.
 
-What a step does hangs on the weights, the optimizer and the step's number alone; so a run that was stopped goes on from
-its last checkpoint as if it had not been, and several may take their steps in turn (see `turns`).
+A step depends on the weights, the optimizer and the step's number alone; so an interrupted run resumes from its last
+checkpoint as if it had not been interrupted. A small model fills no GPU, so several seeds may take their steps in turn:
+steps that were recorded are launched without waiting, each seed on a stream of its own and with its own random state,
+and each gives to the last bit what it gives alone.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
 from polyseme.transfer.unit_batches import order
 
-WEIGHTS, BEST, OPTIMISER = "weights/", "best/", "optimizer/"
+WEIGHTS, BEST, OPTIMIZER = "weights/", "best/", "optimizer/"
 
 Result = TypeVar("Result")
 Run: TypeAlias = Generator[None, None, Result]
@@ -43,8 +45,8 @@ Score = Callable[[TaskModel], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Told:
-    """How learning goes."""
+class StepReport:
+    """The progress of one seed."""
 
     seed: int
     done: int
@@ -66,7 +68,7 @@ class Learned:
     seconds: float = 0.0
     n_steps: int = 0
     seconds_before: float = 0.0
-    """How many of them were before it was gone on with."""
+    """How many of them were spent before it was resumed."""
     diverged: bool = False
 
 
@@ -80,7 +82,7 @@ def learn(
     bf16: bool = False,
     checkpoints: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    told: Callable[[Told], None] | None = None,
+    on_report: Callable[[StepReport], None] | None = None,
 ) -> Run[Learned]:
     """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
 
@@ -101,15 +103,15 @@ def learn(
     steps = (RecordedSteps if recorded else PlainSteps)(
         model, optimizer, bf16=bf16, max_grad_norm=settings.max_grad_norm
     )
-    found = Learned(seed=seed, best_step=0, dev={}, n_steps=n_steps)
+    learned = Learned(seed=seed, best_step=0, dev={}, n_steps=n_steps)
     best: dict[str, Tensor] = {}
-    done = _go_on(checkpoints, model, optimizer, found, best)
+    done = _resume(checkpoints, model, optimizer, learned, best)
     due = {round((number + 1) * an_epoch / settings.evaluations) for number in range(settings.evaluations)}
-    before = found.seconds_before = found.seconds
-    started = kept = time.perf_counter()
+    before = learned.seconds_before = learned.seconds
+    started = last_checkpoint = time.perf_counter()
     model.train()
     for epoch in range(done // an_epoch, epochs):
-        let_loose(model, settings, epoch, epochs)
+        unfreeze(model, settings, epoch, epochs)
         for place, numbers in enumerate(order(lengths, batch, seed, epoch)):
             step = epoch * an_epoch + place
             if step < done:
@@ -117,74 +119,78 @@ def learn(
             torch.manual_seed(step_seed(seed, step))
             steps(train.source, numbers.tolist(), schedule.factor(step, n_steps))
             yield
-            if told is not None and (step + 1) % 10 == 0:
-                told(Told(seed, step + 1, n_steps))
+            if on_report is not None and (step + 1) % 10 == 0:
+                on_report(StepReport(seed, step + 1, n_steps))
             if place + 1 not in due:
                 continue
             loss = steps.mean_loss()
             if not math.isfinite(loss):
-                found.diverged = True
+                learned.diverged = True
                 break
             figures = score(model)
             model.train()
-            found.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
-            if not found.dev or _first(figures) > _first(found.dev):
-                found.best_step, found.dev = step + 1, figures
+            learned.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
+            if not learned.dev or _first(figures) > _first(learned.dev):
+                learned.best_step, learned.dev = step + 1, figures
                 best.update({name: each.detach().clone() for name, each in model.learned().items()})
-            if told is not None:
-                told(Told(seed, step + 1, n_steps, loss, figures))
-            found.seconds = before + time.perf_counter() - started
-            if checkpoints is not None and time.perf_counter() - kept >= checkpoint_seconds and step + 1 < n_steps:
-                _keep(checkpoints, step + 1, model, optimizer, found, best)
-                kept = time.perf_counter()
-        if found.diverged:
+            if on_report is not None:
+                on_report(StepReport(seed, step + 1, n_steps, loss, figures))
+            learned.seconds = before + time.perf_counter() - started
+            if (
+                checkpoints is not None
+                and time.perf_counter() - last_checkpoint >= checkpoint_seconds
+                and step + 1 < n_steps
+            ):
+                _keep(checkpoints, step + 1, model, optimizer, learned, best)
+                last_checkpoint = time.perf_counter()
+        if learned.diverged:
             break
     steps.close()
     put(model, best)
-    if not found.dev:
-        found.dev = score(model)
-    found.seconds = before + time.perf_counter() - started
-    return found
+    if not learned.dev:
+        learned.dev = score(model)
+    learned.seconds = before + time.perf_counter() - started
+    return learned
 
 
 def rates_of(model: TaskModel, settings: FinetuneSettings) -> dict[nn.Parameter, float]:
-    """What each parameter's rate is multiplied by: less below, by layers; what is new has a rate of its own."""
-    found = layer_rates(model.layer_groups(), settings.layer_decay)
+    """What each parameter's learning rate is multiplied by: less in lower layers; new parameters have their own."""
+    rates = layer_rates(model.layer_groups(), settings.layer_decay)
     if settings.head_learning_rate is not None and settings.learning_rate is not None:
         new = (name for name in model.learned() if not name.startswith("bundle."))
         parameters = dict(model.named_parameters())
-        found.update({parameters[name]: settings.head_learning_rate / settings.learning_rate for name in new})
-    return found
+        rates.update({parameters[name]: settings.head_learning_rate / settings.learning_rate for name in new})
+    return rates
 
 
-def n_loose(n_groups: int, epoch: int, epochs: int) -> int:
+def n_unfrozen(n_groups: int, epoch: int, epochs: int) -> int:
     """How many of an encoder's groups learn in an epoch of gradual unfreezing: none at first, all in the last.
 
-    >>> [n_loose(7, epoch, 4) for epoch in range(4)]
+    >>> [n_unfrozen(7, epoch, 4) for epoch in range(4)]
     [0, 2, 5, 7]
     """
     return n_groups if epoch >= epochs - 1 else round(n_groups * epoch / (epochs - 1))
 
 
-def let_loose(model: TaskModel, settings: FinetuneSettings, epoch: int, epochs: int) -> None:
-    """Let those layers learn whose turn has come."""
+def unfreeze(model: TaskModel, settings: FinetuneSettings, epoch: int, epochs: int) -> None:
+    """Unfreeze the layers whose turn has come."""
     groups = model.layer_groups()
     if not settings.gradual_unfreezing or not groups:
         return
-    loose = n_loose(len(groups), epoch, epochs)
+    loose = n_unfrozen(len(groups), epoch, epochs)
     for number, group in enumerate(groups):
         for parameter in group:
             parameter.requires_grad_(number >= len(groups) - loose)
 
 
 def step_seed(seed: int, step: int) -> int:
-    """What dropout in a step is drawn from."""
+    """The seed of dropout in a step."""
     return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 1) % 2**63
 
 
 @torch.no_grad()
 def put(model: TaskModel, weights: Mapping[str, Tensor]) -> None:
-    """Give what learns these values."""
+    """Set trainable parameters to these values."""
     mine = model.learned()
     for name, value in weights.items():
         mine[name].copy_(value)
@@ -195,18 +201,20 @@ def _first(figures: Mapping[str, float]) -> float:
 
 
 def _keep(
-    folder: Path, step: int, model: TaskModel, optimizer: Optimizer, found: Learned, best: Mapping[str, Tensor]
+    folder: Path, step: int, model: TaskModel, optimizer: Optimizer, learned: Learned, best: Mapping[str, Tensor]
 ) -> None:
     names = {parameter: name for name, parameter in model.named_parameters()}
     tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.learned().items()}
     tensors |= {f"{BEST}{name}": each for name, each in best.items()}
-    tensors |= {f"{OPTIMISER}{name}": each for name, each in optimizer_tensors(optimizer, names).items()}
-    about = {"best_step": found.best_step, "dev": found.dev, "curve": found.curve, "seconds": found.seconds}
+    tensors |= {f"{OPTIMIZER}{name}": each for name, each in optimizer_tensors(optimizer, names).items()}
+    about = {"best_step": learned.best_step, "dev": learned.dev, "curve": learned.curve, "seconds": learned.seconds}
     write_checkpoint(folder, step, tensors, about, keep=1)
 
 
-def _go_on(folder: Path | None, model: TaskModel, optimizer: Optimizer, found: Learned, best: dict[str, Tensor]) -> int:
-    """Put things as a checkpoint has them; the steps that were taken before."""
+def _resume(
+    folder: Path | None, model: TaskModel, optimizer: Optimizer, learned: Learned, best: dict[str, Tensor]
+) -> int:
+    """Restore a checkpoint; returns the steps that were taken before it."""
     checkpoint = None if folder is None else read_latest(folder)
     if checkpoint is None:
         return 0
@@ -216,15 +224,15 @@ def _go_on(folder: Path | None, model: TaskModel, optimizer: Optimizer, found: L
 
     put(model, kept(WEIGHTS))
     names = {parameter: name for name, parameter in model.named_parameters()}
-    put_optimizer_tensors(optimizer, names, kept(OPTIMISER))
+    put_optimizer_tensors(optimizer, names, kept(OPTIMIZER))
     best.update({name: each.to(model.device) for name, each in kept(BEST).items()})
     about = checkpoint.about
-    found.best_step, found.dev, found.curve = about["best_step"], about["dev"], about["curve"]
-    found.seconds = about["seconds"]
+    learned.best_step, learned.dev, learned.curve = about["best_step"], about["dev"], about["curve"]
+    learned.seconds = about["seconds"]
     return checkpoint.step
 
 
-def fresh_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layers: int) -> None:
+def reinit_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layers: int) -> None:
     """Draw the top layers anew: they get what the same layers of a freshly drawn encoder have."""
     groups = model.layer_groups()
     if n_layers >= len(groups):
@@ -242,7 +250,7 @@ def fresh_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layer
 
 
 class Lane:
-    """Where one run goes at a time: a stream of the device and a state of chance; as it is, on a CPU."""
+    """Where one run goes at a time: a stream of the device and a random state of its own; as it is, on a CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -250,7 +258,7 @@ class Lane:
         if device.type == "cuda":
             self.stream = torch.cuda.Stream(device)
             self.stream.wait_stream(torch.cuda.current_stream(device))
-            self.chance = _chance_of(device).clone_state()
+            self.random_state = _generator_of(device).clone_state()
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
@@ -258,9 +266,9 @@ class Lane:
         if self.stream is None:
             yield
             return
-        common = _chance_of(self.device)
+        common = _generator_of(self.device)
         before = common.graphsafe_get_state()
-        common.graphsafe_set_state(self.chance)
+        common.graphsafe_set_state(self.random_state)
         try:
             with torch.cuda.stream(self.stream):
                 yield
@@ -299,5 +307,5 @@ def take_turns(begin: Sequence[Callable[[], Run[Result]]], *, abreast: int, devi
     return [results[number] for number in range(len(begin))]
 
 
-def _chance_of(device: torch.device) -> torch.Generator:
+def _generator_of(device: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[device.index or 0]

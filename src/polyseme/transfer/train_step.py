@@ -1,8 +1,8 @@
-"""The gradient of a large table of pieces, kept from step to step on a CPU.
+"""One step of fine-tuning: forward, backward, clipping, the optimizer; on a GPU recorded once and replayed.
 
-A small batch reads few rows of a table, yet torch makes a gradient as large as the table for every step, mostly of
-zeros in memory fresh from the system. Here the rows alone are computed, put into a gradient that stays, and taken out
-of it after the step.
+On a CPU the gradient of a large table of pieces is kept from step to step. A small batch reads few rows of a table, yet
+torch makes a gradient as large as the table for every step, mostly of zeros in memory fresh from the system. Here the
+rows alone are computed, put into a gradient that stays, and taken out of it after the step.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from polyseme.transfer.unit_batches import ReadRows, Source, TaskBatch
 
 WORTH_KEEPING = 1 << 20
 """Numbers in a table from which on it pays."""
+BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Lengths that rows are padded to where steps are recorded; longer ones to the next multiple of 128. Few, since
+each is recorded, and since padding costs a GPU less than launches do."""
+MOST_GRAPHS = 64
 
 
 class TableGradient:
@@ -37,11 +41,11 @@ class TableGradient:
         self.hook = table.weight.register_post_accumulate_grad_hook(self._fill)
 
     def _fill(self, weight: Tensor) -> None:
-        given = weight.grad
-        if given is None or not given.is_sparse:  # a table that is an output's too: its gradient is whole
+        gradient = weight.grad
+        if gradient is None or not gradient.is_sparse:  # a table that is an output's too: its gradient is whole
             return
-        self.rows = given._indices()[0]
-        self.kept.index_add_(0, self.rows, given._values())
+        self.rows = gradient._indices()[0]
+        self.kept.index_add_(0, self.rows, gradient._values())
         weight.grad = self.kept
 
     def clear(self) -> None:
@@ -65,15 +69,6 @@ def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
             yield TableGradient(table)
 
 
-# MERGED: Steps of learning: forward, backward, clipping, the optimizer; on a GPU recorded once and replayed.
-
-
-BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Lengths that rows are padded to where steps are recorded; longer ones to the next multiple of 128. Few, since
-each is recorded, and since padding costs a GPU less than launches do."""
-MOST_GRAPHS = 64
-
-
 class Steps(Protocol):
     """Takes steps."""
 
@@ -88,7 +83,7 @@ class Steps(Protocol):
 
 
 class PlainSteps:
-    """A step after another, as they are written. Whoever has judged with the model meanwhile calls `train` again."""
+    """Eager steps. After an evaluation the caller puts the model back into training mode."""
 
     def __init__(self, model: TaskModel, optimizer: Optimizer, *, bf16: bool, max_grad_norm: float | None) -> None:
         self.model = model
@@ -193,7 +188,7 @@ class RecordedSteps(PlainSteps):
             self.works = False
             self.optimizer.zero_grad(set_to_none=True)
             warnings.warn(
-                f"Steps of this model cannot be recorded ({str(error).splitlines()[0]}), and are taken one by one.",
+                f"Steps of this model cannot be recorded ({str(error).splitlines()[0]}), and are run eagerly.",
                 PolysemeWarning,
                 stacklevel=2,
             )
@@ -223,12 +218,12 @@ class RecordedSteps(PlainSteps):
 
     def _replay(self, batch: TaskBatch, shape: Any) -> None:
         graph, held = self.graphs[shape]
-        for mine, given in zip(tensors_of(held), tensors_of(batch), strict=True):
-            mine.copy_(given.pin_memory() if not given.is_cuda else given, non_blocking=True)
+        for mine, new in zip(tensors_of(held), tensors_of(batch), strict=True):
+            mine.copy_(new.pin_memory() if not new.is_cuda else new, non_blocking=True)
         graph.replay()
 
     def _phase(self) -> int:
-        """What is learned now: with other layers let loose it is another graph."""
+        """What is learned now: with other layers unfrozen it is another graph."""
         return sum(each.requires_grad for each in self.model.parameters())
 
 

@@ -49,7 +49,7 @@ class ReadRows:
 
 @dataclass
 class TaskBatch:
-    """Some units, ready for a task model: rows to be read, or the features themselves, and the gold."""
+    """Units, ready for a task model: rows to be read, or the features themselves, and the gold."""
 
     rows: ReadRows | None = None
     second: ReadRows | None = None
@@ -103,7 +103,7 @@ class RowSource:
     ) -> None:
         self.units = units
         self.tags = tags
-        """Whether the gold is a number a word."""
+        """Whether the gold is one number per word."""
         self.with_marks = with_marks
         self.inputs = inputs
         self.lengths: NDArray[np.int64] = np.array(
@@ -154,57 +154,57 @@ def beside(
     inputs: WordInputs | None = None,
     longest: int | None = None,
 ) -> dict[str, Any]:
-    """What goes with the rows of some units: gold, marks, groups, words."""
+    """What goes with the rows of these units: gold, marks, groups, words."""
     rows = [(unit, row) for unit in units for row in unit.rows]
     golds = [unit.gold for unit in units if unit.gold is not None]
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     if golds:
-        found["gold"] = torch.from_numpy(_padded(golds, NO_GOLD))
+        tensors["gold"] = torch.from_numpy(_padded(golds, NO_GOLD))
     if with_marks:
-        found["marks"] = torch.from_numpy(_padded([_marks(unit.item, row) for unit, row in rows], 0))
+        tensors["marks"] = torch.from_numpy(_padded([_marks(unit.item, row) for unit, row in rows], 0))
     if any(unit.item.choices or len(unit.rows) > 1 for unit in units):
         groups = [number for number, unit in enumerate(units) for _ in unit.rows]
-        found["groups"] = torch.tensor(groups, dtype=torch.long)
+        tensors["groups"] = torch.tensor(groups, dtype=torch.long)
     if inputs is not None:
-        found["words"] = inputs.read([row.strings for _, row in rows], longest)
+        tensors["words"] = inputs.read([row.strings for _, row in rows], longest)
         if any(row.second is not None for _, row in rows):
-            found["second_words"] = inputs.read([row.second_strings for _, row in rows], longest)
-    return found
+            tensors["second_words"] = inputs.read([row.second_strings for _, row in rows], longest)
+    return tensors
 
 
 def order(lengths: NDArray[np.int64], batch: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """The batches of an epoch: all units once, shuffled, those of like length together within a stretch of batches.
 
-    A function of its arguments alone, so that going on needs nothing but a step's number.
+    A function of its arguments alone, so that resuming needs nothing but a step's number.
     """
-    chance = np.random.default_rng((0x7A51, seed, epoch))
-    shuffled = chance.permutation(len(lengths))
+    rng = np.random.default_rng((0x7A51, seed, epoch))
+    shuffled = rng.permutation(len(lengths))
     per_chunk = batch * max(1, min(CHUNK_BATCHES, len(lengths) // (4 * batch)))
-    found: list[NDArray[np.int64]] = []
+    batches: list[NDArray[np.int64]] = []
     for start in range(0, len(shuffled), per_chunk):
-        some = shuffled[start : start + per_chunk]
-        some = some[np.argsort(lengths[some], kind="stable")]
+        chunk = shuffled[start : start + per_chunk]
+        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
         # the batch that is not full takes the shortest, so that the long ones are not padded for
-        spare = len(some) % batch
-        cuts = [*([spare] if spare else []), *range(spare + batch, len(some), batch)]
-        found += [each for each in np.split(some, cuts) if len(each)]
-    return [found[place] for place in chance.permutation(len(found))]
+        spare = len(chunk) % batch
+        cuts = [*([spare] if spare else []), *range(spare + batch, len(chunk), batch)]
+        batches += [each for each in np.split(chunk, cuts) if len(each)]
+    return [batches[place] for place in rng.permutation(len(batches))]
 
 
 def by_length(lengths: NDArray[np.int64], budget: int, most: int = 1024) -> list[NDArray[np.int64]]:
     """All units once, by length, as many together as a budget of padded pieces takes: how predictions are made."""
     sorted_ = np.argsort(-lengths, kind="stable")
-    found, start = [], 0
+    batches, start = [], 0
     while start < len(sorted_):
         n = int(max(1, min(most, budget // max(int(lengths[sorted_[start]]), 1))))
-        found.append(sorted_[start : start + n])
+        batches.append(sorted_[start : start + n])
         start += n
-    return found
+    return batches
 
 
 def _marks(item: Item, row: TaskRow) -> NDArray[np.int64]:
-    given = item.marks[row.first_word : row.first_word + row.n_words] or (0,) * row.n_words
-    return np.array(given, dtype=np.int64)
+    marks = item.marks[row.first_word : row.first_word + row.n_words] or (0,) * row.n_words
+    return np.array(marks, dtype=np.int64)
 
 
 def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
@@ -221,9 +221,9 @@ def widened(batch: TaskBatch) -> TaskBatch:
     """What there is a number a word of, as wide as the rows have room for words."""
     n_words = max(each.mask.shape[1] for each in (batch.rows, batch.features, batch.words) if each is not None)
     for name, filling in (("marks", 0), ("gold", NO_GOLD)):
-        given = getattr(batch, name)
-        if given is not None:
-            setattr(batch, name, F.pad(given, (0, n_words - given.shape[1]), value=filling))
+        tensor = getattr(batch, name)
+        if tensor is not None:
+            setattr(batch, name, F.pad(tensor, (0, n_words - tensor.shape[1]), value=filling))
     return batch
 
 

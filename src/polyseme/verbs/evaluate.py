@@ -34,7 +34,7 @@ from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.training_options import EvaluateOptions, TaskColumns
-from polyseme.transfer.evaluate_task import evaluate_labelled, has_head
+from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 from polyseme.verb_options import MaskOptions
 
 
@@ -81,7 +81,7 @@ def evaluate(options: EvaluateOptions) -> Report:
     if folder is not None and has_head(folder):
         columns = options.values(TaskColumns)
         device = find_device(options.device)
-        report = evaluate_labelled(
+        report = evaluate_labeled(
             name, folder, data=options.data, columns=columns, device=device, progress=options.progress
         )
         if output is not None:

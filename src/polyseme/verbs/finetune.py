@@ -49,7 +49,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
         "cache": None if options.cache is None else Path(options.cache),
         "rates": Rates.of(options.cost_rates),
         "checkpoint_seconds": options.checkpoint_seconds,
-        "told": options.on_report,
+        "on_report": options.on_report,
         "progress": options.progress,
     }
     task, model, output = options.task, options.model, options.output
