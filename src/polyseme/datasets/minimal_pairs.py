@@ -1,7 +1,7 @@
 """Minimal pairs: a sentence and one or more that differ from it in one thing, of which a model should prefer the first.
 
 One's own pairs are a table (CSV, TSV, JSONL, Parquet) with the columns `good` and `bad`, and, if they are of several
-kinds, `group`.
+kinds, `group`. BLiMP (Warstadt et al. 2020) has 67 paradigms of 1,000 pairs each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from polyseme.files.rows import Row
 
 Text = str | tuple[str, ...]
 """A text, or its words."""
+FILES = ("*.jsonl",)
+"""Of BLiMP: one file of all, or the official ones, one per paradigm."""
+NEEDS = ("sentence_bad", "UID", "field")
 
 
 @dataclass(frozen=True)
@@ -99,14 +102,6 @@ def number_of(row: Row, name: str, fields: Mapping[str, Any] | None = None) -> i
         return int(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise InputError(f"{row.place}: {name!r} must be a whole number. Got {value!r} instead.") from None
-
-
-# MERGED: BLiMP (Warstadt et al. 2020): 67 paradigms of 1,000 minimal pairs each.
-
-
-FILES = ("*.jsonl",)
-"""One file of all, or the official ones, a paradigm each."""
-NEEDS = ("sentence_bad", "UID", "field")
 
 
 def read_blimp(files: Sequence[Path]) -> list[PairSet]:

@@ -1,4 +1,7 @@
-"""What an evaluation found: figures in lines, the widest first, for a table, a file or a picture."""
+"""The report of an evaluation: figures in lines, the widest group first; written by the ending of the output.
+
+JSON, a table (.tsv), one line per item (.jsonl), a page (.html), or a picture of bars (.png, .svg).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,17 @@ from polyseme.metrics.task_metrics import METRICS
 from polyseme.plots.charts import BARS_STYLE, Bar, bars_figure, bars_table
 from polyseme.plots.html_page import escaped, page
 from polyseme.plots.similarity_heatmaps import figure_bytes
+
+AnyPath = str | PathLike[str]
+MOST_BARS = 80
+"""Of so many groups a picture is made at most; beyond that, of the wider ones above them."""
+_STYLE = """
+table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
+  text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.figures th { border-bottom: 2px solid var(--line);
+  cursor: help } .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left }
+.figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
+""".strip()
 
 
 @dataclass(frozen=True)
@@ -69,21 +83,6 @@ class Report(Figures):
     """In words, how the model was asked."""
     notes: Sequence[str] = ()
     cost: Cost | None = None
-
-
-# MERGED: A report as a file: JSON, a table, a line an item, a page, or a picture of bars, by the ending of it
-
-
-AnyPath = str | PathLike[str]
-MOST_BARS = 80
-"""Of so many groups a picture is made at most; beyond that, of the wider ones above them."""
-_STYLE = """
-table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
-  text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.figures th { border-bottom: 2px solid var(--line);
-  cursor: help } .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left }
-.figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
-""".strip()
 
 
 def check_report_output(output: AnyPath, *, force: bool) -> None:

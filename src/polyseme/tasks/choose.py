@@ -18,7 +18,7 @@ from polyseme.heads.whole_text import ChooseHead
 from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, item_document
 from polyseme.tasks.items import Item, ReadingLog, TaskData
-from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, refuse, wrong_margin
+from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, predicted, refuse, wrong_margin
 from polyseme.types import Document
 
 
@@ -99,11 +99,8 @@ class Choose(Kind):
         return [most_frequent(Counter(item.gold for item in learned))] * len(items)
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:
-        return Prediction(
-            id=item.id,
-            text=item.text,
-            second=item.second,
-            fields=dict(item.fields),
+        return predicted(
+            item,
             label=judgment.answer,
             probability=judgment.probabilities[judgment.answer],
             probabilities={str(number): float(share) for number, share in enumerate(judgment.probabilities)},

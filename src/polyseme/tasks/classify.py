@@ -20,7 +20,7 @@ from polyseme.heads.whole_text import ClassifyHead
 from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
-from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, place_of, refuse, wrong_margin
+from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, place_of, predicted, refuse, wrong_margin
 
 
 class Classify(Kind):
@@ -127,15 +127,13 @@ class Classify(Kind):
     # --- what is written ----------------------------------------------------------------------------------------------
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:
-        common: dict[str, Any] = {"id": item.id, "text": item.text, "second": item.second, "fields": dict(item.fields)}
         if config.regression:
-            return Prediction(label=judgment.answer, **common)
+            return predicted(item, label=judgment.answer)
         by_label = dict(zip(config.labels, map(float, judgment.probabilities), strict=True))
         if config.multi:
-            return Prediction(label=tuple(judgment.answer), probabilities=by_label, **common)
-        return Prediction(
-            label=judgment.answer, probability=by_label[judgment.answer], probabilities=by_label, **common
-        )  # fmt: skip
+            return predicted(item, label=tuple(judgment.answer), probabilities=by_label)
+        label = judgment.answer
+        return predicted(item, label=label, probability=by_label[label], probabilities=by_label)
 
     def shown_labels(self, config: HeadConfig) -> tuple[str, ...]:
         return config.labels

@@ -322,6 +322,11 @@ class Kind(ABC):
         return None
 
 
+def predicted(item: Item, **answer: Any) -> Prediction:
+    """The prediction of an item."""
+    return Prediction(id=item.id, text=item.text, second=item.second, fields=dict(item.fields), **answer)
+
+
 def most_frequent(counts: Counter[Any]) -> Any:
     """The most frequent; of several, the first in order."""
     return min(counts, key=lambda label: (-counts[label], label))

@@ -20,7 +20,7 @@ from polyseme.metrics.answer_match import answer_scores, best_threshold
 from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, overlapping_windows, second_of
 from polyseme.tasks.items import Answer, Item, ReadingLog, TaskData
-from polyseme.tasks.kind import TABLES, Judgment, Kind, Prediction, place_of, refuse, rows_by_item
+from polyseme.tasks.kind import TABLES, Judgment, Kind, Prediction, place_of, predicted, refuse, rows_by_item
 from polyseme.text.words import split_words
 from polyseme.types import Document, Pieces
 
@@ -162,11 +162,8 @@ class Span(Kind):
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:
         none = judgment.probabilities[-1] if config.no_answer and judgment.probabilities else None
-        return Prediction(
-            id=item.id,
-            text=item.text,
-            second=item.second,
-            fields=dict(item.fields),
+        return predicted(
+            item,
             label=judgment.answer,
             probability=judgment.spans[0][3] if judgment.answer else none,
             answers=tuple(

@@ -20,7 +20,7 @@ from polyseme.heads.tag_head import TagHead
 from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, check_length, marks_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
-from polyseme.tasks.kind import Judgment, Kind, Prediction, given_words, most_frequent, refuse, rows_by_item
+from polyseme.tasks.kind import Judgment, Kind, Prediction, given_words, most_frequent, predicted, refuse, rows_by_item
 from polyseme.text.tag_schemes import converted, detect_scheme, fault_in, sorted_tags
 from polyseme.text.windows import cut
 
@@ -151,11 +151,8 @@ class Tag(Kind):
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:
         numbers = [config.labels.index(tag) for tag in judgment.answer]
-        return Prediction(
-            id=item.id,
-            text=item.text,
-            second=item.second,
-            fields=dict(item.fields),
+        return predicted(
+            item,
             label=tuple(judgment.answer),
             words=given_words(item),
             probability=[float(row[number]) for number, row in zip(numbers, judgment.probabilities, strict=True)],

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from polyseme.bundle import Bundle
-from polyseme.embedding.decoder_stack import check_stack
+from polyseme.embedding.decoder_stack import check_stack, config_of
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.errors import ModelError, OptionError
@@ -17,7 +17,6 @@ from polyseme.heads.head_config import HeadConfig, named_settings
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS, build_head
-from polyseme.transfer.model_stacks import config_of
 from polyseme.transfer.task_model import FROM_START, TaskConfig, TaskModel, pooler_of
 from polyseme.transfer.text_labels import check_writes, pieces_of
 

@@ -34,8 +34,8 @@ def evaluate_labeled(
 ) -> Report:
     """The figures of a task model on a file with labels, or on the labeled splits of a benchmark.
 
-    Labels are the model's, in its order; others that the data has count as wrong, with a note. `progress` is called with how
-    many items of a split are done, and of how many.
+    Labels are the model's, in its order; others that the data has count as wrong, with a note. `progress` is called
+    with how many items of a split are done, and of how many.
     """
     started = time.perf_counter()
     place = model_folder(Path(folder))

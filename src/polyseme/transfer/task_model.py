@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle
 from polyseme.config import Config
 from polyseme.cost import decoder_flops, forward_flops
-from polyseme.embedding.decoder_stack import check_stack, decoder_of
+from polyseme.embedding.decoder_stack import check_stack, config_of, decoder_of, fresh_bundle, groups_of, run_stack
 from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import laid_out
@@ -30,7 +30,6 @@ from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS
-from polyseme.transfer.model_stacks import config_of, fresh_bundle, groups_of, run_stack
 from polyseme.transfer.text_labels import OUTPUT, writer_of
 from polyseme.transfer.unit_batches import ReadRows, TaskBatch
 from polyseme.types import Batch, Predictions

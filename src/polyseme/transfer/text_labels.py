@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from polyseme.bundle import Bundle
+from polyseme.embedding.decoder_stack import after
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError
 from polyseme.outputs.output import Output
@@ -24,7 +25,6 @@ from polyseme.scoring.target_rows import NUMBERS_AT_ONCE
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.kinds import KINDS, writable_kinds
-from polyseme.transfer.model_stacks import after
 from polyseme.types import Batch, States
 
 OUTPUT = "causal"
