@@ -76,7 +76,7 @@ class HeadConfig(Config):
     no_answer: bool = False
     """Whether a passage may have no answer (span)."""
     no_answer_threshold: float = 0.0
-    """How far "no answer" must score above the best span to be said; chosen on dev."""
+    """How far "no answer" must score above the best span to be the answer; chosen on dev."""
     n_best: int = 20
     """Spans that are kept of each passage."""
     longest_answer: int = 30

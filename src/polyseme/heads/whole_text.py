@@ -143,5 +143,5 @@ class ChooseHead(Head):
 
     def _groups(self, features: Features) -> Tensor:
         if features.groups is None:
-            raise InputError("A head that chooses must be told which rows are choices of one item ('groups').")
+            raise InputError("A head that chooses needs to know which rows are choices of one item ('groups').")
         return features.groups

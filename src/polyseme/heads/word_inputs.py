@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,17 +65,8 @@ def simplified(word: str) -> str:
     return "".join("0" if character.isdigit() else character for character in word.lower())
 
 
-def learn_word_inputs(
-    rows: Iterable[Sequence[str]],
-    *,
-    word_width: int = 100,
-    character_width: int = 30,
-    n_filters: int = 30,
-    filter_width: int = 3,
-    unknown_rate: float = 0.5,
-    dropout_rate: float = 0.5,
-) -> WordInputsConfig:
-    """The tables of the words of train, and of its characters that occur more than once."""
+def learn_word_inputs(rows: Iterable[Sequence[str]], **sizes: Any) -> WordInputsConfig:
+    """The tables of the words of train, and of its characters that occur more than once; `sizes` as in the config."""
     words, characters = Counter[str](), Counter[str]()
     for row in rows:
         words.update(map(simplified, row))
@@ -85,12 +77,7 @@ def learn_word_inputs(
         words=tuple(by_count),
         rare=sum(count == 1 for count in words.values()),
         characters=tuple(sorted(character for character, count in characters.items() if count > 1)),
-        word_width=word_width,
-        character_width=character_width,
-        n_filters=n_filters,
-        filter_width=filter_width,
-        unknown_rate=unknown_rate,
-        dropout_rate=dropout_rate,
+        **sizes,
     )
 
 
@@ -143,8 +130,8 @@ class WordInputs(nn.Module):
     def read(self, rows: Sequence[Sequence[str]], longest: int | None = None) -> WordNumbers:
         """Words as numbers; what train did not have is unknown.
 
-        With `longest`, rows have room for so many words, and shapes do not hang on which words they are: there is room
-        for as many different ones, in one of a few lengths.
+        With `longest`, rows have room for so many words, and shapes do not depend on which words they are: there is
+        room for as many different ones, in one of a few lengths.
         """
         fixed = longest is not None
         longest = max([longest or 0, *map(len, rows)])

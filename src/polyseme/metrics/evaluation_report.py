@@ -80,7 +80,7 @@ class Report(Figures):
     evaluation: str
     model: str
     how: str
-    """In words, how the model was asked."""
+    """In words, how the model was scored."""
     notes: Sequence[str] = ()
     cost: Cost | None = None
 
@@ -188,7 +188,7 @@ def title_of(report: Report) -> str:
 
 
 def notes_of(report: Report) -> list[str]:
-    """What is to be said of a report, besides its figures."""
+    """The notes of a report, besides its figures."""
     cost = [report.cost.line() + "."] if report.cost is not None else []
     return [f"Scored {report.how}.", *report.notes, *cost]
 

@@ -15,7 +15,7 @@ from polyseme.files.rows import Row, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.whole_text import ChooseHead
-from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, text_of
+from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, item_document
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, predicted, refuse, wrong_margin
@@ -36,7 +36,7 @@ class Choose(Kind):
     head_options = frozenset({"apart"})
     frozen_head = "mlp"
 
-    def item(self, row: Row, columns: TaskColumns, options: DataOptions, log: ReadingLog) -> Item:
+    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
         names = [str(name) for name in columns.choice_columns()]
         values = [row.fields[name] for name in names]
         listed = values[0] if len(names) == 1 and isinstance(values[0], list) else values

@@ -23,7 +23,7 @@ UsualNames = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskColumns:
+class DataColumns:
     """Which columns hold what."""
 
     text: Column | None = None
@@ -66,8 +66,8 @@ class DataOptions:
 
 
 def resolve_columns(
-    columns: TaskColumns, file: str, kind: str, usual: UsualNames, *, format: str, delimiter: str | None
-) -> TaskColumns:
+    columns: DataColumns, file: str, kind: str, usual: UsualNames, *, format: str, delimiter: str | None
+) -> DataColumns:
     """The columns by name: those that were numbered, and the usual ones where none was named."""
     names = header_of(file, format, delimiter)
 
@@ -116,7 +116,7 @@ def column_in(names: Sequence[str], column: Column | None, usual: Sequence[str])
     return names[int(column) - 1] if 1 <= int(column) <= len(names) else None
 
 
-def column_rows(file: str, format: str, columns: TaskColumns, options: DataOptions) -> Iterator[Row]:
+def column_rows(file: str, format: str, columns: DataColumns, options: DataOptions) -> Iterator[Row]:
     """The rows of a file, with what stands in the columns."""
     beside = [columns.second, columns.label, columns.start, columns.marks, *columns.choice_columns()]
     reading: dict[str, Any] = {}

@@ -24,7 +24,7 @@ from polyseme.files.rows import Row
 from polyseme.files.source import suffixes
 from polyseme.heads.head import Head
 from polyseme.heads.head_config import HeadConfig
-from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, column_rows, resolve_columns
+from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, column_rows, resolve_columns
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.types import Document
@@ -150,7 +150,7 @@ class Kind(ABC):
         return read_as
 
     def read(
-        self, file: str, format: str, columns: TaskColumns, options: DataOptions, log: ReadingLog
+        self, file: str, format: str, columns: DataColumns, options: DataOptions, log: ReadingLog
     ) -> Sequence[Item]:
         """The items of a user's file."""
         columns = resolve_columns(
@@ -159,14 +159,14 @@ class Kind(ABC):
         return [self.item(row, columns, options, log) for row in column_rows(file, format, columns, options)]
 
     @abstractmethod
-    def item(self, row: Row, columns: TaskColumns, options: DataOptions, log: ReadingLog) -> Item:
+    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
         """A row of a file as an item."""
 
     def task(
         self, name: str, splits: Mapping[str, Sequence[Item]], options: DataOptions, notes: Sequence[str], *,
         by_line: bool = False,
     ) -> TaskData:  # fmt: skip
-        """What was read, as a task with its labels and metrics; `by_line`: each word has a line of its own."""
+        """What was read, as a task with its labels and metrics; `by_line`: each word has its own line."""
         if options.regression:
             raise OptionError(f"Regression is for classify and pair. Got {self.name} instead.")
         return TaskData(

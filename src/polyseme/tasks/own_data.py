@@ -21,7 +21,7 @@ from pathlib import Path
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.reading_options import Quotes
 from polyseme.tasks.data_checks import Unseen, check_data, check_there
-from polyseme.tasks.data_columns import Column, DataOptions, TaskColumns
+from polyseme.tasks.data_columns import Column, DataOptions, DataColumns
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.splits import DEV_SHARE, dev_note, with_dev
@@ -68,7 +68,7 @@ def read_own(
         first: the number of the first choice, where answers are numbers.
         scheme: what tags that mark spans are turned into; None: as they are, BIO where they are IOB1, BIOES where they
             are BILOU.
-        repair: whether invalid tags are written anew, and misplaced answers looked for, instead of refused.
+        repair: whether invalid tags are rewritten, and misplaced answers looked for, instead of refused.
         unseen: whether labels that train lacks are refused in other splits or kept.
         dev_share: what part of train becomes dev where there is none.
         seed: draws that part.
@@ -82,7 +82,7 @@ def read_own(
     if not 0 < dev_share < 1:
         raise OptionError(f"The part of train that becomes dev must be between 0 and 1. Got {dev_share} instead.")
     paths = _distinct(files)
-    columns = TaskColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
+    columns = DataColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
     options = DataOptions(
         regression=regression,
         separator=separator,
@@ -126,7 +126,7 @@ def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
 
 
 def _checked(data: TaskData, unseen: Unseen) -> TaskData:
-    """All that was read, before part of it becomes dev, so that what is said of train is said of all of it."""
+    """All that was read, before part of it becomes dev, so that notes on train are on all of it."""
     needs = [split for split in ("train", "dev") if split in data.splits] if "train" in data.splits else []
     notes = check_data(data, unseen=unseen, needs=needs)
     return replace(data, notes=(*data.notes, *notes)) if notes else data

@@ -39,7 +39,7 @@ def with_dev(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """Training items cut in two: those that stay, and those that become dev.
 
-    Which item goes where hangs on its text, the seed and how many share its label, so that neither the order of a file
+    Which item goes where depends on its text, the seed and how many share its label, so that neither the order of a file
     nor rows added to it move the others much. Each label has its share of dev, as far as that goes by whole items, and
     rows of one text (questions on one passage) stay together. An item with a label that no other has stays in training.
     """
@@ -96,7 +96,7 @@ def _draw(item: Item, seed: int) -> int:
 
 
 def dev_note(train: Sequence[Item], dev: Sequence[Item], seed: int = 0) -> str:
-    """What is to be said of a dev split that was made."""
+    """The note on a dev split that was made."""
     shares = ", of each label its share" if all(_label(item) is not None for item in dev) else ""
     return (
         f"There is no dev split: {len(dev):,} of the {len(train) + len(dev):,} training items were set aside as one, "

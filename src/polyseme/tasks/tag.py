@@ -17,7 +17,7 @@ from polyseme.files.rows import Row, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
-from polyseme.tasks.data_columns import DataOptions, TaskColumns, UsualNames, check_length, marks_of
+from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, check_length, marks_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kind import Judgment, Kind, Prediction, given_words, most_frequent, predicted, refuse, rows_by_item
@@ -55,13 +55,13 @@ class Tag(Kind):
     # --- users' files -------------------------------------------------------------------------------------------------
 
     def read(
-        self, file: str, format: str, columns: TaskColumns, options: DataOptions, log: ReadingLog
+        self, file: str, format: str, columns: DataColumns, options: DataOptions, log: ReadingLog
     ) -> Sequence[Item]:
         if format in SENTENCES:
             return list(_sentences(file, format, columns))
         return super().read(file, format, columns, options, log)
 
-    def item(self, row: Row, columns: TaskColumns, options: DataOptions, log: ReadingLog) -> Item:
+    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
         if isinstance(row.content, str):
             raise InputError(
                 f"{row.place}: {columns.text!r} must be a list of words, of which each has a tag. Got a text."
@@ -188,7 +188,7 @@ class Tag(Kind):
 # --- sentences of CoNLL -----------------------------------------------------------------------------------------------
 
 
-def _sentences(file: str, format: str, columns: TaskColumns) -> Iterator[Item]:
+def _sentences(file: str, format: str, columns: DataColumns) -> Iterator[Item]:
     """CoNLL by the numbers of its columns, CoNLL-U by their names or numbers."""
     label, marks = columns.label, columns.marks
     if format == "conllu":

@@ -101,7 +101,7 @@ def _data(
 
 
 def _unknown(model: TaskModel, split: str, items: Sequence[Item]) -> list[str]:
-    """What is to be said of labels that the head does not know."""
+    """A note on labels that the head does not know."""
     known = set(model.head.config.labels)
     if not known:
         return []

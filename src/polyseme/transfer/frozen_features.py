@@ -80,7 +80,7 @@ class Store:
     def rows(self, texts: Sequence[int], device: torch.device, longest: int | None = None) -> tuple[Tensor, Tensor]:
         """The vectors of these texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
 
-        W is `longest`, where that is said and none is longer.
+        W is `longest`, where that is given and none is longer.
         """
         starts, counts = self.ends[list(texts)], self.ends[[text + 1 for text in texts]] - self.ends[list(texts)]
         here = np.arange(int(counts.max(initial=longest or 0)))

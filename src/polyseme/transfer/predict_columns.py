@@ -152,7 +152,7 @@ def _looking(
 ) -> Callable[[str, Any], str | None] | None:
     """What finds the column of a role in the input; None where columns have no names or numbers to go by."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is left out is said where the files are read
+        warnings.simplefilter("ignore")  # reported where the files are read
         files = find_files(sources, endings=None if format else ENDINGS)
     names = files.names
     formats = {_format_of(name, format) for name in names}

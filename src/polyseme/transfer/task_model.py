@@ -258,7 +258,7 @@ class TaskModel(nn.Module):
         return groups_of(self.bundle, with_decoder=self.runs_decoder)
 
     def fresh_groups(self) -> list[list[nn.Parameter]]:
-        """The same groups of a model like this one's, drawn anew from torch's present seed."""
+        """The same groups of a model like this one's, newly initialized from torch's present seed."""
         if self.bundle is None:
             return []
         return groups_of(fresh_bundle(self.bundle), with_decoder=self.runs_decoder)

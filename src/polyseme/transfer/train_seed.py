@@ -233,11 +233,11 @@ def _resume(
 
 
 def reinit_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layers: int) -> None:
-    """Draw the top layers anew: they get what the same layers of a freshly drawn encoder have."""
+    """Reinitialize the top layers: they get the weights that these layers have in a new encoder."""
     groups = model.layer_groups()
     if n_layers >= len(groups):
         raise OptionError(
-            f"Only layers above the lowest can be drawn anew, and this encoder has {len(groups) - 1} of them. Got "
+            f"Only layers above the lowest can be reinitialized, and this encoder has {len(groups) - 1} of them. Got "
             f"reinit_layers {n_layers}; choose {len(groups) - 1} or fewer."
         )
     with torch.no_grad():

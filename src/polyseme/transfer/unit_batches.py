@@ -92,11 +92,11 @@ class Source(Protocol):
         """How long each unit's longest row is: in pieces, or in words where vectors are there already."""
 
     def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
-        """The units of these numbers; rows at least `longest` long, where that is said."""
+        """The units of these numbers; rows at least `longest` long, where that is given."""
 
 
 class RowSource:
-    """Units that the encoder reads anew each time."""
+    """Units that the encoder reads in every step."""
 
     def __init__(
         self, units: Sequence[Unit], *, tags: bool = False, with_marks: bool = False, inputs: WordInputs | None = None
