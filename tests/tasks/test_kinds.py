@@ -13,7 +13,7 @@ import polyseme
 from polyseme.files.rows import Place, Row
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import Span, Spans
-from polyseme.tasks.data_columns import DataOptions, DataColumns
+from polyseme.tasks.data_columns import DataColumns, DataOptions
 from polyseme.tasks.encoder_rows import word_rows
 from polyseme.tasks.items import Answer, Item, ReadingLog, TaskData
 from polyseme.tasks.kinds import KINDS, baseline_scores, build_head

@@ -15,7 +15,7 @@ from polyseme.files.rows import Row, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.whole_text import ChooseHead
-from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, text_of
+from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, item_document
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, predicted, refuse, wrong_margin

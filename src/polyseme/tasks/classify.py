@@ -17,7 +17,7 @@ from polyseme.files.rows import Place, Row
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.whole_text import ClassifyHead
-from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, text_of
+from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, place_of, predicted, refuse, wrong_margin

@@ -24,7 +24,7 @@ from polyseme.files.rows import Row
 from polyseme.files.source import suffixes
 from polyseme.heads.head import Head
 from polyseme.heads.head_config import HeadConfig
-from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, column_rows, resolve_columns
+from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, column_rows, resolve_columns
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.types import Document

@@ -21,7 +21,7 @@ from pathlib import Path
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.reading_options import Quotes
 from polyseme.tasks.data_checks import Unseen, check_data, check_there
-from polyseme.tasks.data_columns import Column, DataOptions, DataColumns
+from polyseme.tasks.data_columns import Column, DataColumns, DataOptions
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.splits import DEV_SHARE, dev_note, with_dev

@@ -17,7 +17,7 @@ from polyseme.files.source import READ_ERRORS, open_source
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import SpanHead, Spans, join_windows
 from polyseme.metrics.answer_match import answer_scores, best_threshold
-from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, text_of
+from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, overlapping_windows, second_of
 from polyseme.tasks.items import Answer, Item, ReadingLog, TaskData
 from polyseme.tasks.kind import TABLES, Judgment, Kind, Prediction, place_of, predicted, refuse, rows_by_item

@@ -17,7 +17,7 @@ from polyseme.files.rows import Row, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
-from polyseme.tasks.data_columns import DataOptions, DataColumns, UsualNames, check_length, marks_of
+from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, check_length, marks_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kind import Judgment, Kind, Prediction, given_words, most_frequent, predicted, refuse, rows_by_item
