@@ -40,8 +40,9 @@ def with_dev(
     """Training items cut in two: those that stay, and those that become dev.
 
     Which item goes where depends on its text, the seed and how many share its label, so that neither the order of a
-    file nor rows added to it move the others much. Each label has its share of dev, as far as that goes by whole items, and
-    rows of one text (questions on one passage) stay together. An item with a label that no other has stays in training.
+    file nor rows added to it move the others much. Each label has its share of dev, as far as that goes by whole items,
+    and rows of one text (questions on one passage) stay together. An item with a label that no other has stays in
+    training.
     """
     wanted = min(max(1, round(len(train) * share)), len(train) - 1)
     room = _shares(Counter(map(_label, train)), wanted)
