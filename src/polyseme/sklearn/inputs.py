@@ -1,4 +1,4 @@
-"""Models of estimators: loaded once in a process, shared by all that name them, and never pickled."""
+"""What estimators take: models, loaded once per process and never pickled; texts, as lists, Series or any iterable."""
 
 from __future__ import annotations
 
@@ -67,9 +67,6 @@ def refuse_to_pickle(model: object) -> None:
             "The estimator holds a loaded model, whose weights are not pickled. Give it the model's path instead"
             f"{f': {model.path!r}.' if model.path else '; model.save writes one.'}"
         )
-
-
-# MERGED: What users of scikit-learn give as texts: lists, Series, arrays, any iterable; and as labels.
 
 
 Texts = Iterable[str] | Iterable[Sequence[str]] | Iterable[Document]

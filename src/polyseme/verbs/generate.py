@@ -67,11 +67,11 @@ def generate(options: GenerateOptions) -> Generated:
         cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
         return Generated(prompts=[], continuations=[], cost=cost, continues=continues)
     texts = [each.text for each in to_documents(prompts)]
-    found = generator(texts, on_text=options.on_text)
+    continuations = generator(texts, on_text=options.on_text)
     if options.output is not None:
-        _write(options.output, texts, found, options.n, options.force)
+        _write(options.output, texts, continuations, options.n, options.force)
     cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
-    return Generated(prompts=texts, continuations=found, cost=cost, continues=continues)
+    return Generated(prompts=texts, continuations=continuations, cost=cost, continues=continues)
 
 
 def _check(prompts: Sequence[str], sources: Sequence[str], options: GenerateOptions) -> None:
@@ -93,13 +93,13 @@ def _check(prompts: Sequence[str], sources: Sequence[str], options: GenerateOpti
 
 
 def _write(
-    output: AnyPath, prompts: Sequence[str], found: Sequence[Sequence[Continuation]], n: int, force: bool
+    output: AnyPath, prompts: Sequence[str], continuations: Sequence[Sequence[Continuation]], n: int, force: bool
 ) -> None:
     lines = generate_files.lines_for(output, n)
     with whole_file(output, force=force) as made, explained(output):
         text = [
             f"{line}\n"
-            for number, (prompt, texts) in enumerate(zip(prompts, found, strict=True), start=1)
+            for number, (prompt, texts) in enumerate(zip(prompts, continuations, strict=True), start=1)
             for line in lines(str(number), prompt, {}, texts)
         ]
         made.write_text("".join(text), encoding="utf-8", newline="\n")

@@ -20,11 +20,11 @@ def pieces(options: PiecesOptions) -> PieceStates:
             raise OptionError(f"The states of pieces are written as .npz. Got {str(output)!r} instead.")
         check_output(output, force=options.force)
     loaded = load(options.model, device=options.device)
-    found = loaded.pieces(options.text, stack=options.stack, attentions=options.attentions)
+    result = loaded.pieces(options.text, stack=options.stack, attentions=options.attentions)
     if output is not None:
-        arrays = {"pieces": np.array(found.pieces), "ids": found.ids, "spans": found.spans, "states": found.states}
-        if found.attentions is not None:
-            arrays["attentions"] = found.attentions
+        arrays = {"pieces": np.array(result.pieces), "ids": result.ids, "spans": result.spans, "states": result.states}
+        if result.attentions is not None:
+            arrays["attentions"] = result.attentions
         with whole_file(output, force=options.force) as path, path.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-    return found
+    return result

@@ -65,7 +65,7 @@ def predict(options: PredictOptions) -> Predicted:
         format=options.format,
         delimiter=options.delimiter,
     )
-    found = predict_files(
+    predictions = predict_files(
         predictor,
         names,
         output,
@@ -89,4 +89,4 @@ def predict(options: PredictOptions) -> Predicted:
     for note in predictor.notes():
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
     cost = predictor.cost(time.perf_counter() - started)
-    return Predicted(predictions=found, kind=loaded.config.kind, cost=cost)
+    return Predicted(predictions=predictions, kind=loaded.config.kind, cost=cost)
