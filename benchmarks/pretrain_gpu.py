@@ -22,6 +22,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.objectives.masked import Masked
+from polyseme.objectives.objective import Vocabulary
 from polyseme.training.device_group import Devices
 from polyseme.training.loader import Loader
 from polyseme.training.optimizers import OptimizerSettings
@@ -31,6 +32,12 @@ from polyseme.training.training_settings import Phase, Plan, TrainingSettings
 from polyseme.types import Rows
 
 N_PIECES = 30528
+VOCABULARY = Vocabulary(
+    n_pieces=N_PIECES,
+    specials={"start": 101, "end": 102, "pad": 0, "unknown": 100, "mask": 103},
+    before=(0,),
+    after=(0,),
+)
 FLOORS = {"bert-base": 600e3, "12 x 256": 2.5e6}
 SHAPES = {
     "bert-base": ({"n_layers": 12, "width": 768, "n_heads": 12, "inner_width": 3072}, 256),
@@ -52,14 +59,6 @@ class RandomRows:
         special[:, [0, -1]] = True
         pieces[:, 0], pieces[:, -1] = 101, 102
         return Rows(pieces=pieces, starts=~special, special=special, keys=keys)
-
-
-class Vocabulary:
-    """What the objective needs of a tokenizer."""
-
-    n_pieces = N_PIECES
-    unit = "piece"
-    specials = {"start": 101, "end": 102, "pad": 0, "unknown": 100, "mask": 103}  # noqa: RUF012
 
 
 def timed(step, seconds: float, warm_ups: int = 5) -> tuple[float, int]:
@@ -86,7 +85,7 @@ def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds:
         attention_dropout_rate=dropout,
         embedding_dropout_rate=dropout,
     )
-    objective = Masked().for_tokenizer(Vocabulary())
+    objective = Masked(known_vocabulary=VOCABULARY)
     settings = TrainingSettings(
         phases=(Phase(length=length, batch_size=rows),),
         optimizer=OptimizerSettings(lr=1e-4),
