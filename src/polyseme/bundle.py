@@ -12,11 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.config_file import read_json
+from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import read, write
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
-from polyseme.convert.model_folder import write_json
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, PolysemeWarning
@@ -180,7 +179,7 @@ def save_bundle(
     if bundle.tokenizer is not None:
         card["tokenizer"] = bundle.tokenizer.fingerprint
     with whole_folder(Path(path), force=force) as folder:
-        family.folder.write_settings(folder, dict(sorted(config.items())))
+        write_json(family.folder.settings(folder), dict(sorted(config.items())))
         family.folder.write_weights(folder, tensors, shard_size)
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))

@@ -100,9 +100,9 @@ def test_a_rotary_cache_is_the_whole_row() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("classifier_bias", True, "all published ModernBERTs have False"),
-        ("decoder_bias", False, "all published ModernBERTs have True"),
-        ("classifier_activation", "silu", "all published ModernBERTs have 'gelu'"),
+        ("classifier_bias", True, "all published models have False"),
+        ("decoder_bias", False, "all published models have True"),
+        ("classifier_activation", "silu", "all published models have 'gelu'"),
         ("layer_types", ["full_attention"], "for each of 5 layers"),
         ("layer_types", ["chunked_attention"] * 5, "full_attention or sliding_attention"),
         ("local_attention", 0, "'local_attention' must be a whole number from 2"),

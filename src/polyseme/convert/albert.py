@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.bert import BUFFERS, EMBEDDINGS, TASK_LAYERS
+from polyseme.convert.bert import BUFFERS, EMBEDDINGS, TASK_LAYERS, masked_output, masked_rules
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings, whole
+from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Rule, Table, module
-from polyseme.convert.family import SMALL, Family
-from polyseme.convert.masked_output import masked_output, masked_rules
+from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import NextOutput, PooledOutput
 
@@ -34,7 +32,6 @@ SETTINGS: Settings = dataclasses.replace(
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     """A group's layers stand one above the other; each round through a group adds all of them."""
-    refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     rounds, n_groups, in_group = (
         whole(theirs.get(name, default), name, where)
@@ -111,8 +108,6 @@ def _layer(theirs: str, ours: str) -> list[Rule]:
 
 FAMILY = Family(
     name="albert",
-    kind="transformer",
-    detect=by_model_type("albert"),
     read_config=read_config,
     write_config=write_config,
     table=table,
@@ -129,11 +124,7 @@ FAMILY = Family(
     frame="bert",
     base=lambda: TransformerConfig(
         n_pieces=30000,
-        width=768,
-        n_layers=12,
-        n_heads=12,
-        inner_width=3072,
-        max_positions=512,
+        **BASE,
         embedding_width=128,
         layer_map=(0,) * 12,
         activation="gelu_new",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings
+from polyseme.convert.config_file import Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
@@ -48,7 +47,6 @@ REFUSED = {"normalize_before": True, "add_final_layer_norm": True, "normalize_em
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
     for name, value in REFUSED.items():
         if theirs.get(name, not value) == value:
             raise ModelError(f"{where} sets {name!r} to {value}, as no published BART does; polyseme cannot load it.")
@@ -138,8 +136,6 @@ def causal_output(config: TransformerConfig, tied: bool) -> TableOutput:
 
 FAMILY = Family(
     name="bart",
-    kind="transformer",
-    detect=by_model_type("bart"),
     read_config=read_config,
     write_config=write_config,
     table=table,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings
-from polyseme.convert.conversion_table import Derived, Foreign, Table, module
-from polyseme.convert.family import Family
-from polyseme.convert.masked_output import masked_output, masked_rules
+from polyseme.convert.config_file import Settings
+from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.convert.family import BASE, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import NextOutput, PooledOutput
+from polyseme.outputs.pieces import MaskedOutput
 
 SETTINGS = Settings(
     names={
@@ -67,8 +66,55 @@ OWN_TASKS = Foreign(r"cls\.(?!predictions\.|seq_relationship\.)\w+\.(.*\.)?(weig
 """Task layers that others trained beside the masked output (AntiBERTy's `cls.species`)."""
 
 
+def masked_output(
+    config: TransformerConfig, tied: bool, *, activation: str | None = None, **options: Any
+) -> MaskedOutput:
+    """The output for a config; its activation is the stack's unless the family fixes one."""
+    return MaskedOutput(
+        config.width,
+        config.width_of_embeddings,
+        config.n_pieces,
+        activation=config.activation if activation is None else activation,
+        epsilon=config.norm_epsilon,
+        tied=tied,
+        **options,
+    )
+
+
+def masked_rules(
+    *,
+    dense: str,
+    norm: str,
+    bias: str,
+    decoder: str,
+    tied: bool,
+    pieces: str = "{p}embeddings.word_embeddings",
+    dense_bias: bool = True,
+    norm_bias: bool = True,
+) -> tuple[list[Rule], list[Alias]]:
+    """Rules and aliases for its parts: `decoder` is the table of `pieces`, the encoder's own where `tied`.
+
+    Where it is not, the decoder's bias is the one that counts; a `bias` beside it may be left from before.
+    """
+    rules = [
+        *module(dense, "outputs.masked.dense", bias=dense_bias),
+        *module(norm, "outputs.masked.norm", bias=norm_bias),
+    ]
+    aliases = []
+    if tied:
+        rules.append(Rule((bias,), ("outputs.masked.bias",)))
+        aliases.append(Alias(f"{decoder}.weight", f"{pieces}.weight"))
+        if bias != f"{decoder}.bias":
+            aliases.append(Alias(f"{decoder}.bias", bias))
+    else:
+        rules.append(Rule((f"{decoder}.bias",), ("outputs.masked.bias",)))
+        rules.append(Rule((f"{decoder}.weight",), ("outputs.masked.table",)))
+        if bias != f"{decoder}.bias":
+            aliases.append(Alias(bias, f"{decoder}.bias", checked=False))
+    return rules, aliases
+
+
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     return TransformerConfig(**ours, embedding_dropout_rate=ours["dropout_rate"])
 
@@ -98,8 +144,6 @@ def table(config: TransformerConfig, tied: bool) -> Table:
 
 FAMILY = Family(
     name="bert",
-    kind="transformer",
-    detect=by_model_type("bert"),
     read_config=read_config,
     write_config=SETTINGS.write,
     table=table,
@@ -115,8 +159,6 @@ FAMILY = Family(
         ("BertModel", frozenset()),
     ],
     frame="bert",
-    base=lambda: TransformerConfig(
-        n_pieces=30522, width=768, n_layers=12, n_heads=12, inner_width=3072, max_positions=512, norm_epsilon=1e-12
-    ),
+    base=lambda: TransformerConfig(n_pieces=30522, **BASE, norm_epsilon=1e-12),
     reference="bert",
 )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings
+from polyseme.convert.bert import masked_output, masked_rules
+from polyseme.convert.config_file import Settings
 from polyseme.convert.conversion_table import Derived, Foreign, Table, module
-from polyseme.convert.family import Family
-from polyseme.convert.masked_output import masked_output, masked_rules
+from polyseme.convert.family import BASE, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 
 SETTINGS = Settings(
@@ -38,7 +37,6 @@ SETTINGS = Settings(
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     """Where `sinusoidal_pos_embds` is set, the checkpoint has the sinusoids in its table, like learned positions."""
-    refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     return TransformerConfig(**ours, embedding_dropout_rate=ours["dropout_rate"])
 
@@ -75,16 +73,12 @@ def table(config: TransformerConfig, tied: bool) -> Table:
 
 FAMILY = Family(
     name="distilbert",
-    kind="transformer",
-    detect=by_model_type("distilbert"),
     read_config=read_config,
     write_config=SETTINGS.write,
     table=table,
     outputs={"masked": masked_output},
     architectures=[("DistilBertForMaskedLM", frozenset({"masked"})), ("DistilBertModel", frozenset())],
     frame="bert",
-    base=lambda: TransformerConfig(
-        n_pieces=30522, width=768, n_layers=6, n_heads=12, inner_width=3072, max_positions=512, n_segments=0
-    ),
+    base=lambda: TransformerConfig(n_pieces=30522, **{**BASE, "n_layers": 6}, n_segments=0),
     reference="distilbert",
 )

@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, TASK_LAYERS
+from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, TASK_LAYERS, masked_output, masked_rules
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings
+from polyseme.convert.config_file import Settings
 from polyseme.convert.conversion_table import Foreign, Table, module
-from polyseme.convert.family import SMALL, Family
-from polyseme.convert.masked_output import masked_output, masked_rules
+from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import ReplacedOutput
 
@@ -22,7 +20,6 @@ SETTINGS: Settings = dataclasses.replace(
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     embedding_width = ours.pop("width_of_embeddings")
     return TransformerConfig(
@@ -62,8 +59,6 @@ def table(config: TransformerConfig, tied: bool) -> Table:
 
 FAMILY = Family(
     name="electra",
-    kind="transformer",
-    detect=by_model_type("electra"),
     read_config=read_config,
     write_config=SETTINGS.write,
     table=table,
@@ -77,9 +72,7 @@ FAMILY = Family(
         ("ElectraModel", frozenset()),
     ],
     frame="bert",
-    base=lambda: TransformerConfig(
-        n_pieces=30522, width=768, n_layers=12, n_heads=12, inner_width=3072, max_positions=512
-    ),
+    base=lambda: TransformerConfig(n_pieces=30522, **BASE),
     small={**SMALL, "embedding_width": 16},
     reference="electra",
 )

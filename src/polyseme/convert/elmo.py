@@ -18,11 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.config_file import read_json
-from polyseme.convert.config_mapping import whole
+from polyseme.convert.config_file import read_json, whole
 from polyseme.convert.conversion_table import Rule, Table
-from polyseme.convert.family import Family
-from polyseme.convert.model_folder import Folder
+from polyseme.convert.family import Family, Folder
 from polyseme.convert.tensor_transforms import Same, Transpose
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
@@ -228,7 +226,7 @@ def two_way_output(config: TwoWayConfig, tied: bool) -> nn.Module:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def detect(path: Path) -> bool:
+def has_files(path: Path) -> bool:
     """A folder without config.json and with options of ELMo's, under whatever name they were published."""
     if not path.is_dir() or (path / "config.json").is_file():
         return False
@@ -354,7 +352,7 @@ SIZES: Mapping[str, TwoWayConfig] = {
 FAMILY = Family(
     name="elmo",
     kind="two-way",
-    detect=detect,
+    has_files=has_files,
     read_config=read_config,
     write_config=write_config,
     table=table,

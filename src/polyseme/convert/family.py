@@ -1,4 +1,4 @@
-"""What a family is: a config and a conversion table, and what is needed to test them."""
+"""What a family is: a config and a conversion table, the files of its model folders, and what tests need."""
 
 from __future__ import annotations
 
@@ -10,11 +10,41 @@ from typing import Any
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
+from polyseme.convert.config_file import model_type, read_json
 from polyseme.convert.conversion_table import Table
-from polyseme.convert.model_folder import HUGGING_FACE, Folder
+from polyseme.convert.weight_files import read_weights, write_weights
+from polyseme.text.tokenizer_files import load_tokenizer
+from polyseme.types import Tokenizer
 
 SMALL = {"n_pieces": 99, "width": 32, "n_layers": 3, "n_heads": 4, "inner_width": 64, "max_positions": 40}
 """The shape of the Transformers that tests use."""
+BASE: Mapping[str, Any] = {"width": 768, "n_layers": 12, "n_heads": 12, "inner_width": 3072, "max_positions": 512}
+"""The shape of BERT's base size, which many families share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """The files of a model folder, and how each is read and written."""
+
+    settings: Callable[[Path], Path]
+    """Folder → the file of settings, a JSON object."""
+    described: bool
+    """Whether the settings also say what class, output, precision and special pieces go with them."""
+    read_weights: Callable[[Path], Mapping[str, Tensor]]
+    write_weights: Callable[[Path, Mapping[str, Tensor], int | None], None]
+    """Folder, tensors by name, and the most bytes a file may have, or None."""
+    tokenizer: Callable[[Path, str, EncoderConfig], Tokenizer]
+    """Folder, the family's frame and the config → the tokenizer."""
+
+
+HUGGING_FACE = Folder(
+    settings=lambda folder: folder / "config.json",
+    described=True,
+    read_weights=read_weights,
+    write_weights=lambda folder, tensors, shard_size: write_weights(folder, tensors, shard_size=shard_size),
+    tokenizer=lambda folder, frame, config: load_tokenizer(folder, frame=frame),
+)
+"""config.json, model.safetensors and tokenizer.json, as most have them."""
 
 
 def tied_as_said(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
@@ -27,10 +57,10 @@ class Family:
     """One line of the table of families (`convert.families`)."""
 
     name: str
-    kind: str
-    """The kind of encoder (`encoders.kinds`)."""
-    detect: Callable[[Path], bool]
-    """Whether a folder or file holds a model of this family."""
+    kind: str = "transformer"
+    """The kind of encoder (`encoders.encoder_kinds`)."""
+    has_files: Callable[[Path], bool] | None = None
+    """Whether a folder holds a model of this family; None: config.json has its name as `model_type`."""
     read_config: Callable[[Mapping[str, Any], str], EncoderConfig]
     """config.json, and where it stands for messages → our config."""
     write_config: Callable[[Any], dict[str, Any]]
@@ -55,6 +85,12 @@ class Family:
     """The role of the piece that a second stack reads before any other; None where there is none."""
     tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said
     """config.json and their tensors by name → whether the output shares the table of pieces."""
+
+    def detect(self, path: Path) -> bool:
+        """Whether a folder holds a model of this family."""
+        if self.has_files is not None:
+            return self.has_files(path)
+        return (path / "config.json").is_file() and model_type(read_json(path / "config.json")) == self.name
 
     def tiny(self) -> EncoderConfig:
         """A small config with every option in use, for the conformance battery."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings
+from polyseme.convert.config_file import Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
-from polyseme.convert.family import SMALL, Family
+from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.convert.tensor_transforms import Transpose
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
@@ -94,7 +94,6 @@ def checked(
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
     name = theirs.get("afn", "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ModelError(f"{where} names an unknown activation {name!r}. {nearest(str(name), ACTIVATIONS)}")
@@ -108,15 +107,17 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     return checked(written, config, read_config)
 
 
-def table(config: TransformerConfig, tied: bool) -> Table:
-    causal, aliases = causal_rules("{p}tokens_embed.weight", tied=tied)
+def gpt_table(config: TransformerConfig, tied: bool, *, pieces: str, positions: str) -> Table:
+    """The table of GPT and GPT-2, which name the token layer otherwise."""
+    causal, aliases = causal_rules(f"{{p}}{pieces}.weight", tied=tied)
     return Table(
         prefix="transformer.",
         n_sets=config.n_layers,
         body=[
-            *module("{p}tokens_embed", "encoder.embeddings.pieces", bias=False),
-            *module("{p}positions_embed", "encoder.embeddings.positions.table", bias=False),
+            *module(f"{{p}}{pieces}", "encoder.embeddings.pieces", bias=False),
+            *module(f"{{p}}{positions}", "encoder.embeddings.positions.table", bias=False),
             *LAYERS,
+            *(module("{p}ln_f", "encoder.norm") if config.final_norm else []),
         ],
         outputs={"causal": causal},
         aliases=aliases,
@@ -127,21 +128,15 @@ def table(config: TransformerConfig, tied: bool) -> Table:
 
 FAMILY = Family(
     name="openai-gpt",
-    kind="transformer",
-    detect=by_model_type("openai-gpt"),
     read_config=read_config,
     write_config=write_config,
-    table=table,
+    table=functools.partial(gpt_table, pieces="tokens_embed", positions="positions_embed"),
     outputs={"causal": causal_output},
     architectures=[("OpenAIGPTLMHeadModel", frozenset({"causal"})), ("OpenAIGPTModel", frozenset())],
     frame="gpt",
     base=lambda: TransformerConfig(
         n_pieces=40478,
-        width=768,
-        n_layers=12,
-        n_heads=12,
-        inner_width=3072,
-        max_positions=512,
+        **BASE,
         norm_epsilon=1e-5,
         activation="gelu_new",
         **SETTINGS.fixed,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings, whole
-from polyseme.convert.conversion_table import Table, module
-from polyseme.convert.family import Family
-from polyseme.convert.gpt import BUFFERS, LAYERS, TASK_LAYERS, causal_output, causal_rules, checked
+from polyseme.convert.config_file import Settings, flag, whole
+from polyseme.convert.family import BASE, Family
 from polyseme.convert.gpt import SETTINGS as GPT_SETTINGS
+from polyseme.convert.gpt import causal_output, checked, gpt_table
 from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.errors import ModelError
 
 SETTINGS: Settings = dataclasses.replace(
     GPT_SETTINGS,
@@ -25,14 +23,13 @@ SETTINGS: Settings = dataclasses.replace(
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     """`reorder_and_upcast_attn` is about half precision only, and says nothing here."""
-    refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     inner = theirs.get("n_inner")
     return TransformerConfig(
         **ours,
         inner_width=4 * ours["width"] if inner is None else whole(inner, "n_inner", where),
-        scale=None if _flag(theirs, "scale_attn_weights", True, where) else 1.0,
-        scale_by_layer=_flag(theirs, "scale_attn_by_inverse_layer_idx", False, where),
+        scale=None if flag(theirs, "scale_attn_weights", where, default=True) else 1.0,
+        scale_by_layer=flag(theirs, "scale_attn_by_inverse_layer_idx", where),
     )
 
 
@@ -46,48 +43,17 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     return checked(written, config, read_config)
 
 
-def table(config: TransformerConfig, tied: bool) -> Table:
-    causal, aliases = causal_rules("{p}wte.weight", tied=tied)
-    return Table(
-        prefix="transformer.",
-        n_sets=config.n_layers,
-        body=[
-            *module("{p}wte", "encoder.embeddings.pieces", bias=False),
-            *module("{p}wpe", "encoder.embeddings.positions.table", bias=False),
-            *LAYERS,
-            *module("{p}ln_f", "encoder.norm"),
-        ],
-        outputs={"causal": causal},
-        aliases=aliases,
-        derived=BUFFERS,
-        foreign=TASK_LAYERS,
-    )
-
-
-def _flag(theirs: Mapping[str, Any], name: str, otherwise: bool, where: str) -> bool:
-    value = theirs.get(name, otherwise)
-    if not isinstance(value, bool):
-        raise ModelError(f"In {where}, {name!r} must be true or false. Got {value!r} instead.")
-    return value
-
-
 FAMILY = Family(
     name="gpt2",
-    kind="transformer",
-    detect=by_model_type("gpt2"),
     read_config=read_config,
     write_config=write_config,
-    table=table,
+    table=functools.partial(gpt_table, pieces="wte", positions="wpe"),
     outputs={"causal": causal_output},
     architectures=[("GPT2LMHeadModel", frozenset({"causal"})), ("GPT2Model", frozenset())],
     frame="gpt2",
     base=lambda: TransformerConfig(
         n_pieces=50257,
-        width=768,
-        n_layers=12,
-        n_heads=12,
-        inner_width=3072,
-        max_positions=1024,
+        **{**BASE, "max_positions": 1024},
         norm_epsilon=1e-5,
         activation="gelu_new",
         **SETTINGS.fixed,

@@ -5,13 +5,12 @@ config.json holds our config under our names, and the weights are named as the b
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
-from polyseme.convert.config_file import by_model_type
+from polyseme.convert.config_file import read_own, write_own
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
@@ -23,17 +22,8 @@ from polyseme.parts.initialization import unfilled
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
-    fields = {field.name: field for field in dataclasses.fields(RecurrentConfig)}
-    settings = {name: value for name, value in theirs.items() if name in fields}
-    for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in settings:
-            raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
-    config: RecurrentConfig = RecurrentConfig.from_json(settings)
+    config: RecurrentConfig = read_own(RecurrentConfig, theirs, where)
     return config
-
-
-def write_config(config: RecurrentConfig) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in config.to_json().items()}
 
 
 def table(config: RecurrentConfig, tied: bool) -> Table:
@@ -65,9 +55,8 @@ def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:
 FAMILY = Family(
     name="lstm",
     kind="recurrent",
-    detect=by_model_type("lstm"),
     read_config=read_config,
-    write_config=write_config,
+    write_config=write_own,
     table=table,
     outputs={"causal": causal_output},
     architectures=[("RecurrentLanguageModel", frozenset({"causal"})), ("RecurrentEncoder", frozenset())],

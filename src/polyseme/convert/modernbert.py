@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings, whole
+from polyseme.convert.bert import masked_output, masked_rules
+from polyseme.convert.config_file import Settings, flag, whole
 from polyseme.convert.conversion_table import Derived, Foreign, Table, module
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
-from polyseme.convert.masked_output import masked_output, masked_rules
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import MaskedOutput
@@ -51,31 +50,23 @@ SETTINGS = Settings(
         "n_segments": 0,
         "spread_by_depth": True,
     },
+    usual={"classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True},
 )
 """`hidden_dropout_prob` is of our own making: the reference has no dropout on what the feed-forward part adds."""
 
-USUAL = {"classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True}
-"""Options of the masked output that all published models set alike."""
 BASES = {"full_attention": ("global_rope_theta", 160_000.0), "sliding_attention": ("local_rope_theta", 10_000.0)}
 """A kind of layer → the old name of its rotary base, and what it is where a file does not give it."""
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
-    for name, value in USUAL.items():
-        if theirs.get(name, value) != value:
-            raise ModelError(
-                f"{where} sets {name!r} to {theirs[name]!r}; all published ModernBERTs have {value!r}, and polyseme "
-                "knows no other."
-            )
     ours = SETTINGS.read(theirs, where)
-    attention_bias = _flag(theirs, "attention_bias", where)
+    attention_bias = flag(theirs, "attention_bias", where)
     return TransformerConfig(
         **ours,
-        norm_kind="layer" if _flag(theirs, "norm_bias", where) else "layer-no-bias",
+        norm_kind="layer" if flag(theirs, "norm_bias", where) else "layer-no-bias",
         attention_bias=attention_bias,
         attention_output_bias=attention_bias,
-        inner_bias=_flag(theirs, "mlp_bias", where),
+        inner_bias=flag(theirs, "mlp_bias", where),
         attention_output_dropout_rate=ours["attention_dropout_rate"],
         init_cutoff=_positive(theirs.get("initializer_cutoff_factor", 2.0), "initializer_cutoff_factor", where),
         positions=_positions(theirs, where),
@@ -112,13 +103,6 @@ def _masks(theirs: Mapping[str, Any], n_layers: int, where: str) -> tuple[str, .
     every = next((number for number in range(1, n_layers) if masks[number] == "all"), max(every, n_layers))
     patterned = tuple(local if number % every else "all" for number in range(n_layers))
     return (f"{local}:{every}",) if patterned == masks else masks
-
-
-def _flag(theirs: Mapping[str, Any], name: str, where: str) -> bool:
-    value = theirs.get(name, False)
-    if not isinstance(value, bool):
-        raise ModelError(f"In {where}, {name!r} must be true or false. Got {value!r} instead.")
-    return value
 
 
 def _positive(value: Any, name: str, where: str) -> float:
@@ -205,8 +189,6 @@ def _masked_output(config: TransformerConfig, tied: bool) -> MaskedOutput:
 
 FAMILY = Family(
     name="modernbert",
-    kind="transformer",
-    detect=by_model_type("modernbert"),
     read_config=read_config,
     write_config=write_config,
     table=table,

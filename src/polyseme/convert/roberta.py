@@ -8,13 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, POOLED
+from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, POOLED, masked_output, masked_rules
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings, whole
+from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Foreign, Table
-from polyseme.convert.family import Family
-from polyseme.convert.masked_output import masked_output, masked_rules
+from polyseme.convert.family import BASE, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import PooledOutput
 
@@ -24,7 +22,6 @@ SETTINGS: Settings = dataclasses.replace(
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
     ours = SETTINGS.read(theirs, where)
     offset = whole(theirs.get("pad_token_id", 1), "pad_token_id", where, least=0) + 1
     n_rows = theirs.get("max_position_embeddings", BERT_SETTINGS.defaults["max_position_embeddings"])
@@ -73,8 +70,6 @@ OUTPUTS: Mapping[str, Callable[[TransformerConfig, bool], nn.Module]] = {
 
 FAMILY = Family(
     name="roberta",
-    kind="transformer",
-    detect=by_model_type("roberta"),
     read_config=read_config,
     write_config=write_config,
     table=table,
@@ -83,11 +78,7 @@ FAMILY = Family(
     frame="roberta",
     base=lambda: TransformerConfig(
         n_pieces=50265,
-        width=768,
-        n_layers=12,
-        n_heads=12,
-        inner_width=3072,
-        max_positions=512,
+        **BASE,
         position_offset=2,
         n_segments=1,
         norm_epsilon=1e-5,

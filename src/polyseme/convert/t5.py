@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import ACTIVATION_NAMES, Settings
+from polyseme.convert.config_file import ACTIVATION_NAMES, Settings
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
 from polyseme.convert.family import SMALL, Family, tied_as_said
 from polyseme.convert.gpt import causal_rules, checked
@@ -70,7 +69,6 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
     `transformers` 5 writes that the output is tied whatever it is, and keeps the version in `scale_decoder_outputs`.
     """
-    refuse_unknown_positions(theirs, where)
     name = theirs.get("feed_forward_proj", "relu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ModelError(f"{where} names an unknown 'feed_forward_proj' {name!r}. {nearest(str(name), ACTIVATIONS)}")
@@ -171,8 +169,6 @@ def causal_output(config: TransformerConfig, tied: bool) -> TableOutput:
 
 FAMILY = Family(
     name="t5",
-    kind="transformer",
-    detect=by_model_type("t5"),
     read_config=read_config,
     write_config=write_config,
     table=table,

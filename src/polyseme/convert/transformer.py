@@ -6,11 +6,10 @@ bundle names them. Both stacks and the output share one table of pieces, multipl
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type
+from polyseme.convert.config_file import read_own, write_own
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import SMALL, Family
 from polyseme.encoders.encoder_kinds import build_encoder
@@ -24,18 +23,11 @@ SHARED = "embeddings.pieces.weight"
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    fields = {field.name: field for field in dataclasses.fields(TransformerConfig)}
-    known = {name: value for name, value in theirs.items() if name in fields}
-    for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in known:
-            raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
-    config: TransformerConfig = TransformerConfig.from_json(known)
-    return _with_two_stacks(config)
+    return _with_two_stacks(read_own(TransformerConfig, theirs, where))
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    settings = _with_two_stacks(config).to_json()
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    return write_own(_with_two_stacks(config))
 
 
 def _with_two_stacks(config: TransformerConfig) -> TransformerConfig:
@@ -66,8 +58,6 @@ def causal_output(config: TransformerConfig, tied: bool) -> CausalOutput:
 
 FAMILY = Family(
     name="transformer",
-    kind="transformer",
-    detect=by_model_type("transformer"),
     read_config=read_config,
     write_config=write_config,
     table=table,

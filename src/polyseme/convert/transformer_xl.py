@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings, whole
+from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
@@ -51,21 +50,12 @@ SETTINGS = Settings(
         "n_segments": 0,
         "first_memory": "zeros",
     },
+    usual={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
 )
 """Relative positions know no bound; `n_positions` is of our own making, and what windows are cut to."""
 
-USUAL = {"attn_type": 0, "adaptive": True, "sample_softmax": -1}
-"""Options that all published models set alike."""
-
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
-    for name, value in USUAL.items():
-        if theirs.get(name, value) != value:
-            raise ModelError(
-                f"{where} sets {name!r} to {theirs[name]!r}; all published models have {value!r}, and polyseme knows "
-                "no other."
-            )
     cutoffs = theirs.get("cutoffs", [])
     if not isinstance(cutoffs, list):
         raise ModelError(f"In {where}, 'cutoffs' must be a list of whole numbers. Got {cutoffs!r} instead.")
@@ -107,7 +97,7 @@ def _tie_projs(n_cutoffs: int, shared: bool) -> list[bool]:
 def write_config(config: TransformerConfig) -> dict[str, Any]:
     written = {
         **SETTINGS.write(config),
-        **USUAL,
+        **SETTINGS.usual,
         "cutoffs": list(config.cutoffs),
         "proj_share_all_but_first": config.shared_maps,
         "tie_projs": _tie_projs(len(config.cutoffs), config.shared_maps),
@@ -201,8 +191,6 @@ def causal_output(config: TransformerConfig, tied: bool) -> ClusteredOutput:
 
 FAMILY = Family(
     name="transfo-xl",
-    kind="transformer",
-    detect=by_model_type("transfo-xl"),
     read_config=read_config,
     write_config=write_config,
     table=table,
@@ -242,15 +230,11 @@ FAMILY = Family(
 
 SIZES: Mapping[str, TransformerConfig] = {
     name: FAMILY.base().replace(
-        n_pieces=267735,
         width=width,
-        embedding_width=None,
         head_width=head_width,
         n_layers=n_layers,
         n_heads=n_heads,
         inner_width=inner_width,
-        max_positions=512,
-        cutoffs=(20000, 40000, 200000),
         narrowing=narrowing,
         shared_biases=narrowing == 1,
         memory_length=memory_length,

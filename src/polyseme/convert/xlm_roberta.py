@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from polyseme.convert import roberta
-from polyseme.convert.config_file import by_model_type
 from polyseme.convert.family import Family
 
 FAMILY: Family = dataclasses.replace(
     roberta.FAMILY,
     name="xlm-roberta",
-    detect=by_model_type("xlm-roberta"),
     architectures=[("XLMRobertaForMaskedLM", frozenset({"masked"})), ("XLMRobertaModel", frozenset())],
     base=lambda: roberta.FAMILY.base().replace(n_pieces=250_002),
     reference="xlm_roberta",

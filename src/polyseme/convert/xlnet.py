@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import by_model_type, refuse_unknown_positions
-from polyseme.convert.config_mapping import Settings, whole
+from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Alias, Foreign, Rule, Table, module
-from polyseme.convert.family import SMALL, Family
+from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.convert.tensor_transforms import Chain, Reshape, Stack, Transpose
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -46,22 +45,13 @@ SETTINGS = Settings(
         "sees_itself": True,
         "memory": "segment",
     },
+    usual={"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True},
 )
 """Relative positions know no bound; `n_positions` is of our own making, and what windows are cut to: the published
 models were trained on rows of 512."""
 
-USUAL = {"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True}
-"""Options that all published models set alike."""
-
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    refuse_unknown_positions(theirs, where)
-    for name, value in USUAL.items():
-        if theirs.get(name, value) != value:
-            raise ModelError(
-                f"{where} sets {name!r} to {theirs[name]!r}; all published XLNets have {value!r}, and polyseme knows "
-                "no other."
-            )
     if "vocab_size" not in theirs and "n_token" in theirs:
         theirs = {**theirs, "vocab_size": theirs["n_token"]}
     ours = SETTINGS.read(theirs, where)
@@ -142,8 +132,6 @@ def permuted_output(config: TransformerConfig, tied: bool) -> TableOutput:
 
 FAMILY = Family(
     name="xlnet",
-    kind="transformer",
-    detect=by_model_type("xlnet"),
     read_config=read_config,
     write_config=write_config,
     table=table,
@@ -152,11 +140,7 @@ FAMILY = Family(
     frame="xlnet",
     base=lambda: TransformerConfig(
         n_pieces=32000,
-        width=768,
-        n_layers=12,
-        n_heads=12,
-        inner_width=3072,
-        max_positions=512,
+        **BASE,
         inner_dropout_rate=0.1,
         **SETTINGS.fixed,
     ),
