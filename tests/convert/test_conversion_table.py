@@ -16,7 +16,7 @@ from polyseme.bundle import load_bundle
 from polyseme.convert.conversion_table import Found, Rule, Table, read, write
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
-from polyseme.convert.tensor_transforms import Same
+from polyseme.convert.tensor_transforms import SAME
 from polyseme.errors import ModelError, PolysemeWarning
 from references import make_reference
 from tiny_models import tiny_config, tiny_model, write_tokenizer
@@ -108,7 +108,7 @@ def test_two_rules_for_one_parameter_are_refused() -> None:
 
 
 def test_a_parameter_without_a_rule_is_not_dropped_in_writing() -> None:
-    table = Table("", 1, [Rule(("a",), ("ours",), Same())], {})
+    table = Table("", 1, [Rule(("a",), ("ours",), SAME)], {})
     with pytest.raises(ModelError, match="no rule for: other"):
         write(table, {"ours": torch.zeros(1), "other": torch.ones(1)}, [], prefix=False)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyseme.convert.tensor_transforms import Chain, Change, Copies, Reshape, Same, Stack, Transpose
+from polyseme.convert.tensor_transforms import SAME, TRANSPOSE, Chain, Change, Copies, Stack, reshape
 from polyseme.errors import ModelError
 
 SIZES = st.integers(1, 5)
@@ -19,18 +19,18 @@ def changed(draw: st.DrawFn) -> tuple[Change, list[Tensor]]:
     """A change, and tensors it fits: three matrices of one shape."""
     rows, columns = draw(SIZES), draw(SIZES)
     tensors = [torch.arange(rows * columns).view(rows, columns) + 100.0 * number for number in range(3)]
-    flat = Reshape((rows, columns), (rows * columns,))
+    flat = reshape((rows, columns), (rows * columns,))
     change = draw(
         st.sampled_from(
             [
-                Same(),
-                Transpose(),
+                SAME,
+                TRANSPOSE,
                 Stack(3),
                 flat,
                 Chain(()),
-                Chain((Transpose(), Stack(3))),
+                Chain((TRANSPOSE, Stack(3))),
                 Chain((flat, Stack(3))),
-                Chain((Stack(3), Transpose())),
+                Chain((Stack(3), TRANSPOSE)),
             ]
         )
     )
@@ -56,7 +56,7 @@ def test_stacking_keeps_the_order() -> None:
 
 def test_a_chain_runs_from_left_to_right() -> None:
     matrix = torch.arange(6.0).view(2, 3)
-    (found,) = Chain((Transpose(), Reshape((3, 2), (6,)))).forward([matrix])
+    (found,) = Chain((TRANSPOSE, reshape((3, 2), (6,)))).forward([matrix])
     assert found.tolist() == [0, 3, 1, 4, 2, 5]
 
 

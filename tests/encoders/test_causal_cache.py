@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2Model
 from encoders.filled import filled, redrawn
 from perturbation import drawing, who_sees_whom
 from polyseme.convert.conversion_table import Rule, Table, module
-from polyseme.convert.tensor_transforms import Transpose
+from polyseme.convert.tensor_transforms import TRANSPOSE
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
@@ -41,7 +41,7 @@ CONFIG = TransformerConfig(
 def conv1d(theirs: str, ours: str) -> list[Rule]:
     """GPT-2's Conv1D keeps its matrix the other way round."""
     return [
-        Rule((f"{theirs}.weight",), (f"{ours}.weight",), Transpose()),
+        Rule((f"{theirs}.weight",), (f"{ours}.weight",), TRANSPOSE),
         Rule((f"{theirs}.bias",), (f"{ours}.bias",)),
     ]
 

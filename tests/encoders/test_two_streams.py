@@ -13,7 +13,7 @@ from transformers import XLNetConfig, XLNetModel
 from encoders.filled import filled, redrawn
 from perturbation import drawing, who_sees_whom
 from polyseme.convert.conversion_table import Rule, Table, module
-from polyseme.convert.tensor_transforms import Chain, Reshape, Stack, Transpose
+from polyseme.convert.tensor_transforms import TRANSPOSE, Chain, Stack, reshape
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
@@ -42,7 +42,7 @@ CONFIG = TransformerConfig(
     memory_length=5,
 )
 
-BY_HEAD = Reshape((WIDTH, N_HEADS, WIDTH // N_HEADS), (WIDTH, WIDTH))
+BY_HEAD = reshape((WIDTH, N_HEADS, WIDTH // N_HEADS), (WIDTH, WIDTH))
 ATTENTION = "layer.{i}.rel_attn"
 RELATIVE = "layers.{i}.attention.relative"
 XLNET = Table(
@@ -50,14 +50,14 @@ XLNET = Table(
     n_sets=CONFIG.n_layers,
     body=[
         *module("word_embedding", "embeddings.pieces", bias=False),
-        Rule(("mask_emb",), ("query",), Reshape((1, 1, WIDTH), (WIDTH,))),
+        Rule(("mask_emb",), ("query",), reshape((1, 1, WIDTH), (WIDTH,))),
         Rule(
             tuple(f"{ATTENTION}.{name}" for name in "qkv"),
             ("layers.{i}.attention.project.weight",),
-            Chain((BY_HEAD, Transpose(), Stack(3))),
+            Chain((BY_HEAD, TRANSPOSE, Stack(3))),
         ),
         Rule((f"{ATTENTION}.o",), ("layers.{i}.attention.output.weight",), BY_HEAD),
-        Rule((f"{ATTENTION}.r",), (f"{RELATIVE}.project.weight",), Chain((BY_HEAD, Transpose()))),
+        Rule((f"{ATTENTION}.r",), (f"{RELATIVE}.project.weight",), Chain((BY_HEAD, TRANSPOSE))),
         Rule((f"{ATTENTION}.r_w_bias",), (f"{RELATIVE}.content_bias",)),
         Rule((f"{ATTENTION}.r_r_bias",), (f"{RELATIVE}.position_bias",)),
         Rule((f"{ATTENTION}.r_s_bias",), (f"{RELATIVE}.segment_bias",)),

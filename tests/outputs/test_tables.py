@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from polyseme.outputs.adaptive_clusters import ClusteredOutput
 from polyseme.outputs.pieces import TableOutput
+from polyseme.outputs.softmaxes import ClusteredOutput
 from polyseme.parts.embeddings import Clusters
 
 

@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.bert import BUFFERS, EMBEDDINGS, TASK_LAYERS, masked_output, masked_rules
+from polyseme.convert.bert import BUFFERS, EMBEDDINGS, OUTPUTS, TASK_LAYERS, masked_rules
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Rule, Table, module
 from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.outputs.labels import NextOutput, PooledOutput
 
 SETTINGS: Settings = dataclasses.replace(
     BERT_SETTINGS,
@@ -111,11 +110,7 @@ FAMILY = Family(
     read_config=read_config,
     write_config=write_config,
     table=table,
-    outputs={
-        "pooled": lambda config, tied: PooledOutput(config.width),
-        "masked": masked_output,
-        "next": lambda config, tied: NextOutput(config.width),
-    },
+    outputs=OUTPUTS,
     architectures=[
         ("AlbertForPreTraining", frozenset({"pooled", "masked", "next"})),
         ("AlbertForMaskedLM", frozenset({"masked"})),

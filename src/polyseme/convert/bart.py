@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyseme.convert.config_file import Settings
-from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
-from polyseme.convert.tensor_transforms import Copies, Reshape
+from polyseme.convert.tensor_transforms import Copies, reshape
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import TableOutput
@@ -107,7 +107,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
     """
     shared, of_stacks = "{p}shared.weight", [f"{{p}}{name}.embed_tokens.weight" for name in ("encoder", "decoder")]
     bias = (1, config.n_pieces)
-    causal = [Rule(("final_logits_bias",), ("outputs.causal.bias",), Reshape(bias, (config.n_pieces,)), absent=bias)]
+    causal = [Rule(("final_logits_bias",), ("outputs.causal.bias",), reshape(bias, (config.n_pieces,)), absent=bias)]
     aliases: list[Alias] = []
     if tied:
         pieces = Rule((shared,), ("encoder.embeddings.pieces.weight",))
@@ -125,13 +125,9 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         ],
         outputs={"causal": causal},
         aliases=aliases,
-        derived=[Derived(r"{p}(encoder|decoder)\.version")],
-        foreign=[Foreign(r"(classification_head|qa_outputs)\..*")],
+        derived=[r"{p}(encoder|decoder)\.version"],
+        foreign=[r"(classification_head|qa_outputs)\..*"],
     )
-
-
-def causal_output(config: TransformerConfig, tied: bool) -> TableOutput:
-    return TableOutput(config.width, config.n_pieces, tied=tied, bias="kept")
 
 
 FAMILY = Family(
@@ -139,7 +135,7 @@ FAMILY = Family(
     read_config=read_config,
     write_config=write_config,
     table=table,
-    outputs={"causal": causal_output},
+    outputs={"causal": lambda config, tied: TableOutput(config.width, config.n_pieces, tied=tied, bias="kept")},
     architectures=[("BartForConditionalGeneration", frozenset({"causal"})), ("BartModel", frozenset())],
     frame="bart",
     first="end",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch import nn
+
 from polyseme.convert.config_file import Settings
-from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import BASE, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import NextOutput, PooledOutput
@@ -60,9 +62,9 @@ EMBEDDINGS = [
 """The token layer, as BERT, RoBERTa, ELECTRA and ALBERT name it."""
 
 POOLED = module("{p}pooler.dense", "outputs.pooled.dense")
-BUFFERS = [Derived(r"{p}embeddings\.(position_ids|token_type_ids)")]
-TASK_LAYERS = [Foreign(r"(classifier|qa_outputs|dropout)\..*")]
-OWN_TASKS = Foreign(r"cls\.(?!predictions\.|seq_relationship\.)\w+\.(.*\.)?(weight|bias)")
+BUFFERS = [r"{p}embeddings\.(position_ids|token_type_ids)"]
+TASK_LAYERS = [r"(classifier|qa_outputs|dropout)\..*"]
+OWN_TASKS = r"cls\.(?!predictions\.|seq_relationship\.)\w+\.(.*\.)?(weight|bias)"
 """Task layers that others trained beside the masked output (AntiBERTy's `cls.species`)."""
 
 
@@ -142,16 +144,18 @@ def table(config: TransformerConfig, tied: bool) -> Table:
     )
 
 
+OUTPUTS: Mapping[str, Callable[[TransformerConfig, bool], nn.Module]] = {
+    "pooled": lambda config, tied: PooledOutput(config.width),
+    "masked": masked_output,
+    "next": lambda config, tied: NextOutput(config.width),
+}
+
 FAMILY = Family(
     name="bert",
     read_config=read_config,
     write_config=SETTINGS.write,
     table=table,
-    outputs={
-        "pooled": lambda config, tied: PooledOutput(config.width),
-        "masked": masked_output,
-        "next": lambda config, tied: NextOutput(config.width),
-    },
+    outputs=OUTPUTS,
     architectures=[
         ("BertForPreTraining", frozenset({"pooled", "masked", "next"})),
         ("BertForNextSentencePrediction", frozenset({"pooled", "next"})),

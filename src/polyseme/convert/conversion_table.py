@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from polyseme.convert.tensor_transforms import Change, Same, Stack
+from polyseme.convert.tensor_transforms import SAME, Change, Stack
 from polyseme.errors import ModelError
 
 OLD_NAMES = ((re.compile(r"^module\."), ""), (re.compile(r"\.gamma$"), ".weight"), (re.compile(r"\.beta$"), ".bias"))
@@ -26,7 +26,7 @@ class Rule:
 
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
-    change: Change = Same()
+    change: Change = SAME
     absent: tuple[int, ...] | None = None
     """The shape of the zeros that replace a tensor that not every checkpoint has; None: it is required."""
 
@@ -45,20 +45,6 @@ class Alias:
 
 
 @dataclass(frozen=True)
-class Derived:
-    """Something of theirs that follows from the config (a buffer of positions): neither read nor written."""
-
-    pattern: str
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A task layer of another library, which polyseme leaves out, and says so."""
-
-    pattern: str
-
-
-@dataclass(frozen=True)
 class Table:
     """How one family's checkpoint is named.
 
@@ -71,8 +57,10 @@ class Table:
     body: Sequence[Rule]
     outputs: Mapping[str, Sequence[Rule]]
     aliases: Sequence[Alias] = ()
-    derived: Sequence[Derived] = ()
-    foreign: Sequence[Foreign] = ()
+    derived: Sequence[str] = ()
+    """Patterns of what follows from the config (a buffer of positions): neither read nor written."""
+    foreign: Sequence[str] = ()
+    """Patterns of task layers of another library, which polyseme leaves out, with a warning."""
     signs: Mapping[str, str] = field(default_factory=dict)
     """Output → the tensor that shows that it is there, where a task layer has some of its names, too."""
 
@@ -95,7 +83,7 @@ def module(theirs: str | tuple[str, ...], ours: str, change: Change | None = Non
     """Rules for a layer's weight and bias; several of theirs are stacked into ours."""
     names = (theirs,) if isinstance(theirs, str) else theirs
     if change is None:
-        change = Same() if len(names) == 1 else Stack(len(names))
+        change = SAME if len(names) == 1 else Stack(len(names))
     kinds = ("weight", "bias") if bias else ("weight",)
     return [Rule(tuple(f"{name}.{kind}" for name in names), (f"{ours}.{kind}",), change) for kind in kinds]
 
@@ -128,7 +116,9 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     ours: dict[str, Tensor] = {}
     for rule in rules:
         try:
-            changed = rule.change.forward([_their_tensor(rule, tensors, keys.get(key)) for key in rule.theirs])
+            changed = rule.change.forward(
+                [tensors[keys[key]] if key in keys else torch.zeros(rule.absent or ()) for key in rule.theirs]
+            )
         except RuntimeError:
             shapes = ", ".join(f"{key} {tuple(tensors[keys[key]].shape)}" for key in rule.theirs)
             raise ModelError(f"In {where}, the shapes of these weights do not go together: {shapes}.") from None
@@ -165,21 +155,8 @@ def _modern(key: str) -> str:
 
 def _filled(rule: Rule, prefix: str, n_sets: int) -> list[Rule]:
     numbers = range(n_sets) if "{i}" in rule.theirs[0] else range(1)
-    return [
-        Rule(
-            tuple(_name(name, prefix, i) for name in rule.theirs),
-            tuple(_name(name, prefix, i) for name in rule.ours),
-            rule.change,
-            rule.absent,
-        )
-        for i in numbers
-    ]
-
-
-def _their_tensor(rule: Rule, tensors: Mapping[str, Tensor], key: str | None) -> Tensor:
-    if key is None and rule.absent is not None:
-        return torch.zeros(rule.absent)
-    return tensors[str(key)]
+    names = [[tuple(_name(name, prefix, i) for name in side) for side in (rule.theirs, rule.ours)] for i in numbers]
+    return [Rule(theirs, ours, rule.change, rule.absent) for theirs, ours in names]
 
 
 def _name(pattern: str, prefix: str, number: int = 0) -> str:
@@ -193,8 +170,8 @@ def _names(rules: Sequence[Rule], prefix: str, table: Table) -> set[str]:
 def _sort_out(table: Table, rest: set[str], prefix: str) -> tuple[list[str], list[str]]:
     """Keys that no rule needs: unknown ones, and ones that are known and left out with a word."""
     expected = {_name(alias.theirs, prefix) for alias in table.aliases}
-    derived = [re.compile(_name(each.pattern, re.escape(prefix))) for each in table.derived]
-    foreign = [re.compile(each.pattern) for each in table.foreign]
+    derived = [re.compile(_name(pattern, re.escape(prefix))) for pattern in table.derived]
+    foreign = [re.compile(pattern) for pattern in table.foreign]
     rest = {key for key in rest - expected if not any(pattern.fullmatch(key) for pattern in derived)}
     left_out = sorted(key for key in rest if any(pattern.fullmatch(key) for pattern in foreign))
     return sorted(rest - set(left_out)), left_out

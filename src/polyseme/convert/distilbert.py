@@ -7,7 +7,7 @@ from typing import Any
 
 from polyseme.convert.bert import masked_output, masked_rules
 from polyseme.convert.config_file import Settings
-from polyseme.convert.conversion_table import Derived, Foreign, Table, module
+from polyseme.convert.conversion_table import Table, module
 from polyseme.convert.family import BASE, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 
@@ -66,8 +66,8 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         ],
         outputs={"masked": masked},
         aliases=aliases,
-        derived=[Derived(r"{p}embeddings\.position_ids")],
-        foreign=[Foreign(r"(pre_classifier|classifier|qa_outputs)\..*")],
+        derived=[r"{p}embeddings\.position_ids"],
+        foreign=[r"(pre_classifier|classifier|qa_outputs)\..*"],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, TASK_LAYERS, masked_output, masked_rules
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.config_file import Settings
-from polyseme.convert.conversion_table import Foreign, Table, module
+from polyseme.convert.conversion_table import Table, module
 from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import ReplacedOutput
@@ -53,7 +53,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         },
         aliases=aliases,
         derived=BUFFERS,
-        foreign=[*TASK_LAYERS, Foreign(r"sequence_summary\..*")],
+        foreign=[*TASK_LAYERS, r"sequence_summary\..*"],
     )
 
 

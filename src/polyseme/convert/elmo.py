@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.config_file import read_json, whole
+from polyseme.convert.config_file import flag, read_json, whole
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family, Folder
-from polyseme.convert.tensor_transforms import Same, Transpose
+from polyseme.convert.tensor_transforms import TRANSPOSE, Each
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
 from polyseme.extras import optional
@@ -51,9 +51,6 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TwoWayConfig:
     activation = characters.get("activation", "relu")
     if activation not in ACTIVATIONS:
         raise ModelError(f"In {where}, 'activation' must be relu or tanh. Got {activation!r} instead.")
-    skip = lstm.get("use_skip_connections", False)
-    if not isinstance(skip, bool):
-        raise ModelError(f"In {where}, 'use_skip_connections' must be true or false. Got {skip!r} instead.")
     filters = _filters(characters.get("filters"), where)
     width = whole(lstm.get("projection_dim"), "projection_dim", where)
     dropout = theirs.get("dropout", 0.0)
@@ -68,7 +65,7 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TwoWayConfig:
         inner_width=whole(lstm.get("dim"), "dim", where),
         cell_clip=_clip(lstm, "cell_clip", where),
         projection_clip=_clip(lstm, "proj_clip", where),
-        skip=skip,
+        skip=flag(lstm, "use_skip_connections", where),
         forget_bias=FORGET_BIAS,
         character_width=whole(embedding.get("dim"), "dim", where),
         filter_widths=tuple(span for span, _ in filters),
@@ -139,15 +136,11 @@ def _clip(lstm: Mapping[str, Any], name: str, where: str) -> float | None:
 # --- names and layouts ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Filter:
-    """[1, width, in, out] ↔ [out, in, width]."""
-
-    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor.squeeze(0).permute(2, 1, 0).contiguous() for tensor in tensors]
-
-    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor.permute(2, 1, 0).contiguous().unsqueeze(0) for tensor in tensors]
+FILTER = Each(
+    lambda tensor: tensor.squeeze(0).permute(2, 1, 0).contiguous(),
+    lambda tensor: tensor.permute(2, 1, 0).contiguous().unsqueeze(0),
+)
+"""[1, width, in, out] ↔ [out, in, width]"""
 
 
 @dataclass(frozen=True)
@@ -164,19 +157,8 @@ class Gates:
         return [_swapped(torch.cat(list(tensors), dim=1)).T.contiguous()]
 
 
-@dataclass(frozen=True)
-class GateBias:
-    """Gates i, j, f, o ↔ i, f, j, o."""
-
-    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [_swapped(tensor) for tensor in tensors]
-
-    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return self.forward(tensors)
-
-
 def _swapped(gates: Tensor) -> Tensor:
-    """The second and third quarter of the first axis, exchanged."""
+    """The second and third quarter of the first axis, exchanged: gates i, j, f, o ↔ i, f, j, o."""
     i, j, f, o = gates.chunk(4)
     return torch.cat([i, f, j, o])
 
@@ -186,23 +168,23 @@ def table(config: TwoWayConfig, tied: bool) -> Table:
     tokens = "encoder.onward.tokens"
     for number in range(len(config.filter_widths)):
         ours = f"{tokens}.filters.{number}"
-        rules.append(Rule((f"CNN/W_cnn_{number}",), (f"{ours}.weight",), Filter()))
+        rules.append(Rule((f"CNN/W_cnn_{number}",), (f"{ours}.weight",), FILTER))
         rules.append(Rule((f"CNN/b_cnn_{number}",), (f"{ours}.bias",)))
     for number in range(config.n_highways):
         for theirs, part in (("carry", "gate"), ("transform", "transform")):
             ours = f"{tokens}.highways.{number}.{part}"
-            rules.append(Rule((f"CNN_high_{number}/W_{theirs}",), (f"{ours}.weight",), Transpose()))
+            rules.append(Rule((f"CNN_high_{number}/W_{theirs}",), (f"{ours}.weight",), TRANSPOSE))
             rules.append(Rule((f"CNN_high_{number}/b_{theirs}",), (f"{ours}.bias",)))
-    rules.append(Rule(("CNN_proj/W_proj",), (f"{tokens}.projection.weight",), Transpose()))
-    rules.append(Rule(("CNN_proj/b_proj",), (f"{tokens}.projection.bias",), Same()))
+    rules.append(Rule(("CNN_proj/W_proj",), (f"{tokens}.projection.weight",), TRANSPOSE))
+    rules.append(Rule(("CNN_proj/b_proj",), (f"{tokens}.projection.bias",)))
     for number, half in enumerate(("onward", "back")):
         for layer in range(config.n_layers):
             cell = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             ours = f"encoder.{half}.layers.{layer}.0"
             below = config.token_width if layer == 0 else config.width
             rules.append(Rule((f"{cell}/W_0",), (f"{ours}.input", f"{ours}.recurrent"), Gates(below)))
-            rules.append(Rule((f"{cell}/B",), (f"{ours}.bias",), GateBias()))
-            rules.append(Rule((f"{cell}/W_P_0",), (f"{ours}.projection",), Transpose()))
+            rules.append(Rule((f"{cell}/B",), (f"{ours}.bias",), Each(_swapped)))
+            rules.append(Rule((f"{cell}/W_P_0",), (f"{ours}.projection",), TRANSPOSE))
     outputs: dict[str, list[Rule]] = {}
     if config.n_outputs is not None:
         with unfilled():

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyseme.convert.config_file import Settings
-from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import BASE, SMALL, Family
-from polyseme.convert.tensor_transforms import Transpose
+from polyseme.convert.tensor_transforms import TRANSPOSE
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
 from polyseme.outputs.pieces import CausalOutput
@@ -43,14 +43,14 @@ SETTINGS = Settings(
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
 """Its own names: its "gelu" is the one approximated by tanh."""
 
-BUFFERS = [Derived(r"{p}h\.\d+\.attn\.(bias|masked_bias)"), Derived(r"{p}position_ids")]
-TASK_LAYERS = [Foreign(r"(multiple_choice_head|score|classifier|qa_outputs)\..*")]
+BUFFERS = [r"{p}h\.\d+\.attn\.(bias|masked_bias)", r"{p}position_ids"]
+TASK_LAYERS = [r"(multiple_choice_head|score|classifier|qa_outputs)\..*"]
 
 
 def conv1d(theirs: str, ours: str) -> list[Rule]:
     """A layer whose matrix is kept as [in, out]."""
     return [
-        Rule((f"{theirs}.weight",), (f"{ours}.weight",), Transpose()),
+        Rule((f"{theirs}.weight",), (f"{ours}.weight",), TRANSPOSE),
         Rule((f"{theirs}.bias",), (f"{ours}.bias",)),
     ]
 

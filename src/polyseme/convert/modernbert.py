@@ -7,7 +7,7 @@ from typing import Any
 
 from polyseme.convert.bert import masked_output, masked_rules
 from polyseme.convert.config_file import Settings, flag, whole
-from polyseme.convert.conversion_table import Derived, Foreign, Table, module
+from polyseme.convert.conversion_table import Table, module
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -170,8 +170,8 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         ],
         outputs={"masked": masked},
         aliases=aliases,
-        derived=[Derived(r"{p}(rotary_emb|layers\.\d+\.attn\.rotary_emb)\..*inv_freq")],
-        foreign=[Foreign(r"(head|classifier)\..*")],
+        derived=[r"{p}(rotary_emb|layers\.\d+\.attn\.rotary_emb)\..*inv_freq"],
+        foreign=[r"(head|classifier)\..*"],
         signs={"masked": "decoder.bias"},
     )
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from torch import nn
 
 from polyseme.convert.bert import BUFFERS, EMBEDDINGS, LAYERS, POOLED, masked_output, masked_rules
 from polyseme.convert.bert import SETTINGS as BERT_SETTINGS
 from polyseme.convert.config_file import Settings, whole
-from polyseme.convert.conversion_table import Foreign, Table
+from polyseme.convert.conversion_table import Table
 from polyseme.convert.family import BASE, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.outputs.labels import PooledOutput
@@ -58,14 +56,8 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         outputs={"pooled": POOLED, "masked": masked},
         aliases=aliases,
         derived=BUFFERS,
-        foreign=[Foreign(r"(classifier|qa_outputs)\..*")],
+        foreign=[r"(classifier|qa_outputs)\..*"],
     )
-
-
-OUTPUTS: Mapping[str, Callable[[TransformerConfig, bool], nn.Module]] = {
-    "pooled": lambda config, tied: PooledOutput(config.width),
-    "masked": lambda config, tied: masked_output(config, tied, activation="gelu"),
-}
 
 
 FAMILY = Family(
@@ -73,7 +65,10 @@ FAMILY = Family(
     read_config=read_config,
     write_config=write_config,
     table=table,
-    outputs=OUTPUTS,
+    outputs={
+        "pooled": lambda config, tied: PooledOutput(config.width),
+        "masked": lambda config, tied: masked_output(config, tied, activation="gelu"),
+    },
     architectures=[("RobertaForMaskedLM", frozenset({"masked"})), ("RobertaModel", frozenset())],
     frame="roberta",
     base=lambda: TransformerConfig(

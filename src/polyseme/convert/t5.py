@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyseme.convert.config_file import ACTIVATION_NAMES, Settings
-from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import SMALL, Family, tied_as_said
 from polyseme.convert.gpt import causal_rules, checked
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -158,8 +158,8 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         ],
         outputs={} if n_written is None else {"causal": causal},
         aliases=aliases,
-        derived=[Derived(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight")],
-        foreign=[Foreign(r"(classification_head|qa_outputs|classifier)\..*")],
+        derived=[r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"],
+        foreign=[r"(classification_head|qa_outputs|classifier)\..*"],
     )
 
 

@@ -5,7 +5,7 @@ A change takes the tensors of one rule in their order and gives the tensors of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,25 +24,28 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True)
-class Same:
-    """Nothing changes but the name."""
+class Each:
+    """Each tensor by itself, by a function that is its own inverse unless there is a second one."""
+
+    to_ours: Callable[[Tensor], Tensor]
+    to_theirs: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return list(tensors)
+        return [self.to_ours(tensor) for tensor in tensors]
 
     def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return list(tensors)
+        return [(self.to_theirs or self.to_ours)(tensor) for tensor in tensors]
 
 
-@dataclass(frozen=True)
-class Transpose:
-    """[in, out] ↔ [out, in], each tensor by itself."""
+SAME = Each(lambda tensor: tensor)
+"""Nothing changes but the name."""
+TRANSPOSE = Each(lambda tensor: tensor.T.contiguous())
+"""[in, out] ↔ [out, in]"""
 
-    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor.T.contiguous() for tensor in tensors]
 
-    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return self.forward(tensors)
+def reshape(theirs: tuple[int, ...], ours: tuple[int, ...]) -> Each:
+    """Another shape for the same numbers in the same order."""
+    return Each(lambda tensor: tensor.reshape(ours), lambda tensor: tensor.reshape(theirs))
 
 
 @dataclass(frozen=True)
@@ -74,20 +77,6 @@ class Copies:
 
     def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return [tensors[0], *(tensors[0].clone() for _ in range(self.n - 1))]
-
-
-@dataclass(frozen=True)
-class Reshape:
-    """Another shape for the same numbers in the same order, each tensor by itself."""
-
-    theirs: tuple[int, ...]
-    ours: tuple[int, ...]
-
-    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor.reshape(self.ours) for tensor in tensors]
-
-    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor.reshape(self.theirs) for tensor in tensors]
 
 
 @dataclass(frozen=True)

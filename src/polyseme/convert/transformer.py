@@ -12,10 +12,10 @@ from typing import Any
 from polyseme.convert.config_file import read_own, write_own
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import SMALL, Family
+from polyseme.convert.gpt import causal_output
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.outputs.pieces import CausalOutput
 from polyseme.parts.initialization import unfilled
 
 SHARED = "embeddings.pieces.weight"
@@ -50,10 +50,6 @@ def table(config: TransformerConfig, tied: bool) -> Table:
                 names += [f"{stack}.{name}" for name in parameters if stack == "encoder" or name != SHARED]
     output = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
     return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs={"causal": output})
-
-
-def causal_output(config: TransformerConfig, tied: bool) -> CausalOutput:
-    return CausalOutput(config.width, config.n_pieces, tied=tied)
 
 
 FAMILY = Family(

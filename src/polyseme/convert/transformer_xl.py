@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyseme.convert.config_file import Settings, whole
-from polyseme.convert.conversion_table import Alias, Derived, Foreign, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import checked
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.outputs.adaptive_clusters import ClusteredOutput
+from polyseme.outputs.softmaxes import ClusteredOutput
 
 SETTINGS = Settings(
     names={
@@ -115,8 +115,11 @@ def table(config: TransformerConfig, tied: bool) -> Table:
     n_clusters = len(config.cutoffs) + 1
     n_tables = n_clusters if config.narrowing > 1 else 1
     mapped = config.narrowing > 1 or config.embedding_width is not None
-    body, output = [*LAYERS], [*_places(n_clusters)]
+    body, output = [*LAYERS], []
     aliases: list[Alias] = []
+    if n_clusters > 1:  # their places in the first softmax
+        output.append(Rule(("crit.cluster_weight",), ("outputs.causal.cluster_table",)))
+        output.append(Rule(("crit.cluster_bias",), ("outputs.causal.cluster_bias",)))
     for number in range(n_tables):
         pieces, theirs = f"{{p}}word_emb.emb_layers.{number}.weight", f"crit.out_layers.{number}"
         body.append(Rule((pieces,), (f"encoder.embeddings.pieces.tables.{number}.weight",)))
@@ -151,19 +154,9 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         body=body,
         outputs={"causal": output},
         aliases=aliases,
-        derived=[Derived(r"{p}pos_emb\.inv_freq")],
-        foreign=[Foreign(r"score\..*")],
+        derived=[r"{p}pos_emb\.inv_freq"],
+        foreign=[r"score\..*"],
     )
-
-
-def _places(n_clusters: int) -> list[Rule]:
-    """The places of the clusters in the first softmax."""
-    if n_clusters == 1:
-        return []
-    return [
-        Rule(("crit.cluster_weight",), ("outputs.causal.cluster_table",)),
-        Rule(("crit.cluster_bias",), ("outputs.causal.cluster_bias",)),
-    ]
 
 
 LAYERS = [

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyseme.convert.config_file import Settings, whole
-from polyseme.convert.conversion_table import Alias, Foreign, Rule, Table, module
+from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.convert.gpt import checked
-from polyseme.convert.tensor_transforms import Chain, Reshape, Stack, Transpose
+from polyseme.convert.tensor_transforms import TRANSPOSE, Chain, Stack, reshape
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import TableOutput
@@ -90,7 +90,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
 def table(config: TransformerConfig, tied: bool) -> Table:
     """Projections are kept by head, [in, heads, head width], and that of the heads' results as it is: [out, …]."""
     width, heads, head = config.width, config.n_heads, config.width_of_heads
-    by_head = Reshape((width, heads, head), (width, heads * head))
+    by_head = reshape((width, heads, head), (width, heads * head))
     theirs, ours = "{p}layer.{i}.rel_attn", "encoder.layers.{i}.attention"
     output = [Rule(("lm_loss.bias",), ("outputs.permuted.bias",))]
     if not tied:
@@ -100,14 +100,14 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         n_sets=config.n_layers,
         body=[
             *module("{p}word_embedding", "encoder.embeddings.pieces", bias=False),
-            Rule(("{p}mask_emb",), ("encoder.query",), Reshape((1, 1, width), (width,))),
+            Rule(("{p}mask_emb",), ("encoder.query",), reshape((1, 1, width), (width,))),
             Rule(
                 tuple(f"{theirs}.{name}" for name in "qkv"),
                 (f"{ours}.project.weight",),
-                Chain((by_head, Transpose(), Stack(3))),
+                Chain((by_head, TRANSPOSE, Stack(3))),
             ),
             Rule((f"{theirs}.o",), (f"{ours}.output.weight",), by_head),
-            Rule((f"{theirs}.r",), (f"{ours}.relative.project.weight",), Chain((by_head, Transpose()))),
+            Rule((f"{theirs}.r",), (f"{ours}.relative.project.weight",), Chain((by_head, TRANSPOSE))),
             Rule((f"{theirs}.r_w_bias",), (f"{ours}.relative.content_bias",)),
             Rule((f"{theirs}.r_r_bias",), (f"{ours}.relative.position_bias",)),
             Rule((f"{theirs}.r_s_bias",), (f"{ours}.relative.segment_bias",)),
@@ -119,15 +119,8 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         ],
         outputs={"permuted": output},
         aliases=[Alias("lm_loss.weight", "{p}word_embedding.weight")] if tied else [],
-        foreign=[
-            Foreign(r"(sequence_summary|logits_proj|classifier|qa_outputs|start_logits|end_logits|answer_class)\..*")
-        ],
+        foreign=[r"(sequence_summary|logits_proj|classifier|qa_outputs|start_logits|end_logits|answer_class)\..*"],
     )
-
-
-def permuted_output(config: TransformerConfig, tied: bool) -> TableOutput:
-    """Which piece stands where a query stands; also where there is but one stream."""
-    return TableOutput(config.width, config.n_pieces, tied=tied, bias="learned")
 
 
 FAMILY = Family(
@@ -135,7 +128,7 @@ FAMILY = Family(
     read_config=read_config,
     write_config=write_config,
     table=table,
-    outputs={"permuted": permuted_output},
+    outputs={"permuted": lambda config, tied: TableOutput(config.width, config.n_pieces, tied=tied, bias="learned")},
     architectures=[("XLNetLMHeadModel", frozenset({"permuted"})), ("XLNetModel", frozenset())],
     frame="xlnet",
     base=lambda: TransformerConfig(

@@ -40,18 +40,7 @@ class Transformer(Encoder):
         self.eager = False
         """Whether attention is written out (the specification) instead of fused; attentions always are."""
         kind = config.position_kind
-        self.embeddings = Embeddings(
-            config.n_pieces,
-            config.width_of_embeddings,
-            map_to=None if config.embedding_width is None or config.adaptive else config.width,
-            positions=None if kind.below is None else kind.below(config),
-            n_segments=0 if config.relative_segments else config.n_segments,
-            scale=config.embedding_scale,
-            norm_kind=config.norm_kind if config.embedding_norm else "none",
-            norm_epsilon=config.norm_epsilon,
-            dropout_rate=config.embedding_dropout_rate,
-            clusters=self._clusters() if config.adaptive else None,
-        )
+        self.embeddings = Embeddings(config)
         self.positions = None if kind.shared is None else kind.shared(config)
         """What all layers share of the positions, where they are not added below."""
         self.query = nn.Parameter(torch.zeros(config.width)) if config.query_stream else None
@@ -77,15 +66,6 @@ class Transformer(Encoder):
         for name, parameter in self.named_parameters():
             if name == "query" or "relative." in name or name.endswith("_bias"):
                 nn.init.normal_(parameter, std=self.config.init_std)
-
-    def _clusters(self) -> Clusters:
-        return Clusters(
-            self.config.n_pieces,
-            self.config.width_of_embeddings,
-            self.config.width,
-            cutoffs=self.config.cutoffs,
-            narrowing=self.config.narrowing,
-        )
 
     def _narrow_by_width(self) -> None:
         """Each matrix by 1 / √(width it reads), and queries by 1 / √(head width) more, where scores are not scaled."""

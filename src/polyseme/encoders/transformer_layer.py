@@ -63,14 +63,7 @@ class TransformerLayer(nn.Module):
         self.attention_norm = _norm(config) if number > 1 or config.first_norm else nn.Identity()
         self.cross = _attention(config, number, None) if config.cross else None
         self.cross_norm = _norm(config) if config.cross else None
-        self.feed_forward = FeedForward(
-            config.width,
-            config.inner_width,
-            activation=config.activation,
-            gated=config.gated,
-            bias=config.inner_bias,
-            dropout_rate=config.inner_dropout_rate,
-        )
+        self.feed_forward = FeedForward(config)
         self.feed_forward_norm = _norm(config)
 
     def forward(

@@ -14,17 +14,20 @@ from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.norms import NormKind, norm
 
 
+def single_precision(numbers: Tensor) -> Tensor:
+    """In single precision, if they are in half."""
+    return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
+
+
 def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """[N, V] and [N] → [N]: minus the log-probability of each target, in single precision where states are in half."""
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()
-    return F.cross_entropy(logits, targets, reduction="none")
+    return F.cross_entropy(single_precision(logits), targets, reduction="none")
 
 
 class PieceOutput(Output):
     """Which piece. The table of pieces is the encoder's own unless `tied` is false."""
 
-    def __init__(self, width: int, n_pieces: int, *, tied: bool) -> None:
+    def __init__(self, width: int, n_pieces: int, *, tied: bool = True) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(n_pieces, width))
         self.tied = tied
@@ -77,9 +80,6 @@ class MaskedOutput(PieceOutput):
 
 class CausalOutput(PieceOutput):
     """What piece comes next: the table of pieces and nothing else (GPT, GPT-2)."""
-
-    def __init__(self, width: int, n_pieces: int, *, tied: bool = True) -> None:
-        super().__init__(width, n_pieces, tied=tied)
 
     def logits(self, states: Tensor) -> Tensor:
         return F.linear(states, self.table)

@@ -5,6 +5,7 @@
 | `SoftmaxOutput` | all pieces | all pieces |
 | `SampledOutput` around one that has a table | the target and a few thousand pieces drawn at random | all pieces |
 | `AdaptiveOutput` (Grave et al. 2017) | the frequent pieces, and the cluster that the target is in | all pieces |
+| `ClusteredOutput` | the same, over the tables of the token layer (Transformer-XL) | all pieces |
 
 Shapes: N positions, D width, V pieces, S samples.
 """
@@ -12,7 +13,7 @@ Shapes: N positions, D width, V pieces, S samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor, nn
 
 from polyseme.errors import ModelError, OptionError
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, piece_losses
+from polyseme.outputs.pieces import CausalOutput, PieceOutput, piece_losses, single_precision
+from polyseme.parts.embeddings import Clusters, cluster_bounds
 
 SAMPLES = 8192
 """Pieces that a sampled softmax draws by default: as many as ELMo's."""
@@ -29,13 +31,12 @@ AT_ONCE = 2**27
 """Numbers that a loss over all pieces holds at once, if no gradient is needed."""
 
 
-class SoftmaxOutput(Output):
+class SoftmaxOutput(PieceOutput):
     """A table of pieces of its own, and a bias (ELMo's)."""
 
     def __init__(self, width: int, n_pieces: int) -> None:
-        super().__init__()
+        super().__init__(width, n_pieces, tied=False)
         self.width = width
-        self.table = nn.Parameter(torch.empty(n_pieces, width))
         self.bias = nn.Parameter(torch.zeros(n_pieces))
         nn.init.normal_(self.table, std=1 / math.sqrt(width))
 
@@ -49,15 +50,12 @@ class SoftmaxOutput(Output):
         parts = zip(states.split(few), targets.split(few), strict=True)
         return torch.cat([piece_losses(self.logits(rows), gold) for rows, gold in parts])
 
-    def log_probs(self, states: Tensor) -> Tensor:
-        return self.logits(states).log_softmax(dim=-1)
-
 
 # --- sampled ----------------------------------------------------------------------------------------------------------
 
 
 class Candidates(NamedTuple):
-    """Pieces drawn by chance, all of them different."""
+    """Pieces drawn at random, all of them different."""
 
     pieces: Tensor
     """[S]"""
@@ -75,7 +73,7 @@ def draw_candidates(probabilities: Tensor, n_samples: int) -> Candidates:
     """Draw different pieces, one after another, each time by their probabilities among those that are left.
 
     Every piece waits for an exponential time whose rate is its probability, and the first ones are taken: that is the
-    same as drawing again and again and passing over what was drawn before, without a loop whose length is chance. The
+    same as drawing again and again and passing over what was drawn before, without a loop of random length. The
     threshold is the time of the first that was not taken. Numbers are those of torch's generator, as dropout's are.
     """
     waits = -torch.log1p(-torch.rand_like(probabilities)) / probabilities
@@ -93,8 +91,8 @@ def sampled_losses(
 ) -> Tensor:
     """[N]: cross-entropy of the target among the candidates, which are the same for all positions (Jean et al. 2015).
 
-    From every logit the logarithm of the piece's chance of being there is taken off, so that the sum over candidates
-    is right on average; a candidate that is the target itself does not count.
+    From every logit the logarithm of the probability that the piece is there is subtracted, so that the sum over
+    candidates is right on average; a candidate that is the target itself does not count.
     """
     chosen = log_expected(probabilities[candidates.pieces], candidates.threshold)
     own = log_expected(probabilities[targets], candidates.threshold)
@@ -102,7 +100,7 @@ def sampled_losses(
     true = (states * table[targets]).sum(dim=-1)
     if bias is not None:
         true = true + bias[targets]
-    others, true = _full(others) - chosen, _full(true) - own
+    others, true = single_precision(others) - chosen, single_precision(true) - own
     others = others.masked_fill(candidates.pieces[None] == targets[:, None], -torch.inf)
     return torch.logsumexp(torch.cat([true[:, None], others], dim=1), dim=1) - true
 
@@ -136,6 +134,26 @@ class SampledOutput(Output):
 # --- adaptive ---------------------------------------------------------------------------------------------------------
 
 
+def clustered_losses(
+    first: Tensor, within: Callable[[Tensor, int], Tensor], cutoffs: Sequence[int], targets: Tensor
+) -> Tensor:
+    """[N]: only the clusters that a target is in are looked into, each for its own targets.
+
+    `first` [N, pieces of the first cluster + other clusters] has the log-probabilities of the first softmax; `within`
+    gives those of these rows in the cluster of this number.
+    """
+    cluster = torch.zeros_like(targets)
+    for cutoff in cutoffs:
+        cluster = cluster + (targets >= cutoff)
+    places = torch.where(cluster > 0, first.shape[1] - len(cutoffs) + cluster - 1, targets)
+    losses = -first.gather(1, places[:, None])[:, 0]
+    for number, low in enumerate(cutoffs, start=1):
+        rows = (cluster == number).nonzero()[:, 0]
+        chosen = within(rows, number).gather(1, (targets[rows] - low)[:, None])[:, 0]
+        losses = losses.index_add(0, rows, -chosen.to(losses.dtype))
+    return losses
+
+
 class AdaptiveOutput(Output):
     """Frequent pieces and clusters of rare ones in one softmax, the pieces of each cluster in a narrower one below it.
 
@@ -160,21 +178,93 @@ class AdaptiveOutput(Output):
 
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
         softmax = self.softmax
-        first = softmax.cutoffs[0]
-        head = _full(softmax.head(states)).log_softmax(dim=-1)  # [N, first + clusters]
-        cluster = torch.zeros_like(targets)
-        for cutoff in softmax.cutoffs[:-1]:
-            cluster = cluster + (targets >= cutoff)
-        places = torch.where(cluster > 0, first + cluster - 1, targets)
-        losses = -head.gather(1, places[:, None])[:, 0]
-        for number, (low, tail) in enumerate(zip(softmax.cutoffs, softmax.tail, strict=False)):
-            rows = (cluster == number + 1).nonzero()[:, 0]
-            within = _full(tail(states[rows])).log_softmax(dim=-1)
-            losses = losses.index_add(0, rows, -within.gather(1, (targets[rows] - low)[:, None])[:, 0].to(losses.dtype))
-        return losses
+
+        def within(rows: Tensor, number: int) -> Tensor:
+            return single_precision(softmax.tail[number - 1](states[rows])).log_softmax(dim=-1)
+
+        first = single_precision(softmax.head(states)).log_softmax(dim=-1)
+        return clustered_losses(first, within, softmax.cutoffs[:-1], targets)
 
     def log_probs(self, states: Tensor) -> Tensor:
         return self.softmax.log_prob(states)
+
+
+class ClusteredOutput(Output):
+    """Transformer-XL's: an adaptive softmax over the clusters of the token layer.
+
+    Tables may be shared with the token layer, and maps of all clusters but the first, which bring states to the width
+    of a cluster's table. Where tables do not grow narrower (`narrowing` 1) there is one for all clusters, and maps only
+    where its width is not the stack's.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        embedding_width: int,
+        n_pieces: int,
+        *,
+        cutoffs: Sequence[int],
+        narrowing: int,
+        tied: bool = True,
+        shared_maps: bool = True,
+    ) -> None:
+        super().__init__()
+        self.bounds = cluster_bounds(n_pieces, cutoffs)
+        self.narrowing = narrowing
+        self.tied = tied
+        self.shared_maps = shared_maps
+        bounds = self.bounds if narrowing > 1 else [(0, n_pieces)]
+        widths = [embedding_width // narrowing**number for number in range(len(self.bounds))]
+        self.tables = nn.ParameterList(
+            torch.empty(high - low, widths[number]) for number, (low, high) in enumerate(bounds)
+        )
+        self.biases = nn.ParameterList(torch.zeros(high - low) for low, high in bounds)
+        mapped = narrowing > 1 or embedding_width != width
+        self.maps = nn.ParameterList(torch.empty(width, each) for each in widths) if mapped else None
+        self.cluster_table = nn.Parameter(torch.empty(len(cutoffs), embedding_width)) if cutoffs else None
+        self.cluster_bias = nn.Parameter(torch.zeros(len(cutoffs))) if cutoffs else None
+
+    def tie_clusters(self, clusters: Clusters) -> None:
+        if self.tied:
+            for number, table in enumerate(clusters.tables):
+                self.tables[number] = table.weight
+        if self.maps is not None and self.shared_maps:
+            for number in range(1, len(self.maps)):
+                self.maps[number] = clusters.maps[number if self.narrowing > 1 else 0].weight
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        cutoffs = [low for low, _ in self.bounds[1:]]
+        return clustered_losses(
+            self._first(states), lambda rows, number: self._within(states[rows], number), cutoffs, targets
+        )
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        first = self._first(states)
+        end = self.bounds[0][1]
+        others = [
+            first[:, end + number - 1, None] + self._within(states, number) for number in range(1, len(self.bounds))
+        ]
+        return torch.cat([first[:, :end], *others], dim=1)
+
+    def _first(self, states: Tensor) -> Tensor:
+        """[N, pieces of the first cluster + other clusters]"""
+        table, bias = self._cluster(0)
+        if self.cluster_table is not None and self.cluster_bias is not None:
+            table, bias = torch.cat([table, self.cluster_table]), torch.cat([bias, self.cluster_bias])
+        return single_precision(F.linear(self._mapped(states, 0), table, bias)).log_softmax(dim=-1)
+
+    def _within(self, states: Tensor, number: int) -> Tensor:
+        """[N, pieces of the cluster], given that it is this one."""
+        return single_precision(F.linear(self._mapped(states, number), *self._cluster(number))).log_softmax(dim=-1)
+
+    def _mapped(self, states: Tensor, number: int) -> Tensor:
+        return states if self.maps is None else states @ self.maps[number]
+
+    def _cluster(self, number: int) -> tuple[Tensor, Tensor]:
+        if self.narrowing > 1:
+            return self.tables[number], self.biases[number]
+        low, high = self.bounds[number]
+        return self.tables[0][low:high], self.biases[0][low:high]
 
 
 # --- both ways --------------------------------------------------------------------------------------------------------
@@ -184,7 +274,7 @@ class TwoWayOutput(Output):
     """One softmax for both halves of a two-way encoder: the next word by the forward half, the last by the backward.
 
     Reads the states of one half. Given both, [N, 2D], they are taken for those of the words before and after the one
-    that is guessed, which each half guesses by itself: the losses are averaged, and so are the log-probabilities.
+    that is predicted, which each half predicts by itself: the losses are averaged, and so are the log-probabilities.
     """
 
     def __init__(self, softmax: SoftmaxOutput | AdaptiveOutput) -> None:
@@ -201,7 +291,3 @@ class TwoWayOutput(Output):
     def _halves(self, states: Tensor) -> tuple[Tensor, ...]:
         halves: tuple[Tensor, ...] = states.split(self.softmax.width, dim=-1)
         return halves
-
-
-def _full(numbers: Tensor) -> Tensor:
-    return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from polyseme.parts.norms import NormKind, norm
+from polyseme.parts.norms import norm
 
 
 def cluster_bounds(n_pieces: int, cutoffs: Sequence[int]) -> list[tuple[int, int]]:
@@ -51,28 +52,23 @@ class Clusters(nn.Module):
 class Embeddings(nn.Module):
     """Layer 0. The norm has the embedding width; a map to the stack's width follows where there is one."""
 
-    def __init__(
-        self,
-        n_pieces: int,
-        embedding_width: int,
-        *,
-        map_to: int | None,
-        positions: nn.Module | None,
-        n_segments: int,
-        scale: float,
-        norm_kind: NormKind,
-        norm_epsilon: float,
-        dropout_rate: float,
-        clusters: Clusters | None = None,
-    ) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
-        self.pieces = nn.Embedding(n_pieces, embedding_width) if clusters is None else clusters
-        self.positions = positions
-        self.segments = nn.Embedding(n_segments, embedding_width) if n_segments else None
-        self.scale = scale
-        self.norm = norm(norm_kind, embedding_width, norm_epsilon)
-        self.dropout = nn.Dropout(dropout_rate)
-        self.map = nn.Identity() if map_to is None else nn.Linear(embedding_width, map_to)
+        width = config.width_of_embeddings
+        below = config.position_kind.below
+        n_segments = 0 if config.relative_segments else config.n_segments
+        mapped = config.embedding_width is not None and not config.adaptive
+        self.pieces = (
+            Clusters(config.n_pieces, width, config.width, cutoffs=config.cutoffs, narrowing=config.narrowing)
+            if config.adaptive
+            else nn.Embedding(config.n_pieces, width)
+        )
+        self.positions = None if below is None else below(config)
+        self.segments = nn.Embedding(n_segments, width) if n_segments else None
+        self.scale: float = config.embedding_scale
+        self.norm = norm(config.norm_kind if config.embedding_norm else "none", width, config.norm_epsilon)
+        self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.map = nn.Linear(width, config.width) if mapped else nn.Identity()
 
     def forward(self, pieces: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
         """[R, T] each to [R, T, width]; without segments every piece is of segment 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,15 +35,14 @@ ACTIVATIONS: dict[str, Activation] = {
 class FeedForward(nn.Module):
     """down(act(up(x))), or down(act(gate(x)) · up(x)) where `gated`; gate and up are one matrix, the gate first."""
 
-    def __init__(
-        self, width: int, inner_width: int, *, activation: str, gated: bool, bias: bool, dropout_rate: float
-    ) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
-        self.up = nn.Linear(width, (2 if gated else 1) * inner_width, bias=bias)
-        self.down = nn.Linear(inner_width, width, bias=bias)
-        self.dropout = nn.Dropout(dropout_rate)
-        self.activation = ACTIVATIONS[activation]
-        self.gated = gated
+        self.gated: bool = config.gated
+        n_inner = (2 if self.gated else 1) * config.inner_width
+        self.up = nn.Linear(config.width, n_inner, bias=config.inner_bias)
+        self.down = nn.Linear(config.inner_width, config.width, bias=config.inner_bias)
+        self.dropout = nn.Dropout(config.inner_dropout_rate)
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.up(x)

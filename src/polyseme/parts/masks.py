@@ -80,9 +80,7 @@ class Order:
     rank: Tensor
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
-        rows = self.rank.shape[0]
-        rank_q = self.rank.gather(1, q.clamp(min=0).expand(rows, -1))[:, :, None]
-        rank_k = self.rank.gather(1, k.clamp(min=0).expand(rows, -1))[:, None, :]
+        rank_q, rank_k = _at(self.rank, q)[:, :, None], _at(self.rank, k)[:, None, :]
         earlier = rank_k <= rank_q if stream == "self" else rank_k < rank_q
         return earlier | (k < 0)[:, None, :]
 
@@ -94,10 +92,8 @@ class SameDocument:
     documents: Tensor
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
-        rows = self.documents.shape[0]
-        of_q = self.documents.gather(1, q.clamp(min=0).expand(rows, -1))[:, :, None]
-        of_k = self.documents.gather(1, k.clamp(min=0).expand(rows, -1))[:, None, :]
-        return (of_q == of_k) & (k >= 0)[:, None, :]
+        same = _at(self.documents, q)[:, :, None] == _at(self.documents, k)[:, None, :]
+        return same & (k >= 0)[:, None, :]
 
 
 @dataclass(frozen=True)
@@ -111,10 +107,7 @@ class OwnSource:
     source_documents: Tensor
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
-        rows = self.documents.shape[0]
-        of_q = self.documents.gather(1, q.clamp(min=0).expand(rows, -1))[:, :, None]
-        of_k = self.source_documents.gather(1, k.clamp(min=0).expand(rows, -1))[:, None, :]
-        return of_q == of_k
+        return _at(self.documents, q)[:, :, None] == _at(self.source_documents, k)[:, None, :]
 
 
 @dataclass(frozen=True)
@@ -129,6 +122,11 @@ class Given:
         row_of = torch.arange(rows, device=q.device)[:, None, None]
         seen = matrix[row_of, q.clamp(min=0)[:, :, None], k.clamp(min=0)[:, None, :]]
         return seen | (k < 0)[:, None, :]
+
+
+def _at(numbers: Tensor, places: Tensor) -> Tensor:
+    """What `numbers` [R, T] are at `places` [R or 1, n]: [R, n]; a memory's places have those of the first piece."""
+    return numbers.gather(1, places.clamp(min=0).expand(numbers.shape[0], -1))
 
 
 LayerMask = Everything | Causal | Band | Local

@@ -61,7 +61,8 @@ class Memory:
 
     def with_tensors(self: SomeMemory, tensors: Mapping[str, Tensor]) -> SomeMemory:
         """A memory of this one's shape that holds `tensors`, as `tensors()` named them."""
-        restored: SomeMemory = _rebuild("", self, tensors)
+        names = iter(self.tensors())
+        restored: SomeMemory = _zip_map(lambda mine: tensors[next(names)], self)
         return restored
 
 
@@ -132,15 +133,3 @@ def _collect(name: str, part: Any, named: dict[str, Tensor]) -> None:
             _collect(f"{name}.{index}", item, named)
     elif part is not None:
         named[name] = part
-
-
-def _rebuild(name: str, part: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(part, Memory):
-        rebuilt = {
-            field.name: _rebuild(f"{name}.{field.name}".lstrip("."), getattr(part, field.name), tensors)
-            for field in dataclasses.fields(part)
-        }
-        return type(part)(**rebuilt)
-    if isinstance(part, tuple):
-        return tuple(_rebuild(f"{name}.{index}", item, tensors) for index, item in enumerate(part))
-    return None if part is None else tensors[name]

@@ -69,11 +69,10 @@ class RotaryPositions(SharedPositions):
     by_mask = True
     runs_flat = True
 
-    def __init__(self, head_width: int, *, base: float, local_base: float) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
-        self.head_width = head_width
-        self.base = base
-        self.local_base = local_base
+        self.head_width: int = config.width_of_heads
+        self.base, self.local_base = bases(config.positions) or (BASE, BASE)
 
     def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> Rotation:
         base = self.local_base if isinstance(mask_named(mask), Local) else self.base
@@ -97,11 +96,6 @@ def bases(name: str) -> tuple[float, float] | None:
     return (numbers[0], numbers[-1]) if len(numbers) <= 2 and min(numbers) > 0 else None
 
 
-def _build(config: Any) -> RotaryPositions:
-    base, local_base = bases(config.positions) or (BASE, BASE)
-    return RotaryPositions(config.width_of_heads, base=base, local_base=local_base)
-
-
 def _refusal(config: Any) -> str | None:
     if config.width_of_heads % 2:
         return f"Rotary positions need heads of an even width. Got {config.width_of_heads} instead."
@@ -110,4 +104,4 @@ def _refusal(config: Any) -> str | None:
     return None
 
 
-ROTARY = PositionKind(shared=_build, refusal=_refusal)
+ROTARY = PositionKind(shared=RotaryPositions, refusal=_refusal)
