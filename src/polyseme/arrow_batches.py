@@ -1,6 +1,6 @@
-"""The flow as a function over Arrow batches, for those who have machines to map it: Ray Data, Spark, a pool of workers.
+"""Embedding as a function over Arrow batches, to be mapped by Ray Data, Spark or a pool of workers.
 
-It pickles as its settings; each worker loads the model when its first batch comes.
+It pickles as its settings; each worker loads the model with its first batch.
 
     >>> dataset.map_batches(EmbedBatches, fn_constructor_kwargs={"model": "path"},    # doctest: +SKIP
     ...                     batch_format="pyarrow", concurrency=2)
@@ -27,19 +27,19 @@ from polyseme.types import Embedded
 from polyseme.verb_options import ComputeOptions, EmbedOptions, LayerOptions
 
 COLUMNS = ("words", "start", "end", "vectors")
-"""What is put beside the columns of a batch; with `per="text"` it is `vector`."""
+"""The columns that are added to a batch; with `per="text"` it is `vector`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedBatchesOptions(LayerOptions, ComputeOptions):
-    """What `EmbedBatches` takes."""
+    """The options of `EmbedBatches`."""
 
     field: str = option("text", "Column with the texts, or with lists of words.")
     per: Per = same(EmbedOptions, "per")
 
 
 class EmbedBatches:
-    """A table in, the same table with a vector for every word of one column out; rows stay as they are, and in order.
+    """A function from a table to the same table with one vector for each word of a column; rows keep their order.
 
     The columns that are added are those of a Parquet file of vectors.
     """
@@ -65,18 +65,17 @@ class EmbedBatches:
             if name in table.column_names:
                 raise InputError(f"The batch has a column {name!r} already, which is where vectors go. Rename it.")
         embedded = self._embed(table[field].to_pylist())
-        columns = _texts(embedded, self.width) if per == "text" else _words(embedded, self.width)
-        for name in added:
-            table = table.append_column(name, columns[name])
+        for name, column in self._columns(embedded).items():
+            table = table.append_column(name, column)
         return table
 
     def __getstate__(self) -> dict[str, Any]:
-        """Settings alone: a model is loaded where it is used."""
+        """Only the settings: a model is loaded where it is used."""
         return {name: value for name, value in vars(self).items() if name != "embedder"}
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The model at work, loaded when first asked for."""
+        """The embedder, loaded on first use."""
         options = self.options
         loaded = load(options.model, device=options.device, dtype=options.dtype)
         return Embedder(
@@ -100,24 +99,18 @@ class EmbedBatches:
             if not isinstance(content, (str, list)):
                 raise InputError(f"{place} is a {type(content).__name__}. It must be a text or a list of words.")
             documents.append(document_of(Row(content, str(number), place)))
-        found = self.embedder(documents)
-        return per_text(found) if self.options.per == "text" else found
+        embedded = self.embedder(documents)
+        return per_text(embedded) if self.options.per == "text" else embedded
 
-
-def _texts(embedded: list[Embedded], shape: tuple[int, ...]) -> dict[str, pa.Array]:
-    return {"vector": _nested([document.vectors for document in embedded], shape)}
-
-
-def _words(embedded: list[Embedded], shape: tuple[int, ...]) -> dict[str, pa.Array]:
-    ends = np.cumsum([0, *(len(document.words) for document in embedded)], dtype=np.int32)
-    offsets = np.concatenate([np.zeros((0, 2), np.int64), *(document.offsets for document in embedded)])
-    flat = {
-        "words": pa.array([str(word) for document in embedded for word in document.words], pa.string()),
-        "start": pa.array(offsets[:, 0]),
-        "end": pa.array(offsets[:, 1]),
-        "vectors": _nested([document.vectors for document in embedded], shape),
-    }
-    return {name: pa.ListArray.from_arrays(ends, values) for name, values in flat.items()}
+    def _columns(self, embedded: list[Embedded]) -> dict[str, pa.Array]:
+        vectors = _nested([document.vectors for document in embedded], self.width)
+        if self.options.per == "text":
+            return {"vector": vectors}
+        ends = np.cumsum([0, *(len(document.words) for document in embedded)], dtype=np.int32)
+        offsets = np.concatenate([np.zeros((0, 2), np.int64), *(document.offsets for document in embedded)])
+        words = pa.array([str(word) for document in embedded for word in document.words], pa.string())
+        columns = zip(COLUMNS, (words, pa.array(offsets[:, 0]), pa.array(offsets[:, 1]), vectors), strict=True)
+        return {name: pa.ListArray.from_arrays(ends, values) for name, values in columns}
 
 
 def _nested(vectors: list[Any], shape: tuple[int, ...]) -> pa.Array:

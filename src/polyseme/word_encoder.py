@@ -1,7 +1,7 @@
-"""Lists of words to a padded tensor, with gradients: any encoder as a layer of somebody's own network in PyTorch.
+"""Lists of words to a padded tensor, with gradients: any encoder as a layer of a network in PyTorch.
 
-What `Elmo(options, weights, n)` and `batch_to_ids` were to their users. `Model.embed` is faster and knows no gradients;
-here the encoder's own forward pass runs, so that whatever is asked to learn can.
+It replaces `Elmo(options, weights, n)` and `batch_to_ids` of AllenNLP. `Model.embed` is faster and has no gradients;
+here the encoder's own forward pass runs, so that it can be trained.
 
 Shapes: R texts, W words of the longest, K mixes, B rows (windows of texts), T pieces of a row, N pieces of all texts,
 D width.
@@ -10,7 +10,7 @@ D width.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
@@ -36,13 +36,12 @@ Trainable = bool | Literal["mix"]
 
 
 class WordVectors(NamedTuple):
-    """What a `WordEncoder` returns: vectors, and which of them are of words."""
+    """The result of a `WordEncoder`: padded vectors, and a mask of the words."""
 
     vectors: Tensor
-    """[R, W, D], zero where a text has ended; [R, W, layers, D] where all layers were asked for; [K, R, W, D] where
-    there are several mixes."""
+    """[R, W, D], zero after the end of a text; [R, W, layers, D] for all layers; [K, R, W, D] for several mixes."""
     mask: Tensor
-    """[R, W]: whether a word stands there."""
+    """[R, W]: True for words, False for padding."""
 
 
 class WordEncoder(nn.Module):
@@ -53,26 +52,24 @@ class WordEncoder(nn.Module):
         >>> vectors.shape, mask.shape                                                       # doctest: +SKIP
         (torch.Size([2, 3, 1024]), torch.Size([2, 3]))
 
-    A model that is given is copied, and stays as it is; one that is named by its path is loaded, in fp32 and on the
-    CPU, and not held twice. `to_model` gives the model with what was learned, to be saved or used when training is
-    done.
+    A `Model` is copied and not changed; a model named by its path is loaded in fp32 on the CPU. `to_model` returns the
+    trained model, to be saved or used.
 
-    What does not learn is not in `state_dict`: of a frozen encoder only the mixes are kept, since its weights are in
-    its folder already, and a state is loaded into a `WordEncoder` that was made from the same model.
+    `state_dict` has only what is trained: with a frozen encoder, only the mixes. Load it into a `WordEncoder` of the
+    same model.
 
     Args:
         model: a model, or its folder or name as for `polyseme.load`.
-        layer: as for `Model.embed`; `mix` is γ · Σ sⱼhⱼ over all layers, with s the softmax of weights. Both begin
-            alike for all layers, with γ at 1, and are learned if that is asked for.
-        pool: how the pieces of a word become one, as for `Model.embed`.
-        trainable: what learns: nothing, only the `mix`, or (True) the encoder, too, as far up as the layers asked for.
-            What does not is run without gradients, and an encoder that does not also without dropout, whatever
-            `train` says.
-        n_mixes: how many mixes of the layers there are, each with weights of its own (ELMo's
-            `num_output_representations`); with more than one, vectors are [K, R, W, D].
-        dropout: how often a number of the vectors is dropped in training.
-        layer_norm: whether a mix first brings each layer to mean 0 and variance 1 over the whole batch, as ELMo could.
-            Then a word's vector depends on the texts beside it.
+        layer: as for `Model.embed`; `mix` is γ · Σ sⱼhⱼ over all layers, with s the softmax of weights. Initially all
+            layers have equal weights, and γ is 1.
+        pool: how the pieces of a word are pooled, as for `Model.embed`.
+        trainable: False: nothing is trained; `mix`: only the mix; True: also the encoder, up to the highest layer
+            used. Frozen parts run without gradients, and a frozen encoder without dropout, also after `train()`.
+        n_mixes: the number of mixes of the layers, each with its own weights (ELMo's `num_output_representations`);
+            with more than one, vectors are [K, R, W, D].
+        dropout: the dropout rate of the vectors in training.
+        layer_norm: whether a mix first normalizes each layer to mean 0 and variance 1 over the whole batch, as ELMo
+            could. A word's vector then depends on the other texts of the batch.
     """
 
     def __init__(
@@ -97,23 +94,21 @@ class WordEncoder(nn.Module):
         self.pooling = parse_pooling(pool, bundle.config.direction)
         self.layer = str(layer)
         self.trainable = trainable
-        self._said_unknown = False
+        self._warned_unknown = False
         self.bundle = bundle.requires_grad_(False)
-        mixed = self.layer == "mix"
-        self.mixes = nn.ModuleList(
-            ScalarMix(len(self.choice.layers), layer_norm=layer_norm) for _ in range(n_mixes if mixed else 0)
-        )
+        n_mixes = n_mixes if self.layer == "mix" else 0
+        self.mixes = nn.ModuleList(ScalarMix(len(self.choice.layers), layer_norm=layer_norm) for _ in range(n_mixes))
         self.dropout = nn.Dropout(dropout)
         like = next(bundle.encoder.parameters())
         self.mixes.to(like.device, like.dtype).requires_grad_(trainable is not False)
         if trainable is True:
-            self._let_learn()
+            self._unfreeze_encoder()
         self.register_state_dict_post_hook(_leave_out)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_fill_in)  # type: ignore[no-untyped-call]
         self.train()
 
-    def _let_learn(self) -> None:
-        """Let whatever of the encoder runs learn: not layers above those asked for, nor a stream that nothing reads."""
+    def _unfreeze_encoder(self) -> None:
+        """Train the parameters that affect the result: no layers above the highest one used, no unread stream."""
         encoder = self.bundle.encoder.requires_grad_(True).eval()
         inner = self.tokenizer.frame(np.zeros(0, np.int64)).ids.shape[1:]
         row = PaddedRows.of([self.tokenizer.frame(np.zeros((1, *inner), np.int64))])
@@ -132,7 +127,7 @@ class WordEncoder(nn.Module):
         if isinstance(n_mixes, bool) or not isinstance(n_mixes, int) or n_mixes < 1:
             raise OptionError(f"The number of mixes must be a whole number from 1 on. Got {n_mixes!r} instead.")
         if n_mixes > 1 and not mixed:
-            raise OptionError(f"Several mixes were asked for, and layer {layer!r} is none. Take layer 'mix'.")
+            raise OptionError(f"Several mixes were requested, and layer {layer!r} is none. Take layer 'mix'.")
         if layer_norm and not mixed:
             raise OptionError(f"The layer norm is a mix's own, and layer {layer!r} is none. Take layer 'mix'.")
         if not 0 <= dropout < 1:
@@ -140,21 +135,21 @@ class WordEncoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """D: how many numbers a vector has."""
+        """D, the width of a vector."""
         return self.choice.width(self.config)
 
     def to_model(self) -> Model:
-        """A copy of the model with its weights as they are now, ready for use: to save it, to embed files with it."""
+        """A copy of the model with the current weights, to save it or to embed files with it."""
         return Model(_copied(self.bundle).requires_grad_(True).eval())
 
     def penalty(self) -> Tensor:
-        """‖w‖² of all mixes, which a task may add to its loss, times λ, to keep the layers' shares alike."""
+        """‖w‖² of all mixes: add it to the loss, times λ, to keep the weights of the layers similar."""
         if not self.mixes:
             raise OptionError(f"Layer {self.layer!r} has no mix whose weights could be held back. Take layer 'mix'.")
         return torch.stack([mix.penalty() for mix in self.mixes]).sum()  # type: ignore[operator]
 
     def train(self, mode: bool = True) -> WordEncoder:
-        """As of any module; a frozen encoder stays as in inference, and so do outputs, which nothing here runs."""
+        """As for any module, but a frozen encoder and the outputs, which are not used, stay in evaluation mode."""
         super().train(mode)
         self.bundle.eval()
         self.bundle.encoder.train(mode and self.trainable is True)
@@ -166,11 +161,11 @@ class WordEncoder(nn.Module):
     # --- words to vectors ---------------------------------------------------------------------------------------------
 
     def forward(self, texts: Sequence[Sequence[str]] | Sequence[Document]) -> WordVectors:
-        """Lists of words (or documents) to one vector a word; a text too long for the encoder is read in windows."""
+        """One vector per word of lists of words (or documents); a text too long for the encoder is read in windows."""
         encoded = self.tokenizer.encode_many(_documents(texts))
-        unknown = 0 if self._said_unknown else count_unknown(encoded, self.tokenizer)
+        unknown = 0 if self._warned_unknown else count_unknown(encoded, self.tokenizer)
         warn_unread(Tally(vanished=sum(pieces.n_unknown for pieces in encoded), unknown=unknown))
-        self._said_unknown |= bool(unknown)
+        self._warned_unknown |= bool(unknown)
         rows = WordRows.of(encoded, self.tokenizer, self.config)
         counts = torch.tensor([len(pieces.words) for pieces in encoded], dtype=torch.long, device=self.bundle.device)
         longest = max((len(pieces.words) for pieces in encoded), default=0)
@@ -193,11 +188,11 @@ class WordEncoder(nn.Module):
         places = torch.from_numpy(rows.places).to(device)
         begins, ends = torch.from_numpy(rows.words).to(device).unbind(1)
         pieces = self._pieces(states, places, rows.rows.lengths)
-        found = [self.dropout(self.pooling(each, begins, ends)) for each in pieces]
-        return torch.stack(found) if self._several else found[0]
+        words = [self.dropout(self.pooling(each, begins, ends)) for each in pieces]
+        return torch.stack(words) if self._several else words[0]
 
     def _pieces(self, states: States, places: Tensor, lengths: NDArray[np.int64]) -> list[Tensor]:
-        """The vectors of all texts' pieces, [N, …]: of each mix, or of what else was chosen."""
+        """The vectors of the pieces of all texts, [N, …]: one tensor per mix, or one of the chosen layers."""
         layers = {number: states[number] for number in self.choice.layers}  # [B, T, D]
         if not self.mixes:
             return [self.choice.combine({number: layer.flatten(0, 1)[places] for number, layer in layers.items()})]
@@ -206,11 +201,11 @@ class WordEncoder(nn.Module):
             return [mix(list(layers.values()), real).flatten(0, 1)[places] for mix in self.mixes]
 
     def _nothing(self, n_texts: int, longest: int) -> Tensor:
-        """What comes of texts without words."""
+        """The vectors of texts without words."""
         like = next(self.bundle.encoder.parameters())
-        apart = (len(self.choice.layers),) if self.choice.how == "all" else ()
-        several = (len(self.mixes),) if self._several else ()
-        return like.new_zeros(*several, n_texts, longest, *apart, self.width, requires_grad=False)
+        mixes = [len(self.mixes)] * self._several
+        layers = [len(self.choice.layers)] * (self.choice.how == "all")
+        return like.new_zeros(*mixes, n_texts, longest, *layers, self.width, requires_grad=False)
 
 
 def _documents(texts: Any) -> list[Document]:
@@ -230,41 +225,40 @@ def _documents(texts: Any) -> list[Document]:
 
 
 def _leaves(tensors: Sequence[Tensor]) -> set[int]:
-    """The ids of all parameters from which some tensors were computed."""
+    """The ids of all parameters from which the tensors were computed."""
     waiting: list[Any] = [each.grad_fn for each in tensors]
     seen: set[Any] = set()
-    found: set[int] = set()
+    leaves: set[int] = set()
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         if hasattr(node, "variable"):
-            found.add(id(node.variable))
+            leaves.add(id(node.variable))
         waiting += [before for before, _ in node.next_functions]
-    return found
+    return leaves
 
 
 def _copied(bundle: Bundle) -> Bundle:
-    """A bundle of its own; the tokenizer, which nothing changes, is shared."""
+    """A copy of a bundle; the tokenizer, which never changes, is shared."""
     copied: Bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer})
     return copied
 
 
-_BUNDLE = "bundle."
+def _is_saved(module: Any, name: str) -> bool:
+    """Whether a tensor of the bundle is in `state_dict`: those of a trained encoder, never those of outputs."""
+    return module.trainable is True and name.startswith("encoder.")
 
 
 def _leave_out(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> None:
-    """What does not learn is not kept: the encoder, unless it does, and the outputs, which nothing here runs."""
-    learns = f"{prefix}{_BUNDLE}encoder."
-    for name in [name for name in state if name.startswith(f"{prefix}{_BUNDLE}")]:
-        if not (module.trainable is True and name.startswith(learns)):
-            del state[name]
+    for name in module.bundle.state_dict():
+        if not _is_saved(module, name):
+            state.pop(f"{prefix}bundle.{name}", None)
 
 
 def _fill_in(module: Any, state: dict[str, Any], prefix: str, *unused: Any) -> None:
-    """What was not kept stays as it is; what was is asked for, or refused, as of any module."""
-    own: Mapping[str, Tensor] = module.bundle.state_dict()
-    for name, tensor in own.items():
-        if not (module.trainable is True and name.startswith("encoder.")):
-            state.setdefault(f"{prefix}{_BUNDLE}{name}", tensor)
+    """Tensors that are not saved keep their values; the others are required, as for any module."""
+    for name, tensor in module.bundle.state_dict().items():
+        if not _is_saved(module, name):
+            state.setdefault(f"{prefix}bundle.{name}", tensor)

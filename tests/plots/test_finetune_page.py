@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from plots.test_pages import HOSTILE, Page, check_policy
 from polyseme.plots.charts import Curve, Dot, dots_chart, lines_chart
 from polyseme.plots.confusion_matrix import MOST_LABELS, Confusion, confusion_table
-from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, Table, TaskError, TaskPage, task_page
+from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
 from text.samples import texts
 
 
@@ -30,7 +30,6 @@ def shown(text: str = "x") -> TaskPage:
                 metric=text, split=text, values={f"{text} 0": 0.5, "1": 0.75, "2": 0.25}, failed=["2"], note=text
             )
         ],
-        tables=[Table(heading=text, columns=(text, "n"), rows=[(text, 1), (None, 2.5)], note=text)],
         curves=[Curves(heading=text, x=text, y=text, curves=[Curve(text, [(0, 1), (1, 2)]), Curve("b", [(0, 3)])])],
         confusion=Confusion((text, "other"), ((3, 1), (0, 2))),
         mix=MixWeights(layers=(text, "top"), shares=((0.25, 0.75), (0.35, 0.65)), gammas=(1.0, 1.1)),

@@ -6,7 +6,7 @@ import pytest
 
 from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.metrics.task_metrics import METRICS
-from polyseme.published.published_figures import beside, mean_over, published
+from polyseme.published import beside, mean_over, published
 
 FIVE = (("cola", "matthews"), ("sst2", "accuracy"), ("mrpc", "f1"), ("stsb", "spearman"), ("rte", "accuracy"))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import strategies as st
 
+from polyseme.text.marked_word import Marked
 from text.nasty import NASTY
 
 KINDS = ("bert-base-cased", "bert-base-uncased", "gpt2", "roberta", "openai-gpt", "albert")
@@ -21,3 +24,15 @@ texts = st.one_of(
 
 words = texts.filter(lambda text: bool(text) and not text.isspace())
 """Anything that can be given as a word."""
+
+
+def write_marks(marked: Marked) -> str:
+    """The text with its mark, and with its own brackets escaped: what `read_marks` reads back."""
+    text, start, end = marked
+    return f"{_escaped(text[:start])}[{_escaped(text[start:end])}]{_escaped(text[end:], last=True)}"
+
+
+def _escaped(part: str, *, last: bool = False) -> str:
+    """A part of the text with its brackets escaped, and the backslashes before a bracket or a mark doubled."""
+    part = re.sub(r"(\\*)([\[\]])", r"\1\1\\\2", part)
+    return part if last else re.sub(r"(\\+)\Z", r"\1\1", part)

@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polyseme.errors import InputError
-from polyseme.text.marked_word import Marked, marked_use, read_marks, write_marks
+from polyseme.text.marked_word import Marked, marked_use, read_marks
 from polyseme.text.words import split_words
-from text.samples import texts
+from text.samples import texts, write_marks
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from polyseme.errors import OptionError
 from polyseme.files.atomic import whole_file
 from polyseme.plots.colors import Lab, ink, to_hex
 from polyseme.plots.html_page import escaped, page
+from polyseme.plots.shaded_text import shaded_spans
 from polyseme.text.documents import to_document
 
 if TYPE_CHECKING:
@@ -153,19 +154,11 @@ def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Ha
 
 
 def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
-    """The text with every piece in its color; a character of two pieces belongs to the first."""
-    spans = readings.spans[:MOST_PIECES].tolist()
-    parts: list[str] = []
-    place = 0
-    for (start, end), value in zip(spans, values[:MOST_PIECES].tolist(), strict=True):
-        start = max(start, place)
-        parts.append(escaped(text[place:start]))
-        if end > start:
-            parts.append(f'<span class="{_shade(value)}" title="{value:+.2f}">{escaped(text[start:end])}</span>')
-        place = max(end, start)
-    if len(readings.spans) <= MOST_PIECES:
-        parts.append(escaped(text[place:]))
-    return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{"".join(parts)}</div>'
+    """The text with every piece in its color."""
+    pieces = zip(readings.spans[:MOST_PIECES].tolist(), values[:MOST_PIECES].tolist(), strict=True)
+    spans = ((start, end, _shade(value), f"{value:+.2f}") for (start, end), value in pieces)
+    colored = shaded_spans(text, spans, whole=len(readings.spans) <= MOST_PIECES)
+    return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{colored}</div>'
 
 
 def _note(n_pieces: int) -> str:

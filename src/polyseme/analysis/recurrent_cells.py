@@ -229,11 +229,7 @@ def inside_quotes(text: str) -> list[float]:
     >>> inside_quotes('a "b" c')
     [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
     """
-    values, inside = [], False
-    for character in text:
-        inside = {'"': not inside, "“": True, "”": False, "«": True, "»": False}.get(character, inside)
-        values.append(float(inside))
-    return values
+    return _running(text, lambda inside, char: {'"': 1 - inside, "“": 1, "”": 0, "«": 1, "»": 0}.get(char, inside))
 
 
 def inside_brackets(text: str) -> list[float]:
@@ -242,11 +238,7 @@ def inside_brackets(text: str) -> list[float]:
     >>> inside_brackets("a(b[c])")
     [0.0, 1.0, 1.0, 2.0, 2.0, 1.0, 0.0]
     """
-    values, depth = [], 0
-    for character in text:
-        depth = max(depth + BRACKETS.get(character, 0), 0)
-        values.append(float(depth))
-    return values
+    return _running(text, lambda depth, char: max(depth + BRACKETS.get(char, 0), 0))
 
 
 def position_in_line(text: str) -> list[float]:
@@ -255,11 +247,7 @@ def position_in_line(text: str) -> list[float]:
     >>> position_in_line("ab" + chr(10) + "c")
     [1.0, 2.0, 3.0, 1.0]
     """
-    values, place = [], 0
-    for before in ["\n", *text][: len(text)]:
-        place = 1 if before == "\n" else place + 1
-        values.append(float(place))
-    return values
+    return _running(f"\n{text}"[:-1], lambda place, before: 1 if before == "\n" else place + 1)
 
 
 def position_in_word(text: str) -> list[float]:
@@ -268,11 +256,13 @@ def position_in_word(text: str) -> list[float]:
     >>> position_in_word("ab c")
     [1.0, 2.0, 0.0, 1.0]
     """
-    values, place = [], 0
-    for character in text:
-        place = 0 if character.isspace() else place + 1
-        values.append(float(place))
-    return values
+    return _running(text, lambda place, char: 0 if char.isspace() else place + 1)
+
+
+def _running(text: str, step: Callable[[int, str], int]) -> list[float]:
+    """A number after each character, computed from the number before and the character; 0 before the first."""
+    value = 0
+    return [float(value := step(value, character)) for character in text]
 
 
 PROPERTIES: Mapping[str, Property] = {

@@ -37,6 +37,6 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
         count = len(result.of(sense))
         heading = f"sense {sense}, {count:,} use{'' if count == 1 else 's'}"
         click.echo("\n" + click.style(heading, bold=True))
-        print_uses([(result.uses[place].id, result.uses[place].use) for place in examples])
+        print_uses([(result.uses[place].id, result.uses[place]) for place in examples])
     prefix = f"{settings['output']}: " if settings["output"] is not None else ""
     click.echo(f"{prefix}{result.cost.line()}", err=True)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyseme.errors import OptionError
-from polyseme.extras import require
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import escaped
-from polyseme.plots.similarity_heatmaps import DOTS_PER_INCH, FAINT, INK, Measure
+from polyseme.plots.similarity_heatmaps import FAINT, INK, FigurePage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +39,7 @@ _WIDTH, _HEIGHT = 520, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 26, 38
 _FEW = 12
 """Curves with at most so many points have them marked."""
-_DOTS_WIDTH, _DOTS_HEIGHT = 520, 74
+_DOTS_HEIGHT = 74
 CHART_STYLE = """
 .chart { width: 100%; max-width: 34rem; height: auto; display: block; overflow: visible }
 .chart text { font: 12px system-ui, sans-serif; fill: var(--faint); font-variant-numeric: tabular-nums }
@@ -69,23 +68,19 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", baseline: fl
     """The bars as a figure, with a line at the baseline; `figure_bytes` renders it."""
     if not bars:
         raise OptionError("A figure of bars needs at least one. Got none.")
-    figure: Figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
-    measure = Measure(figure)
-    left = _MARGIN + max(measure(bar.name, size=_SIZE) for bar in bars) + 0.12
+    page = FigurePage()
+    left = _MARGIN + max(page.measure(bar.name, size=_SIZE) for bar in bars) + 0.12
     groups = _groups(bars)
     headed = len(groups) > 1
     n_lines = len(bars) + (2 * len(groups) - 1 if headed else 0)
     # 0.7 for the numbers
     width = max(
         left + _BARS_WIDTH + 0.7 + _MARGIN,
-        2 * _MARGIN + measure(title, "bold", 13),
-        2 * _MARGIN + measure(note, size=_SIZE),
+        2 * _MARGIN + page.measure(title, "bold", 13),
+        2 * _MARGIN + page.measure(note, size=_SIZE),
     )
-    height = _BARS_TOP + _LINE * n_lines + 0.55
-    figure.set_size_inches(width, height)
-    axes = figure.add_axes(
-        (left / width, 0.5 / height, _BARS_WIDTH / width, _LINE * n_lines / height), xlim=(0, 1), ylim=(n_lines, 0)
-    )
+    page.resize(width, _BARS_TOP + _LINE * n_lines + 0.55)
+    axes = page.axes(left, _BARS_TOP + 0.05, _BARS_WIDTH, _LINE * n_lines, xlim=(0, 1), ylim=(n_lines, 0))
     look: dict[str, Any] = {"fontsize": _SIZE, "color": INK, "va": "center", "parse_math": False}
     line = 0.0
     for number, group in enumerate(groups):
@@ -108,9 +103,9 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", baseline: fl
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    figure.text(_MARGIN / width, 1 - 0.4 / height, title, **{**look, "fontsize": 13, "fontweight": "bold"})
-    figure.text(_MARGIN / width, 1 - 0.68 / height, note, **{**look, "color": FAINT})
-    return figure
+    page.write(_MARGIN, 0.4, title, size=13, weight="bold")
+    page.write(_MARGIN, 0.68, note, size=_SIZE, color=FAINT)
+    return page.figure
 
 
 def _groups(bars: Sequence[Bar]) -> list[list[Bar]]:
@@ -166,12 +161,12 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str) -> str:
     if not drawn:
         return ""
     across, up = (_reach([point[side] for each in drawn for point in each.points]) for side in (0, 1))
-    place_x = _scale(across, _LEFT, _WIDTH - _RIGHT)
-    place_y = _scale(up, _HEIGHT - _BOTTOM, _TOP)
+    place_x = _Scale(*across, _LEFT, _WIDTH - _RIGHT)
+    place_y = _Scale(*up, _HEIGHT - _BOTTOM, _TOP)
     groups = list(dict.fromkeys(each.group or each.name for each in drawn))
     thin = "thin" if len(drawn) > len(groups) else ""
     whole = all(float(point[0]).is_integer() for each in drawn for point in each.points)
-    parts = [_grid(across, up, x, y, whole=whole)]
+    parts = [_grid(place_x, place_y, x, y, whole=whole)]
     for each in drawn:
         color = group_color(groups.index(each.group or each.name))
         places = [(place_x(first), place_y(second)) for first, second in each.points]
@@ -183,11 +178,7 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str) -> str:
         f'<li><i style="background:{group_color(number)}"></i>{escaped(name)}</li>'
         for number, name in enumerate(groups)
     )
-    picture = (
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escaped(f"{y} over {x}")}">'
-        f"{''.join(parts)}</svg>"
-    )
-    return picture + (f'<ul class="legend-of">{legend}</ul>' if len(groups) > 1 else "")
+    return _svg(_HEIGHT, f"{y} over {x}", parts) + (f'<ul class="legend-of">{legend}</ul>' if len(groups) > 1 else "")
 
 
 def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
@@ -195,13 +186,12 @@ def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
     drawn = [dot for dot in dots if math.isfinite(dot.value)]
     if not drawn:
         return ""
-    reach = _reach([dot.value for dot in drawn])
-    place = _scale(reach, _LEFT, _DOTS_WIDTH - _RIGHT)
+    place = _Scale(*_reach([dot.value for dot in drawn]), _LEFT, _WIDTH - _RIGHT)
     ground = _DOTS_HEIGHT - 24
-    parts = [f'<line class="axis" x1="{_LEFT}" x2="{_DOTS_WIDTH - _RIGHT}" y1="{ground}" y2="{ground}"></line>']
+    parts = [f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{ground}" y2="{ground}"></line>']
     parts += [
         f'<text x="{place(tick):.1f}" y="{ground + 17}" text-anchor="middle">{label_text}</text>'
-        for tick, label_text in _ticks(reach)
+        for tick, label_text in _ticks(place)
     ]
     if median is not None and math.isfinite(median):
         at = place(median)
@@ -212,27 +202,26 @@ def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
         while any(abs(at - other) < 10 and level == other_level for other, other_level in taken):
             level += 1
         taken.append((at, level))
-        look = (
-            f'class="hollow" stroke="{group_color(1)}"' if dot.hollow else f'fill="{group_color(0)}"'
-        )  # fmt: skip
+        look = f'class="hollow" stroke="{group_color(1)}"' if dot.hollow else f'fill="{group_color(0)}"'
         parts.append(
             f'<circle cx="{at:.1f}" cy="{max(ground - 8 - 11 * level, 5)}" r="5" {look}>'
             f"<title>{escaped(dot.name)}</title></circle>"
         )
-    return (
-        f'<svg class="chart" viewBox="0 0 {_DOTS_WIDTH} {_DOTS_HEIGHT}" role="img" aria-label="{escaped(label)}">'
-        f"{''.join(parts)}</svg>"
-    )
+    return _svg(_DOTS_HEIGHT, label, parts)
 
 
-def _grid(across: tuple[float, float], up: tuple[float, float], x: str, y: str, *, whole: bool) -> str:
-    place_x, place_y = _scale(across, _LEFT, _WIDTH - _RIGHT), _scale(up, _HEIGHT - _BOTTOM, _TOP)
+def _svg(height: int, label: str, parts: Sequence[str]) -> str:
+    start = f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escaped(label)}">'
+    return f"{start}{''.join(parts)}</svg>"
+
+
+def _grid(place_x: _Scale, place_y: _Scale, x: str, y: str, *, whole: bool) -> str:
     parts = []
-    for tick, label_text in _ticks(up):
+    for tick, label_text in _ticks(place_y):
         at = place_y(tick)
         parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"></line>')
         parts.append(f'<text x="{_LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{label_text}</text>')
-    for tick, label_text in _ticks(across, whole=whole):
+    for tick, label_text in _ticks(place_x, whole=whole):
         at = place_x(tick)
         parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 17}" text-anchor="middle">{label_text}</text>')
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 3}" text-anchor="end">{escaped(x)}</text>')
@@ -247,10 +236,6 @@ def _reach(values: Sequence[float]) -> tuple[float, float]:
     return (low - spare if low else low), high + spare
 
 
-def _scale(reach: tuple[float, float], start: float, end: float) -> _Scale:
-    return _Scale(*reach, start, end)
-
-
 class _Scale(NamedTuple):
     low: float
     high: float
@@ -261,9 +246,9 @@ class _Scale(NamedTuple):
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def _ticks(reach: tuple[float, float], *, whole: bool = False) -> list[tuple[float, str]]:
+def _ticks(scale: _Scale, *, whole: bool = False) -> list[tuple[float, str]]:
     """Round numbers, about five of them, 1, 2 or 5 times a power of ten apart, and how they are written."""
-    low, high = reach
+    low, high, _, _ = scale
     rough = (high - low) / 5
     power = float(10 ** math.floor(math.log10(rough)))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= 0.7 * rough)

@@ -20,10 +20,6 @@ MOST_CHARACTERS = 700
 _STYLE = """
 section { margin-bottom: 1.4rem } .beside { display: grid; gap: .6rem 2.5rem;
   grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)) } h3 { font-size: .95rem; margin: .5rem 0 .2rem }
-table.plain { width: auto; table-layout: auto; margin: .3rem 0 } table.plain td, table.plain th { padding: .18rem .9rem
-  .18rem 0; text-align: left; white-space: nowrap; font-variant-numeric: tabular-nums }
-table.plain th { font-weight: 600; border-bottom: 1px solid var(--faint); font-size: .87rem }
-table.plain td.figure, table.plain th.figure { text-align: right }
 .wide { overflow-x: auto } .note { font-style: normal; padding: .35rem .7rem; background: var(--soft);
   border-left: 4px solid var(--line); margin: .25rem 0 }
 .big { font-size: 1.5rem; font-weight: 650; font-variant-numeric: tabular-nums }
@@ -51,16 +47,6 @@ class SeedScores:
     """Seeds of runs that failed to learn. They count in the median and the standard deviation, as is usual."""
     baseline: float | None = None
     """The score of a model that learned nothing."""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table with a heading; numbers are aligned right, anything else left."""
-
-    heading: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
     note: str = ""
 
 
@@ -107,13 +93,12 @@ class TaskPage:
     lead: str = ""
     """One sentence: the model and the data."""
     scores: Sequence[SeedScores] = ()
-    tables: Sequence[Table] = ()
     curves: Sequence[Curves] = ()
     confusion: Confusion | None = None
     mix: MixWeights | None = None
     errors: Sequence[TaskError] = ()
-    n_errors: int | None = None
-    """The number of all errors; None: unknown."""
+    n_errors: int = 0
+    """The number of all errors."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -124,7 +109,6 @@ def task_page(shown: TaskPage) -> str:
     """The page, self-contained and without scripts."""
     sections = [
         _section("Scores", _beside([_scores(each) for each in shown.scores])),
-        *(_section(each.heading, _table(each)) for each in shown.tables),
         _section("Learning", _beside([_curves(each) for each in shown.curves])),
         _section("Shares of the layers", "" if shown.mix is None else _mix(shown.mix)),
         _section("Confusions", "" if shown.confusion is None else confusion_table(shown.confusion)),
@@ -180,22 +164,6 @@ def _scores(scores: SeedScores) -> str:
     return f'{heading}<p><span class="big">{_hundred(middle)}</span> {escaped("; ".join(facts))}</p>{chart}{note}'
 
 
-def _table(table: Table) -> str:
-    right = [
-        any(_is_number(row[at]) for row in table.rows if at < len(row)) for at in range(len(table.columns))
-    ]  # fmt: skip
-
-    def cells(row: Sequence[Any], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=figure' if at < len(right) and right[at] else ''}>{escaped(_formatted(cell))}</{tag}>"
-            for at, cell in enumerate(row)
-        )
-
-    rows = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in table.rows)
-    note = f'<p class="faint">{escaped(table.note)}</p>' if table.note else ""
-    return f'<div class="wide"><table class="plain"><tr>{cells(table.columns, "th")}</tr>{rows}</table></div>{note}'
-
-
 def _curves(curves: Curves) -> str:
     chart = lines_chart(curves.curves, x=curves.x, y=_name(curves.y))
     return chart and f"<h3>{escaped(_name(curves.heading))}</h3>{chart}"
@@ -216,8 +184,6 @@ def _mix(mix: MixWeights) -> str:
 
 
 def _errors_heading(shown: TaskPage) -> str:
-    if shown.n_errors is None:
-        return f"Worst errors ({len(shown.errors):,})"
     if shown.n_errors <= len(shown.errors):
         return f"Errors ({len(shown.errors):,})"
     return f"Worst errors ({len(shown.errors):,} of {shown.n_errors:,})"
@@ -265,12 +231,8 @@ def _hundred(share: float) -> str:
     return f"{100 * share:.1f}".replace("-", "−")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _formatted(value: Any) -> str:
-    """A cell or setting as text."""
+    """A setting as text."""
     if value is None:
         return "–"
     if isinstance(value, bool):

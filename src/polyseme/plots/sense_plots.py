@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import concordance, data, escaped, page
-from polyseme.plots.similarity_heatmaps import DOTS_PER_INCH, FAINT, INK, TEXT_SIZE, Measure
+from polyseme.plots.similarity_heatmaps import FAINT, INK, FigurePage
 from polyseme.plots.word_uses import Keyword, Use, spelled
 
 if TYPE_CHECKING:
@@ -137,63 +137,23 @@ class SenseMap:
 
 def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
     """The map on the left, the senses with examples on the right; `figure_bytes` renders it."""
-    figure: Figure = require("matplotlib.figure", extra="plots").Figure(facecolor="white", dpi=DOTS_PER_INCH)
-    measure = Measure(figure)
+    page = FigurePage()
     examples = [[shown.uses[use].keyword(CONTEXT) for use in members[:n_examples]] for members in shown.examples]
     every = [keyword for keywords in examples for keyword in keywords]
-    column = _MARGIN + _MAP + _GAP + _INDENT + max(measure(before, size=_SMALL) for before, _, _ in every)
-    rest = max(measure(word, "bold", _SMALL) + measure(after, size=_SMALL) for _, word, after in every)
+    column = _MARGIN + _MAP + _GAP + _INDENT + max(page.measure(before, size=_SMALL) for before, _, _ in every)
+    rest = max(page.measure(word, "bold", _SMALL) + page.measure(after, size=_SMALL) for _, word, after in every)
     width = max(column + rest, _MARGIN + _MAP + _GAP + 3.0) + _MARGIN
-    explanation = _wrapped(shown.explanation, width - 2 * _MARGIN, measure)
+    explanation = _wrapped(shown.explanation, width - 2 * _MARGIN, page)
     top = 0.98 + _LINE * len(explanation)
     n_lines = sum(len(keywords) + 2 for keywords in examples)
-    page = _Page(figure, width, top + max(_MAP, _LINE * n_lines) + _MARGIN)
+    page.resize(width, top + max(_MAP, _LINE * n_lines) + _MARGIN)
     page.write(_MARGIN, 0.42, shown.word, size=_WORD_SIZE, weight="bold")
     page.write(_MARGIN, 0.76, f"{shown.headline} of {shown.source}; {shown.map} of their vectors{shown.left_out()}")
     for number, line in enumerate(explanation):
         page.write(_MARGIN, 1.02 + _LINE * number, line, size=_SMALL, color=FAINT)
-    _draw_points(page.axes(_MARGIN, top, _MAP, _MAP), shown)
-    _write_senses(page, shown, examples, top + 0.12, column, measure)
-    return figure
-
-
-@dataclass(frozen=True)
-class _Page:
-    """A figure with coordinates in inches from the left and from the top."""
-
-    figure: Figure
-    width: float
-    height: float
-
-    def __post_init__(self) -> None:
-        self.figure.set_size_inches(self.width, self.height)
-
-    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
-        place = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
-        return self.figure.add_axes(place, xticks=[], yticks=[])
-
-    def write(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        size: float = TEXT_SIZE,
-        color: str = INK,
-        weight: str = "normal",
-        align: Literal["left", "right"] = "left",
-    ) -> None:
-        """A line of text, placed by its middle."""
-        self.figure.text(
-            x / self.width, 1 - y / self.height, text, fontsize=size, color=color, fontweight=weight,
-            ha=align, va="center_baseline", parse_math=False,
-        )  # fmt: skip
-
-    def mark(self, x: float, y: float, sense: int) -> None:
-        """The marker of a sense, as on the map."""
-        line: Any = require("matplotlib.lines", extra="plots").Line2D
-        place = ([x / self.width], [1 - y / self.height])
-        self.figure.add_artist(line(*place, **_look(sense), markersize=7, transform=self.figure.transFigure))
+    _draw_points(page.axes(_MARGIN, top, _MAP, _MAP, xticks=[], yticks=[]), shown)
+    _write_senses(page, shown, examples, top + 0.12, column)
+    return page.figure
 
 
 def _look(sense: int) -> dict[str, Any]:
@@ -224,29 +184,25 @@ def _draw_points(axes: Axes, shown: SenseMap) -> None:
         side.set_color("#dfe5ea")
 
 
-def _write_senses(
-    page: _Page, shown: SenseMap, examples: list[list[Keyword]], top: float, column: float, measure: Measure
-) -> None:
+def _write_senses(page: FigurePage, shown: SenseMap, examples: list[list[Keyword]], top: float, column: float) -> None:
     """Each sense with its marker, its number of uses, and examples with their words aligned in bold."""
     left = _MARGIN + _MAP + _GAP
-    blank = measure(" ", size=_SMALL)
+    figure, line = page.figure, require("matplotlib.lines", extra="plots").Line2D
     for sense, keywords in enumerate(examples, start=1):
-        page.mark(left + 0.08, top, sense)
+        place = ([(left + 0.08) / page.width], [1 - top / page.height])
+        figure.add_artist(line(*place, **_look(sense), markersize=7, transform=figure.transFigure))
         page.write(left + _INDENT, top, f"{sense}   {shown.share(sense)}", weight="bold")
-        for before, word, after in keywords:
+        for keyword in keywords:
             top += _LINE
-            page.write(column - blank * before[-1:].isspace(), top, before.rstrip(), size=_SMALL, align="right")
-            page.write(column, top, word, size=_SMALL, weight="bold")
-            end = column + measure(word, "bold", _SMALL)
-            page.write(end + blank * after[:1].isspace(), top, after.lstrip(), size=_SMALL)
+            page.write_keyword(column, top, keyword, _SMALL)
         top += 2 * _LINE
 
 
-def _wrapped(text: str, width: float, measure: Measure) -> list[str]:
+def _wrapped(text: str, width: float, page: FigurePage) -> list[str]:
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and measure(longer, size=_SMALL) <= width:
+        if lines and page.measure(longer, size=_SMALL) <= width:
             lines[-1] = longer
         else:
             lines.append(word)

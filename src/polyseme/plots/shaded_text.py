@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from polyseme.plots.colors import ink, ramp, to_hex
@@ -57,20 +57,26 @@ def shaded_page(title: str, texts: Sequence[ShadedText], *, unit: str, most: flo
 
 
 def _section(shaded: ShadedText, most: float) -> str:
-    parts: list[str] = []
-    end = 0
-    for mark in shaded.marks:
-        start = max(mark.start, end)
-        parts.append(escaped(shaded.text[end:start]))
-        parts.append(
-            f'<span class="{_shade(mark.value, most)}" title="{escaped(mark.label)}">'
-            f"{escaped(shaded.text[start : mark.end])}</span>"
-        )
-        end = max(mark.end, end)
-    parts.append(escaped(shaded.text[end:]))
+    spans = [(mark.start, mark.end, _shade(mark.value, most), mark.label) for mark in shaded.marks]
     note = f'<p class="faint">{escaped(shaded.note)}</p>' if shaded.note else ""
     heading = f"<h2>{escaped(shaded.heading)}</h2>"
-    return f'<section>{heading}<div class="text" dir="auto">{"".join(parts)}</div>{note}</section>'
+    return f'<section>{heading}<div class="text" dir="auto">{shaded_spans(shaded.text, spans)}</div>{note}</section>'
+
+
+def shaded_spans(text: str, spans: Iterable[tuple[int, int, str, str]], *, whole: bool = True) -> str:
+    """The text with (start, end, CSS class, title) as spans; a character of two belongs to the first.
+
+    Unless `whole`, the text ends with the last span.
+    """
+    parts: list[str] = []
+    place = 0
+    for start, end, shade, title in spans:
+        start = max(start, place)
+        parts.append(escaped(text[place:start]))
+        if end > start:
+            parts.append(f'<span class="{shade}" title="{escaped(title)}">{escaped(text[start:end])}</span>')
+        place = max(end, start)
+    return "".join([*parts, escaped(text[place:]) if whole else ""])
 
 
 def _legend(unit: str, most: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -74,8 +74,12 @@ class WordUses:
 
 def lowest(words: Sequence[WordUses]) -> float:
     """The lower end of a color scale for all these words: the lowest cosine, rounded down to a tenth; it ends at 1."""
-    least = min(float(np.nanmin(cosines)) for uses in words for cosines in (uses.in_context, uses.alone))
-    return min(math.floor(least * 10 + 1e-6) / 10, 0.9)
+    return scale_start(float(np.nanmin(cosines)) for uses in words for cosines in (uses.in_context, uses.alone))
+
+
+def scale_start(cosines: Iterable[float]) -> float:
+    """The lower end of a color scale for these cosines."""
+    return min(math.floor(min(cosines) * 10 + 1e-6) / 10, 0.9)
 
 
 def spelled(cosine: float) -> str:

@@ -58,16 +58,6 @@ def read_marks(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> Marked:
     return Marked("".join(plain), start, end)
 
 
-def write_marks(marked: Marked) -> str:
-    r"""The text with its mark, and with its own brackets escaped: what `read_marks` reads back.
-
-    >>> write_marks(Marked("a [b] c", 6, 7))
-    'a \\[b\\] [c]'
-    """
-    text, start, end = marked
-    return f"{_escaped(text[:start])}[{_escaped(text[start:end])}]{_escaped(text[end:], last=True)}"
-
-
 def marked_use(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> Document:
     """A document with the marked word, or the marked words together, as its only word.
 
@@ -113,12 +103,6 @@ def _parts(source: str, masks: Sequence[str]) -> Iterator[tuple[int, str, bool]]
         yield place, literal or match[2], not literal
         end = place + len(literal or match[2])
     yield end, source[end:], False
-
-
-def _escaped(part: str, *, last: bool = False) -> str:
-    """A part of the text with its brackets escaped, and the backslashes before a bracket or a mark doubled."""
-    part = re.sub(r"(\\*)([\[\]])", r"\1\1\\\2", part)
-    return part if last else re.sub(r"(\\+)\Z", r"\1\1", part)
 
 
 def _shown(text: str) -> str:

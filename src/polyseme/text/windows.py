@@ -8,12 +8,8 @@ to the earlier window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from polyseme.config import Direction
 from polyseme.errors import OptionError
@@ -52,11 +48,6 @@ Window(start=4, end=8, keep_start=5, keep_end=7), Window(start=6, end=10, keep_s
     starts = [*range(0, last, (capacity + 1) // 2), last]
     borders = [0, *(_border(left + capacity, right, direction) for left, right in pairwise(starts)), n_pieces]
     return [Window(start, start + capacity, *keep) for start, keep in zip(starts, pairwise(borders), strict=True)]
-
-
-def stitch(windows: Sequence[Window], states: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """One row per piece of the document, from one array per window, with pieces on its first axis."""
-    return np.concatenate([rows[window.keep] for window, rows in zip(windows, states, strict=True)])
 
 
 def _border(end: int, next_start: int, direction: Direction) -> int:

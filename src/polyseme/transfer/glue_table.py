@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from polyseme.datasets.named_benchmarks import BENCHMARKS, SUITES
-from polyseme.published.published_figures import beside, mean_over
+from polyseme.published import beside, mean_over
 from polyseme.transfer.finetune_report import FinetuneReport
 
 TASKS = SUITES["glue"]

@@ -6,7 +6,7 @@ from polyseme.api import load
 from polyseme.files.reading_options import TextOptions
 from polyseme.options import flat
 from polyseme.verb_options import LayerOptions, SensesOptions
-from polyseme.word_senses.result_files import check_senses_output, write_senses
+from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.sense_groups import Senses, senses_of
 
 
@@ -20,7 +20,7 @@ def senses(options: SensesOptions) -> Senses:
         >>> result.n_senses, result.explanation                                               # doctest: +SKIP
     """
     if options.output is not None:
-        check_senses_output(options.output, force=options.force)
+        check_result_output(options.output, Senses, force=options.force)
     loaded = load(options.model, device=options.device, dtype=options.dtype)
     result = senses_of(
         loaded.bundle,
@@ -36,5 +36,5 @@ def senses(options: SensesOptions) -> Senses:
         progress=options.progress,
     )
     if options.output is not None:
-        write_senses(result, options.output, force=options.force)
+        write_result(result, options.output, force=options.force)
     return result

@@ -6,7 +6,7 @@ from polyseme.api import load
 from polyseme.files.reading_options import TextOptions
 from polyseme.options import flat
 from polyseme.verb_options import LayerOptions, SimilarOptions
-from polyseme.word_senses.result_files import check_similar_output, write_similar
+from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.similar_uses import Similar, similar_uses
 
 
@@ -21,7 +21,7 @@ def similar(options: SimilarOptions) -> Similar:
         >>> [(use.text, use.cosine) for use in result.near.same]                              # doctest: +SKIP
     """
     if options.output is not None:
-        check_similar_output(options.output, force=options.force)
+        check_result_output(options.output, Similar, force=options.force)
     loaded = load(options.model, device=options.device, dtype=options.dtype)
     result = similar_uses(
         loaded.bundle,
@@ -39,5 +39,5 @@ def similar(options: SimilarOptions) -> Similar:
         progress=options.progress,
     )
     if options.output is not None:
-        write_similar(result, options.output, force=options.force)
+        write_result(result, options.output, force=options.force)
     return result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -64,10 +64,19 @@ def gather(
 ) -> Iterator[Gathered]:
     """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
     for chunk in row_chunks(rows):
-        documents, places = _select_words([document_of(row) for row in chunk], select)
+        documents: list[Document] = []
+        places: list[Sequence[int]] = []
+        for document in map(document_of, chunk):
+            positions = range(len(document.words)) if select is None else select(document)
+            if len(positions):
+                documents.append(document)
+                places.append(positions)
         if documents:
             encoded = embedders[0].tokenizer.encode_many(documents)
-            vectors = [_vectors_at(embedder.embed(documents, encoded), places) for embedder in embedders]
+            vectors = [
+                np.concatenate([each.vectors[at] for each, at in zip(embedded, places, strict=True)])
+                for embedded in (embedder.embed(documents, encoded) for embedder in embedders)
+            ]
             words = [
                 [document.words[at] for at in indices] for document, indices in zip(documents, places, strict=True)
             ]
@@ -75,21 +84,6 @@ def gather(
         if progress is not None:
             progress(rows.done, rows.total)
     warn_unread(embedders[0].tally)
-
-
-def _select_words(
-    documents: Sequence[Document], select: Callable[[Document], Sequence[int]] | None
-) -> tuple[list[Document], list[Sequence[int]]]:
-    """The documents with selected words, and the positions of these."""
-    selected = [
-        (document, range(len(document.words)) if select is None else select(document)) for document in documents
-    ]
-    matching = [(document, places) for document, places in selected if len(places)]
-    return [document for document, _ in matching], [places for _, places in matching]
-
-
-def _vectors_at(embedded: Sequence[Any], places: Sequence[Sequence[int]]) -> NDArray[Any]:
-    return np.concatenate([document.vectors[indices] for document, indices in zip(embedded, places, strict=True)])
 
 
 @contextmanager
@@ -166,7 +160,8 @@ def index_uses(
             stack.enter_context((folder / layout.vectors_name(number)).open("wb")) for number in range(len(views))
         ]
         for chunk in gather(rows, embedders, progress=progress):
-            texts.write_table(_texts(chunk))
+            columns = {name: [getattr(document, name) for document in chunk.documents] for name in _TEXTS.names}
+            texts.write_table(pa.table(columns, schema=_TEXTS))
             uses.write_table(_uses(chunk, n_documents, numbers))
             for vectors, spool in zip(chunk.vectors, spools, strict=True):
                 spool.write(unit(vectors).tobytes())
@@ -178,7 +173,10 @@ def index_uses(
         forms.write_table(pa.table({"form": list(numbers)}, schema=_FORMS))
     widths = [embedder.choice.width(embedder.config) for embedder in embedders]
     if n_uses > layout.EXACT_UP_TO:
-        _write_graphs(folder, n_uses, widths)
+        for number, width in enumerate(widths):
+            path = folder / layout.vectors_name(number)
+            matrix = np.memmap(path, dtype=np.float32, mode="r", shape=(n_uses, width))
+            Graph.build(matrix).save(folder / layout.graph_name(number))
     card = {
         "format": FORMAT,
         "uses": n_uses,
@@ -211,13 +209,6 @@ def _describe_source(source: Mapping[str, Any]) -> str:
     return f"{source['name']}{size}" + "".join(f", {name} {value}" for name, value in source["reading"].items())
 
 
-def _texts(chunk: Gathered) -> pa.Table:
-    return pa.table(
-        {"id": [document.id for document in chunk.documents], "text": [document.text for document in chunk.documents]},
-        schema=_TEXTS,
-    )
-
-
 def _uses(chunk: Gathered, n_before: int, numbers: dict[str, int]) -> pa.Table:
     """The offsets of the uses; new forms get the next number."""
     words = [word for document_words in chunk.words for word in document_words]
@@ -232,10 +223,3 @@ def _uses(chunk: Gathered, n_before: int, numbers: dict[str, int]) -> pa.Table:
         },
         schema=_USES,
     )
-
-
-def _write_graphs(folder: Path, n_uses: int, widths: Iterable[int]) -> None:
-    for number, width in enumerate(widths):
-        path = folder / layout.vectors_name(number)
-        vectors = np.memmap(path, dtype=np.float32, mode="r", shape=(n_uses, width))
-        Graph.build(vectors).save(folder / layout.graph_name(number))

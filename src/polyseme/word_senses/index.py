@@ -134,7 +134,11 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
     folder = Path(folder)
     card = _read_card(folder)
     views = [
-        View(fingerprint=view["fingerprint"], layer=_layer_of(view["layer"]), pool=view["pool"])
+        View(
+            fingerprint=view["fingerprint"],
+            layer=LayerChoice(view["layer"]["how"], tuple(view["layer"]["layers"]), tuple(view["layer"]["weights"])),
+            pool=view["pool"],
+        )
         for view in card["views"]
     ]
     numbers = list(range(len(views))) if requested is None else [_number_of(view, views, folder) for view in requested]
@@ -183,10 +187,6 @@ def _number_of(requested: View, views: Sequence[View], folder: Path) -> int:
         f"The index {folder} does not fit: it differs in {', '.join(fewest)}. Query it with the model and the settings "
         "that it was built with, or build another with --index and --in."
     )
-
-
-def _layer_of(fields: dict[str, Any]) -> LayerChoice:
-    return LayerChoice(fields["how"], tuple(fields["layers"]), tuple(fields["weights"]))
 
 
 def _name(layer: LayerChoice) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,41 +18,38 @@ from polyseme.plots.sense_plots import SenseMap, UseList, senses_figure, senses_
 from polyseme.plots.similarity_heatmaps import figure_bytes
 from polyseme.word_senses.projection import NAMES
 from polyseme.word_senses.sense_groups import Senses
-from polyseme.word_senses.similar_uses import Neighbors, Similar
+from polyseme.word_senses.similar_uses import Similar
 
 AnyPath = str | PathLike[str]
 
 
-def check_similar_output(output: AnyPath, *, force: bool) -> None:
-    """Refuse an output that could not be written. Call this before any work."""
-    _check(output, SIMILAR, force=force)
-
-
-def check_senses_output(output: AnyPath, *, force: bool) -> None:
-    """Refuse an output that could not be written. Call this before any work."""
-    _check(output, SENSES, force=force)
-    if _ending(output) in (".png", ".svg"):
+def check_result_output(output: AnyPath, kind: type[Similar | Senses], *, force: bool) -> None:
+    """Refuse an output to which a result of this kind could not be written. Call this before any work."""
+    extension = Path(output).suffix.lower()
+    if extension not in WRITERS[kind]:
+        raise OptionError(f"The output must end in {', '.join(WRITERS[kind])}. Got {str(output)!r} instead.")
+    check_output(output, force=force)
+    if extension in (".png", ".svg"):
         require("matplotlib", extra="plots")
 
 
-def write_similar(result: Similar, output: AnyPath, *, force: bool = False) -> None:
-    """Write neighbors as `.json` or `.html`, atomically."""
+def write_result(result: Similar | Senses, output: AnyPath, *, force: bool = False) -> None:
+    """Write neighbors as `.json` or `.html`, senses also as `.png` or `.svg`, atomically."""
     with whole_file(output, force=force) as path:
-        path.write_bytes(SIMILAR[_ending(output)](result))
-
-
-def write_senses(result: Senses, output: AnyPath, *, force: bool = False) -> None:
-    """Write senses as `.json`, `.html`, `.png` or `.svg`, atomically."""
-    with whole_file(output, force=force) as path:
-        path.write_bytes(SENSES[_ending(output)](result))
+        path.write_bytes(WRITERS[type(result)][Path(output).suffix.lower()](result))
 
 
 def lists_of(result: Similar) -> list[UseList]:
     """The requested lists of neighbors, each with a heading."""
-    return [
-        *_lists(result, result.near, f"layer {result.near.layer}"),
-        *([] if result.against is None else _lists(result, result.against, _against(result.against.layer))),
-    ]
+    lists = []
+    for near in filter(None, (result.near, result.against)):
+        layer = f"layer {near.layer}"
+        if near is result.against and near.layer == "0":
+            layer += ": the word and its place, no context"
+        for words, uses in ((f"of {result.word!r}", near.same), ("of other words", near.other)):
+            if uses is not None:
+                lists.append(UseList(f"Uses {words}, {layer}", [(use.cosine, use) for use in uses]))
+    return lists
 
 
 def notes_of(result: Similar) -> list[str]:
@@ -67,19 +65,6 @@ def notes_of(result: Similar) -> list[str]:
     return notes
 
 
-def _lists(result: Similar, near: Neighbors, where: str) -> list[UseList]:
-    sides = ((f"of {result.word!r}", near.same), ("of other words", near.other))
-    return [
-        UseList(f"Uses {words}, {where}", [(use.cosine, use.use) for use in uses])
-        for words, uses in sides
-        if uses is not None
-    ]
-
-
-def _against(layer: str) -> str:
-    return "layer 0: the word and its place, no context" if layer == "0" else f"layer {layer}"
-
-
 def sense_map(result: Senses) -> SenseMap:
     """The senses as the plots show them."""
     return SenseMap(
@@ -88,7 +73,7 @@ def sense_map(result: Senses) -> SenseMap:
         explanation=result.explanation,
         map=NAMES[result.map],
         source=result.source,
-        uses=[each.use for each in result.uses],
+        uses=result.uses,
         senses=[each.sense for each in result.uses],
         points=np.array([(each.x, each.y) for each in result.uses]),
         examples=result.examples,
@@ -99,29 +84,16 @@ def _json(result: Similar | Senses) -> bytes:
     return (json.dumps(asdict(result), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
 
 
-def _similar_html(result: Similar) -> bytes:
-    return similar_page(result.use, lists_of(result), notes_of(result)).encode()
-
-
-def _senses_html(result: Senses) -> bytes:
-    return senses_page(sense_map(result), [each.id for each in result.uses]).encode()
-
-
-SIMILAR: Mapping[str, Callable[[Similar], bytes]] = {".json": _json, ".html": _similar_html}
-SENSES: Mapping[str, Callable[[Senses], bytes]] = {
-    ".html": _senses_html,
-    ".json": _json,
-    ".png": lambda result: figure_bytes(senses_figure(sense_map(result)), "png"),
-    ".svg": lambda result: figure_bytes(senses_figure(sense_map(result)), "svg"),
+WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {
+    Similar: {
+        ".json": _json,
+        ".html": lambda result: similar_page(result.use, lists_of(result), notes_of(result)).encode(),
+    },
+    Senses: {
+        ".html": lambda result: senses_page(sense_map(result), [each.id for each in result.uses]).encode(),
+        ".json": _json,
+        ".png": lambda result: figure_bytes(senses_figure(sense_map(result)), "png"),
+        ".svg": lambda result: figure_bytes(senses_figure(sense_map(result)), "svg"),
+    },
 }
-"""Writers by the extension of the output."""
-
-
-def _check(output: AnyPath, kinds: Mapping[str, object], *, force: bool) -> None:
-    if _ending(output) not in kinds:
-        raise OptionError(f"The output must end in {', '.join(kinds)}. Got {str(output)!r} instead.")
-    check_output(output, force=force)
-
-
-def _ending(output: AnyPath) -> str:
-    return Path(output).suffix.lower()
+"""By the kind of result and the extension of the output."""

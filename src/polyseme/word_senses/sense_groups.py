@@ -35,23 +35,15 @@ N_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class SenseUse:
+class SenseUse(Use):
     """A use of the word, with its sense and its place on the map."""
 
-    text: str
-    start: int
-    end: int
-    """The word is `text[start:end]`."""
     id: str
     """Of the text: as in the file it came from."""
     sense: int
     """Counted from 1, the most frequent first."""
     x: float
     y: float
-
-    @property
-    def use(self) -> Use:
-        return Use(self.text, self.start, self.end)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,21 +28,13 @@ from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 
 @dataclass(frozen=True)
-class NearUse:
+class NearUse(Use):
     """A use of a word, and how near it is."""
 
     word: str
-    text: str
-    start: int
-    end: int
-    """The word is `text[start:end]`."""
     id: str
     """Of the text: as in the file it came from."""
     cosine: float
-
-    @property
-    def use(self) -> Use:
-        return Use(self.text, self.start, self.end)
 
 
 @dataclass(frozen=True)
@@ -133,7 +125,7 @@ def similar_uses(
             _report_none(use, n_same, uses, required=same_word is True)
         sides = (same_but_itself if same_word is not False else None, others if same_word is not True else None)
         near, *rest = [
-            _neighbors(uses, query, str(spec), number, top, sides)
+            Neighbors(str(spec), *(None if side is None else _near(uses, query, number, top, side) for side in sides))
             for number, (query, spec) in enumerate(zip(queries, layers, strict=True))
         ]
         return Similar(
@@ -152,23 +144,11 @@ def similar_uses(
         )
 
 
-def _neighbors(
-    index: UseIndex,
-    query: Floats,
-    layer: str,
-    view: int,
-    top: int,
-    sides: Sequence[NDArray[np.bool_] | None],
-) -> Neighbors:
-    same, other = (None if side is None else _near(index, query, view, top, side) for side in sides)
-    return Neighbors(layer, same, other)
-
-
 def _near(index: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_]) -> list[NearUse]:
     near = index.nearest(query, top, allowed, view)
     uses = [index.use(row) for row in near.rows.tolist()]
     return [
-        NearUse(use.text[use.start : use.end], use.text, use.start, use.end, id, cosine)
+        NearUse(use.text, use.start, use.end, use.text[use.start : use.end], id, cosine)
         for (id, use), cosine in zip(uses, near.cosines.tolist(), strict=True)
     ]
 
@@ -176,11 +156,8 @@ def _near(index: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[
 def _report_none(word: str, n_same: int, index: UseIndex, *, required: bool) -> None:
     """Warn that there is no other use of the same word; raise an error if only such uses are requested."""
     where = f"{index.source['name']} ({len(index):,} words)"
-    message = (
-        f"The word {word!r} does not occur in {where}"
-        if not n_same
-        else f"The word {word!r} occurs in {where} only as the marked use itself"
-    )
+    occurs = f"occurs in {where} only as the marked use itself" if n_same else f"does not occur in {where}"
+    message = f"The word {word!r} {occurs}"
     if required:
         raise InputError(f"{message}, so no other use of it can be found. Look among other words, or in another text.")
     warnings.warn(f"{message}; only uses of other words are found.", PolysemeWarning, stacklevel=3)
@@ -189,5 +166,6 @@ def _report_none(word: str, n_same: int, index: UseIndex, *, required: bool) -> 
 def _masks(bundle: Bundle) -> list[str]:
     """The masks in a text: the common one, and the model's own."""
     tokenizer = bundle.tokenizer
-    own = [] if tokenizer is None or "mask" not in tokenizer.specials else [tokenizer.specials["mask"]]
-    return [MASK_TEXT, *(tokenizer.pieces(own) if tokenizer is not None else [])]
+    if tokenizer is None or "mask" not in tokenizer.specials:
+        return [MASK_TEXT]
+    return [MASK_TEXT, *tokenizer.pieces([tokenizer.specials["mask"]])]

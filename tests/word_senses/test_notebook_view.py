@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.plots.colors import ramp, to_hex
-from polyseme.plots.notebook_view import N_LEVELS, ColoredText, colored_texts
 from polyseme.plots.word_uses import Keyword
 from polyseme.text.words import split_words
 from polyseme.types import Word
+from polyseme.word_senses.similarity_view import N_LEVELS, ColoredText, colored_texts
 
 KNOWN = {"div", "style", "span", "b", "i", "p"}
 ATTRIBUTES = {"class", "dir", "tabindex", "title"}
