@@ -1,4 +1,4 @@
-"""The bundle: what a model folder holds. Tokenizer + encoder (+ decoder) + outputs + head; load and save."""
+"""The bundle, the content of a model folder: tokenizer, encoder (and decoder), outputs, head; load and save."""
 
 from __future__ import annotations
 
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 CARD = "polyseme.json"
 MOST_SPARE_ROWS = 256
 """How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
-
-
 OF_WRITING = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id")
-"""Settings of other libraries that say which pieces a decoder's texts begin and end with."""
+"""Settings of other libraries for the pieces that a decoder's texts begin and end with."""
 
 
 class Bundle(nn.Module):
@@ -61,7 +59,7 @@ class Bundle(nn.Module):
         self.tokenizer = tokenizer
         self.tied = tied
         self.foreign = dict(foreign or {})
-        """What the folder's config.json said besides, kept for saving."""
+        """Other settings of the folder's config.json, saved with the model."""
         self.tie()
 
     @property
@@ -89,7 +87,7 @@ class Bundle(nn.Module):
         return self.tokenizer.specials[role]
 
     def tie(self) -> None:
-        """Let the decoder, and outputs where they do, share the encoder's table of pieces."""
+        """Share the encoder's table of pieces with the decoder and with tied outputs."""
         table = self.encoder.piece_table()
         if self.decoder is not None and table is not None:
             self.decoder.tie(table)
@@ -160,6 +158,7 @@ def save_bundle(
 ) -> None:
     """Write a model folder that `transformers` loads too, where it has the class; whole or not at all."""
     family, outputs = bundle.family, list(bundle.outputs)
+    specials = {} if bundle.tokenizer is None else bundle.tokenizer.specials
     architecture = family.architecture(outputs)
     bare = architecture == family.architectures[-1][0]
     tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
@@ -172,9 +171,10 @@ def save_bundle(
             "tie_word_embeddings": bundle.tied,
             "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
         }
-        ids = {} if bundle.tokenizer is None else _token_ids(bundle.tokenizer)
         config = _begins_and_ends(bundle) | config
-        config |= {name: id for name, id in ids.items() if name not in config or written.get(name, id) is None}
+        for role, name in (("pad", "pad_token_id"), ("start", "bos_token_id"), ("end", "eos_token_id")):
+            if role in specials and (name not in config or written.get(name, specials[role]) is None):
+                config[name] = specials[role]
     card: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
     if bundle.tokenizer is not None:
         card["tokenizer"] = bundle.tokenizer.fingerprint
@@ -187,8 +187,8 @@ def save_bundle(
 
 
 def named_tensors(bundle: Bundle) -> dict[str, Tensor]:
-    """Every parameter, and every tensor kept beside them, by our name; what is tied only once."""
-    return {name: tensor.detach() for name, tensor in _expected(bundle).items()}
+    """Every parameter and buffer by our name; tied ones only once."""
+    return {name: tensor.detach() for name, tensor in [*bundle.named_parameters(), *bundle.named_buffers()]}
 
 
 def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str]) -> int:
@@ -197,14 +197,10 @@ def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str])
         return new_bundle(FAMILIES[family], config, outputs).n_parameters()
 
 
-def _expected(bundle: Bundle) -> dict[str, Tensor]:
-    return {**dict(bundle.named_parameters()), **dict(bundle.named_buffers())}
-
-
 def _begins_and_ends(bundle: Bundle) -> dict[str, Any]:
-    """What a decoder's texts begin with, and for a model of our own that none is made to end.
+    """The piece that a decoder's texts begin with; for a model of our own, that no piece is forced at the end.
 
-    Other libraries would take their defaults, which are ids of the published vocabularies.
+    Otherwise other libraries would use their defaults, which are ids of the published vocabularies.
     """
     role, specials = bundle.family.first, {} if bundle.tokenizer is None else bundle.tokenizer.specials
     if bundle.decoder is None or role is None or role not in specials:
@@ -214,10 +210,7 @@ def _begins_and_ends(bundle: Bundle) -> dict[str, Any]:
 
 
 def _of_writing(folder: Path) -> dict[str, Any]:
-    """What decides how a decoder begins and ends, from the file in which today's folders keep it.
-
-    That file's word goes before config.json's, as it does for others.
-    """
+    """How a decoder's texts begin and end, by generation_config.json, which precedes config.json elsewhere too."""
     path = folder / "generation_config.json"
     theirs = read_json(path) if path.is_file() else {}
     return {name: theirs[name] for name in OF_WRITING if theirs.get(name) is not None}
@@ -244,7 +237,7 @@ def model_folder(path: Path) -> Path:
 
 def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str) -> None:
     """Fill a bundle built without memory; every tensor exactly once, every shape as the config says."""
-    expected = _expected(bundle)
+    expected = dict([*bundle.named_parameters(), *bundle.named_buffers()])
     wrong = [
         f"{name} is {tuple(tensors[name].shape)} and should be {tuple(expected[name].shape)}"
         for name in expected
@@ -256,9 +249,9 @@ def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dty
             f"The config in {folder} does not match its weights: {'; '.join(wrong[:3])}{more}. "
             "Check that the settings and the weights belong together."
         )
-    unfilled = sorted(set(expected) ^ set(tensors))
-    if unfilled:
-        raise ModelError(f"The conversion table and the model disagree about {', '.join(unfilled[:6])}.")
+    differing = sorted(set(expected) ^ set(tensors))
+    if differing:
+        raise ModelError(f"The conversion table and the model disagree about {', '.join(differing[:6])}.")
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         placed = tensor.to(device=device, dtype=dtype)
@@ -279,8 +272,3 @@ def _check_tokenizer(tokenizer: Tokenizer, bundle: Bundle, folder: Path) -> None
         expected = read_json(folder / CARD).get("tokenizer")
         if expected is not None and expected != tokenizer.fingerprint:
             raise ModelError(f"The tokenizer in {folder} is not the one the model was saved with. {advice}")
-
-
-def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    names = {"pad": "pad_token_id", "start": "bos_token_id", "end": "eos_token_id"}
-    return {names[role]: id for role, id in tokenizer.specials.items() if role in names}

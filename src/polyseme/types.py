@@ -32,7 +32,7 @@ Stream = Literal["self", "query"]
 
 
 class Word(str):
-    """The user's unit: a string that knows where in its text it stands.
+    """The user's unit: a string with its offsets in its text.
 
     >>> word = Word("broke", 5, 10)
     >>> word, word.start, word.end
@@ -55,7 +55,7 @@ class Word(str):
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A text with its words, an id and what came beside it."""
+    """A text with its words, an id and other fields."""
 
     text: str
     words: Sequence[Word]
@@ -75,7 +75,7 @@ class Embedded(Document):
     """[n_words, D], or [n_words, layers, D] for all layers; [1, …] for one vector per text, without words."""
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: the words on colors that say how alike each is to one; `polyseme.view` chooses it."""
+        """For notebooks: the words, colored by their similarity to one of them; `polyseme.view` chooses it."""
         html: str | None = later("polyseme.word_senses.similarity_view").html_of(self)
         return html
 
@@ -91,7 +91,7 @@ class Pieces:
     words: NDArray[np.int64]
     """[n_words, 2]: first and last piece of each word, both counted; may overlap, may leave gaps."""
     n_unknown: int = 0
-    """How many words came out as nothing and were given the unknown piece, or the family's stand-in."""
+    """The number of words without pieces, which have the unknown piece, or the family's placeholder, instead."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,7 +99,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Framed:
-    """One row as an encoder reads it: specials put on."""
+    """One row as an encoder reads it, with specials."""
 
     ids: NDArray[np.int64]
     segments: NDArray[np.int64]
@@ -211,13 +211,13 @@ class States:
 
 
 class NextPiece(Protocol):
-    """All that `generating/` asks for: log-probabilities of the next piece, one step after another."""
+    """The interface for `generating/`: log-probabilities of the next piece, step by step."""
 
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
         """Read the prompts: log-probabilities [R, V] of the next piece of each, and the memory for the next step."""
 
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
-        """Read one more piece a row."""
+        """Read one more piece per row."""
 
 
 # --- training --------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class NextPiece(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What an objective asks of a bundle and a corpus; checked before any work."""
+    """The requirements of an objective for bundle and corpus; checked before any work."""
 
     directions: tuple[Direction, ...]
     outputs: tuple[str, ...]
@@ -233,7 +233,7 @@ class Needs:
     """How rows are taken from the corpus."""
     units: tuple[Unit, ...] = ("piece", "word", "character")
     two_stacks: bool = False
-    """Whether a decoder must read what the encoder says."""
+    """Whether a decoder must read the states of the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +244,7 @@ class Rows:
     starts: NDArray[np.bool_]
     """Whether a piece begins a word."""
     special: NDArray[np.bool_]
-    """Whether a piece is of the frame or stands between documents; such a piece is never a target."""
+    """Whether a piece belongs to the frame or separates documents; such a piece is never a target."""
     keys: NDArray[np.uint64]
     """[R]: the random key of each row, a function of seed, epoch and index (`corpus.random_keys`)."""
     documents: NDArray[np.int64] | None = None
@@ -268,7 +268,7 @@ class Example:
     """Corrupted rows, in NumPy: what a step reads."""
 
     arrays: Mapping[str, NDArray[Any]]
-    """Rows first, of the same shape for all rows of a layout; what they are is between `corrupt` and `nets`."""
+    """Rows first, of one shape for all rows of a layout; their meaning is known only to `corrupt` and `nets`."""
     counts: Mapping[str, float]
     """How many targets each part of the loss has, over all rows."""
 
@@ -292,7 +292,7 @@ class Objective(Protocol):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """How much the mean of each part counts in what is minimized."""
+        """The weight of the mean of each part in the loss."""
 
     def nets(self, bundle: Any) -> nn.Module:
         """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""
@@ -315,7 +315,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a head says: a label (or number, or span) an item, and probabilities where it has them."""
+    """The predictions of a head: one label (or number, or span) per item, and probabilities if it has them."""
 
     labels: Sequence[Any]
     probabilities: NDArray[Any] | None = None
@@ -326,7 +326,7 @@ class Predictions:
 
 @runtime_checkable
 class Progress(Protocol):
-    """Told how far a long job has come; the command line draws it."""
+    """Called with the progress of a long job; the command line draws it."""
 
     def __call__(self, done: int, total: int | None) -> None: ...
 

@@ -79,9 +79,7 @@ def _fewer(confusion: Confusion) -> tuple[Confusion, int]:
     if n_labels <= MOST_LABELS:
         return confusion, 0
     counts = confusion.counts
-    wrong = [
-        sum(counts[at]) + sum(row[at] for row in counts) - 2 * counts[at][at] for at in range(n_labels)
-    ]  # fmt: skip
+    wrong = [sum(counts[at]) + sum(row[at] for row in counts) - 2 * counts[at][at] for at in range(n_labels)]
     worst = sorted(sorted(range(n_labels), key=lambda at: -wrong[at])[: MOST_LABELS - 1])
     rest = [at for at in range(n_labels) if at not in worst]
     places = [*([at] for at in worst), rest]

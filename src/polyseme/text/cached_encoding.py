@@ -116,7 +116,8 @@ class CachedEncoder:
             encodings = self._backend.encode_batch(texts, add_special_tokens=False)
         result = [_part_pieces(encoding) for encoding in encodings]
         for index, text in enumerate(texts):
-            if not self._never_in_text.isdisjoint(result[index].ids) or self._contains_unknown(text):
+            unknown = self._unknown_in_text
+            if not self._never_in_text.isdisjoint(result[index].ids) or (unknown is not None and unknown in text):
                 result[index] = self._encode_literally(text)
         return result
 
@@ -126,9 +127,6 @@ class CachedEncoder:
         if self.placeholder is None:
             return _PartPieces(ids, ends)
         return _PartPieces(tuple(self.placeholder if id in self._never_in_text else id for id in ids), ends)
-
-    def _contains_unknown(self, text: str) -> bool:
-        return self._unknown_in_text is not None and self._unknown_in_text in text
 
     @cached_property
     def _can_be_cut(self) -> bool:

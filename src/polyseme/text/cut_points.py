@@ -87,17 +87,15 @@ def _cut_at_blanks(normalizers: list[dict[str, Any]], pre_tokenizers: list[dict[
         return False
     loses_blank = any(_strips_start(step) for step in normalizers)
     first = pre_tokenizers[0]
-    if first["type"] in _DROP_BLANKS or _drops_blanks(first):
+    if first["type"] in _DROP_BLANKS:
         return True
+    if first["type"] == "Split":
+        return bool(first["pattern"] == {"String": " "} and first["behavior"] == "Removed")
     if first["type"] == "Metaspace":
         return bool(first.get("split", True)) and (not loses_blank or first["prepend_scheme"] == "always")
     if first["type"] == "ByteLevel":
         return bool(first.get("use_regex", True)) and (not loses_blank or bool(first["add_prefix_space"]))
     return False
-
-
-def _drops_blanks(step: dict[str, Any]) -> bool:
-    return step["type"] == "Split" and step["pattern"] == {"String": " "} and bool(step["behavior"] == "Removed")
 
 
 def _stays_in_part(step: dict[str, Any]) -> bool:

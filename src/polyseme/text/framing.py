@@ -85,9 +85,7 @@ FRAMES: Mapping[str, Frame] = {
     "roberta": _ROBERTA,
     "bart": _ROBERTA,
     "xlnet": Frame(
-        single="a end start:2",
-        pair="a end b:1 end:1 start:2",
-        specials=_ANGLES | {"start": "<cls>", "end": "<sep>"},
+        single="a end start:2", pair="a end b:1 end:1 start:2", specials=_ANGLES | {"start": "<cls>", "end": "<sep>"}
     ),
     "transformer": Frame(
         single="a end", pair="a end b end", specials={role: piece for role, piece in _ANGLES.items() if role != "mask"}

@@ -255,13 +255,9 @@ def _sums(counts: Ints, group_sizes: Ints) -> Ints:
 
 def _behavior(backend: Tokenizer) -> dict[str, Any]:
     """The settings that decide which pieces a text has; not those for framing rows or decoding."""
-    settings = json.loads(backend.to_str(), parse_float=_rounded)
+    # Eight digits of a score: the library does not read back the last digits that it wrote.
+    settings = json.loads(backend.to_str(), parse_float=lambda number: f"{float(number):.8g}")
     return {name: settings[name] for name in _BEHAVIOR}
-
-
-def _rounded(number: str) -> str:
-    """A score in eight digits; the library does not read back the last digits that it wrote."""
-    return f"{float(number):.8g}"
 
 
 def _write_files(backend: Tokenizer, frame: Frame, folder: str) -> None:

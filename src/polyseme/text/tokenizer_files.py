@@ -82,12 +82,11 @@ def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:
 
 
 def _frame_of_tokenizer_json(backend: Tokenizer, options: TokenizerOptions) -> Frame:
-    return frame_in(backend, options.settings) or _frame_by_pieces(backend)
-
-
-def _frame_by_pieces(backend: Tokenizer) -> Frame:
-    """The first frame whose start and end are in the vocabulary; XLNet's pieces include those of RoBERTa's."""
-    for name in ("bert", "xlnet", "roberta", "gpt2"):
+    """The frame that the file describes, else the first whose start and end are in the vocabulary."""
+    described = frame_in(backend, options.settings)
+    if described is not None:
+        return described
+    for name in ("bert", "xlnet", "roberta", "gpt2"):  # XLNet's pieces include those of RoBERTa's
         frame = FRAMES[name]
         if all(backend.token_to_id(frame.specials[role]) is not None for role in ("start", "end")):
             return frame
@@ -212,10 +211,11 @@ def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Tok
     before: list[Any] = []
     if "[CLS]" in texts or "<cls>" in texts:
         before = _cleaning(options, lowercase=options.lowers(default="[CLS]" in texts))
-    elif _is_t5(texts, options):
+    elif options.frame == "t5" or (options.frame is None and {"<pad>", "</s>"} <= texts and "<s>" not in texts):
         n = int(options.settings.get("extra_ids", 100))
         sentinels = [f"<extra_id_{k}>" for k in reversed(range(n))]
-        model = _with(model, [*model.pieces, *(_control(piece) for piece in sentinels if piece not in texts)])
+        new = [_control(piece) for piece in sentinels if piece not in texts]
+        model = dataclasses.replace(model, pieces=[*model.pieces, *new])
     return _marked(sentencepiece.backend(model, before), model)
 
 
@@ -225,7 +225,7 @@ def _read_xlm_roberta(paths: Sequence[Path], options: TokenizerOptions) -> Token
     if [piece.text for piece in model.pieces[:3]] != ["<unk>", "<s>", "</s>"]:
         raise ModelError(f"{paths[0]} must begin with the pieces <unk>, <s> and </s>, as XLM-RoBERTa's file does.")
     specials = [_control("<s>"), _control("<pad>"), _control("</s>"), model.pieces[0]]
-    model = _with(model, [*specials, *model.pieces[3:], _control("<mask>")])
+    model = dataclasses.replace(model, pieces=[*specials, *model.pieces[3:], _control("<mask>")])
     return _marked(sentencepiece.backend(model), model)
 
 
@@ -237,16 +237,8 @@ def _cleaning(options: TokenizerOptions, *, lowercase: bool) -> list[Any]:
     return [*steps, normalizers.Lowercase()] if lowercase else steps
 
 
-def _is_t5(texts: set[str], options: TokenizerOptions) -> bool:
-    return options.frame == "t5" or (options.frame is None and {"<pad>", "</s>"} <= texts and "<s>" not in texts)
-
-
 def _control(text: str) -> Piece:
     return Piece(text, 0.0, Kind.CONTROL)
-
-
-def _with(model: sentencepiece.SentencePieceModel, pieces: list[Piece]) -> sentencepiece.SentencePieceModel:
-    return dataclasses.replace(model, pieces=pieces)
 
 
 def _marked(backend: Tokenizer, model: sentencepiece.SentencePieceModel) -> Tokenizer:
