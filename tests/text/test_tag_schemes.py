@@ -18,7 +18,9 @@ from polyseme.text.tag_schemes import (
     converted,
     detect_scheme,
     fault_in,
+    may_end,
     may_follow,
+    may_start,
     named_scheme,
     sorted_tags,
     spans_of,
@@ -157,8 +159,8 @@ def test_what_may_follow_what_is_what_some_spans_are_written_as(scheme: str) -> 
         ends.add(tags[-1])
     tags = whole_tags(["B-X", "B-Y"], scheme)
     assert {(one, other) for one in tags for other in tags if may_follow(one, other, scheme)} == seen
-    assert {tag for tag in tags if may_follow("O", tag, scheme)} == starts
-    assert {tag for tag in tags if may_follow(tag, "O", scheme)} == ends
+    assert {tag for tag in tags if may_start(tag, scheme)} == starts
+    assert {tag for tag in tags if may_end(tag, scheme)} == ends
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,16 @@ def converted(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
 # --- what may stand where --------------------------------------------------------------------------------------------
 
 
+def may_start(tag: str, scheme: str) -> bool:
+    """Whether a sequence may begin with this tag."""
+    return may_follow(OUTSIDE, tag, scheme)
+
+
+def may_end(tag: str, scheme: str) -> bool:
+    """Whether a sequence may end with this tag."""
+    return may_follow(tag, OUTSIDE, scheme)
+
+
 @lru_cache(maxsize=1 << 16)
 def may_follow(before: str, tag: str, scheme: str) -> bool:
     """Whether `tag` may stand right after `before` in a valid sequence of the scheme; for CRFs and for checks.
@@ -173,7 +183,7 @@ def fault_in(tags: Sequence[str], scheme: str) -> Fault | None:
             after = f"after {before!r}" if number else "at the beginning of a sentence"
             return Fault(number, f"{tag!r} may not stand {after} in {scheme}")
         before = tag
-    if not may_follow(before, OUTSIDE, scheme):
+    if not may_end(before, scheme):
         return Fault(len(tags) - 1, f"{before!r} may not end a sentence in {scheme}")
     return None
 
