@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import sys
@@ -39,26 +38,17 @@ def optional(module: str) -> ModuleType | None:
 
 
 def later(module: str) -> Any:
-    """A module of polyseme that is loaded when first needed, to keep startup fast."""
-    if module in sys.modules:
-        return importlib.import_module(module)
-    with _uncollected():
-        return importlib.import_module(module)
+    """A module of polyseme that is loaded when first needed, to keep startup fast.
 
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector while modules are loaded.
-
-    Loading torch creates some hundred thousand permanent objects; traversing them repeatedly takes a tenth of the time.
-    Freezing and unfreezing moves all objects to the oldest generation.
+    The garbage collector is paused meanwhile: loading torch creates some hundred thousand permanent objects, and
+    traversing them repeatedly takes a tenth of the time. Freezing and unfreezing moves all of them to the oldest
+    generation.
     """
-    if not gc.isenabled() or gc.get_freeze_count():
-        yield
-        return
+    if module in sys.modules or not gc.isenabled() or gc.get_freeze_count():
+        return importlib.import_module(module)
     gc.disable()
     try:
-        yield
+        return importlib.import_module(module)
     finally:
         gc.freeze()
         gc.unfreeze()

@@ -129,12 +129,14 @@ def cells(
     values = {each: readings.values[:, each.number] for each in chosen}
     whole = to_document(text, 0).text
     unit = "tanh of the cell state" if value == "cell" else "output of the cell"
+    n_pieces = len(readings.spans)
+    more = "" if n_pieces <= MOST_PIECES else f" The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown."
     html = "\n".join(
         [
             f'<div class="polyseme-cells"><style>{_style()}</style>',
             f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {unit}</p>',
             *(_colored(whole, readings, each, cell_values) for each, cell_values in values.items()),
-            _note(len(readings.spans)),
+            f'<p class="note">Hover over a piece to see its value.{more}</p>',
             *([_table(name, correlated)] if name else []),
             "</div>",
         ]
@@ -159,11 +161,6 @@ def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) ->
     spans = ((start, end, _shade(value), f"{value:+.2f}") for (start, end), value in pieces)
     colored = shaded_spans(text, spans, whole=len(readings.spans) <= MOST_PIECES)
     return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{colored}</div>'
-
-
-def _note(n_pieces: int) -> str:
-    more = "" if n_pieces <= MOST_PIECES else f" The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown."
-    return f'<p class="note">Hover over a piece to see its value.{more}</p>'
 
 
 def _table(name: str, correlated: Sequence[CorrelatedCell]) -> str:

@@ -72,7 +72,10 @@ class SimilarityTable:
         if beside >= min(_LEAST_CONTEXT, self._context):
             yield _beside(self._sentences(beside), in_context, alone)
         else:
-            yield _beside(self._sentences(max(room(max(map_widths)), _FEWEST)), _below(in_context, alone))
+            below = Table.grid()
+            below.add_row(in_context)
+            below.add_row(Padding(alone, (1, 0, 0, 0)))
+            yield _beside(self._sentences(max(room(max(map_widths)), _FEWEST)), below)
 
     def _sentences(self, room: int) -> Table:
         keywords = [use.keyword(min(room, self._context) - 1) for use in self._one.uses]
@@ -111,11 +114,4 @@ def _number_width(n_uses: int) -> int:
 def _beside(*parts: Table) -> Table:
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     grid.add_row(*parts)
-    return grid
-
-
-def _below(*parts: Table) -> Table:
-    grid = Table.grid()
-    for number, part in enumerate(parts):
-        grid.add_row(part if number == 0 else Padding(part, (1, 0, 0, 0)))
     return grid

@@ -19,9 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme import files
+from polyseme.bundle import Bundle
 from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder, warn_unread
-from polyseme.errors import InputError, ModelError
+from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.chunked_job import row_chunks
 from polyseme.files.rows import Row
@@ -49,6 +50,14 @@ class Gathered:
     """The selected words of each document."""
     vectors: list[NDArray[Any]]
     """[uses, D] for each embedder, documents concatenated."""
+
+
+def use_embedder(bundle: Bundle, layer: str | int, **options: Any) -> Embedder:
+    """An embedder that gives each use one vector."""
+    embedder = Embedder(bundle, layer=layer, **options)
+    if embedder.choice.how == "all":
+        raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
+    return embedder
 
 
 def source_name(rows: Reading[Row]) -> str:

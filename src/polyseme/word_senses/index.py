@@ -149,7 +149,10 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
             uses=_table(folder / "uses.arrow"),
             forms=_table(folder / "forms.arrow"),
             vectors=[_vectors(folder, number, (n_uses, card["views"][number]["width"])) for number in numbers],
-            graphs=[_graph(folder, number, n_uses) for number in numbers],
+            graphs=[
+                Graph.load(path) if n_uses > EXACT_UP_TO and path.exists() else None
+                for path in (folder / graph_name(number) for number in numbers)
+            ],
             views=[views[number] for number in numbers],
             source=card["source"],
         )
@@ -207,11 +210,6 @@ def _vectors(folder: Path, number: int, shape: tuple[int, int]) -> Floats:
     if path.stat().st_size != 4 * shape[0] * shape[1]:
         raise ValueError(f"{path.name} is not of the size it should be")
     return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
-
-
-def _graph(folder: Path, number: int, n_uses: int) -> Graph | None:
-    path = folder / graph_name(number)
-    return Graph.load(path) if n_uses > EXACT_UP_TO and path.exists() else None
 
 
 def vectors_name(number: int) -> str:

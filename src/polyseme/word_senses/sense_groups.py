@@ -23,7 +23,7 @@ from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
-from polyseme.word_senses.build_index import gather, source_name
+from polyseme.word_senses.build_index import gather, source_name, use_embedder
 from polyseme.word_senses.clustering import Count, Labels, by_size, centered, cluster, count_senses, distinct_rows
 from polyseme.word_senses.index import form
 from polyseme.word_senses.nearest_neighbors import Floats, unit
@@ -99,9 +99,7 @@ def senses_of(
     draw = find_map(map)
     if not word.strip():
         raise OptionError(f"The word whose senses are looked for is {'blank' if word else 'empty'}. Give a word.")
-    embedder = Embedder(bundle, layer=layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    if embedder.choice.how == "all":
-        raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
+    embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
     with files.read_rows(source, **(reading or {}), sentences=split_sentences) as rows:
         name = source_name(rows)
         ids, uses, vectors, others = _uses_of(word.strip(), rows, embedder, progress)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost
-from polyseme.embedding.flow import Embedder, warn_unread
+from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision, build_inference_encoder
 from polyseme.errors import InputError, OptionError, PolysemeWarning
@@ -22,7 +22,7 @@ from polyseme.plots.word_uses import Use
 from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Progress
-from polyseme.word_senses.build_index import AnyPath, opened_index
+from polyseme.word_senses.build_index import AnyPath, opened_index, use_embedder
 from polyseme.word_senses.index import UseIndex, View
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
@@ -102,12 +102,9 @@ def similar_uses(
     layers = [layer] if against is None else [layer, against]
     inference = build_inference_encoder(bundle.encoder, precision)
     embedders = [
-        Embedder(bundle, layer=each, pool=pool, batch_pieces=batch_pieces, precision=precision, inference=inference)
+        use_embedder(bundle, each, pool=pool, batch_pieces=batch_pieces, precision=precision, inference=inference)
         for each in layers
     ]
-    for embedder, spec in zip(embedders, layers, strict=True):
-        if embedder.choice.how == "all":
-            raise OptionError(f"A use is compared by one vector, and layer {spec!r} gives it several. Use concat:a:b.")
     marked = marked_use(text, masks=_masks(bundle))
     [use] = marked.words
     queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]

@@ -149,7 +149,12 @@ def _check(documents: Sequence[Any]) -> None:
 def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tuple[int, int]:
     """The indices of the chosen use: of its document, and of its word."""
     if isinstance(to, str):
-        return _find(documents, to)
+        if places := _places(documents, to):
+            return places[0]
+        known = {str(each) for document in documents for each in document.words}
+        close = difflib.get_close_matches(to, known, n=3, cutoff=0.5)
+        guess = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise InputError(f"The word {to!r} is not among the words to view.{guess}")
     number, position = to if isinstance(to, tuple) else (0, to)
     if not 0 <= number < len(documents):
         raise InputError(f"There is no document {number}: there are {len(documents):,}, counted from 0.")
@@ -159,16 +164,6 @@ def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tu
             "from 0."
         )
     return number, position
-
-
-def _find(documents: Sequence[Embedded], word: str) -> tuple[int, int]:
-    places = _places(documents, word)
-    if not places:
-        known = {str(each) for document in documents for each in document.words}
-        close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-        guess = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise InputError(f"The word {word!r} is not among the words to view.{guess}")
-    return places[0]
 
 
 def _places(documents: Sequence[Embedded], word: str) -> list[tuple[int, int]]:
