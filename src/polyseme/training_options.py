@@ -18,13 +18,14 @@ from polyseme.verb_options import BYTES_DONE, SOURCES, ComputeOptions, ForceOpti
 if TYPE_CHECKING:
     from polyseme.api import Model
     from polyseme.files.source_paths import AnyPath, Sources
-    from polyseme.tasks.data_checks import Unseen
     from polyseme.tasks.items import TaskData
     from polyseme.training.effects import OnReport
     from polyseme.transfer.train_seed import StepReport
     from polyseme.types import Progress
 
 Column = str | int
+Unseen = Literal["refuse", "keep"]
+"""What is done about labels of dev and test that train lacks."""
 TransferDtype = Literal["auto", "fp32", "bf16"]
 CHECKPOINT_SECONDS = 60.0
 SAMPLE = 1 << 25

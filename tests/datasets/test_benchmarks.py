@@ -15,9 +15,9 @@ import pytest
 from polyseme.datasets.named_benchmarks import BENCHMARKS, SUITES, named_benchmark, read_benchmark
 from polyseme.errors import InputError, OptionError
 from polyseme.metrics.task_metrics import METRICS
-from polyseme.tasks.data_checks import check_data
 from polyseme.tasks.items import Answer, Item, TaskData
 from polyseme.tasks.kinds import baseline_scores
+from polyseme.tasks.own_data import checked_data
 from polyseme.text.tag_schemes import spans_of
 
 # --- the shared data, all of it ---------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_the_whole_of_the_shared_data(name: str, data: Path) -> None:
     assert read.metrics == BENCHMARKS[name].metrics
     assert set(read.metrics) <= set(METRICS)
     assert any("not comparable" in note for note in read.notes) == bool(sampled)
-    check_data(read, unseen="keep", needs=tuple(split for split in ("train", "dev") if split in counts))
+    checked_data(read, unseen="keep", needs=tuple(split for split in ("train", "dev") if split in counts))
     for (task, split), labels in LABELS.items():
         if task == name:
             assert Counter(item.gold for item in read.splits[split]) == labels

@@ -1,4 +1,4 @@
-"""What check_data refuses beyond what the readers do, what was taken for what, and the simplest guesses."""
+"""What checked_data refuses beyond what the readers do, what was taken for what, and the simplest guesses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from polyseme.errors import InputError
 from polyseme.metrics.task_metrics import confusion
-from polyseme.tasks.data_checks import check_data
 from polyseme.tasks.items import Answer, Item, TaskData
 from polyseme.tasks.kinds import baseline_scores
+from polyseme.tasks.own_data import checked_data
 
 
 def task(kind: str, *train: Item, metrics: tuple[str, ...] = ("accuracy",), **others: Any) -> TaskData:
@@ -53,16 +53,16 @@ GOOD = (Item(text="a", gold="x", place="f, line 1"), Item(text="b", gold="y", pl
 )
 def test_what_is_refused(given: TaskData, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        check_data(given)
+        checked_data(given)
 
 
 def test_what_is_not_refused() -> None:
-    assert check_data(task("classify", *GOOD)) == ()
-    assert check_data(task("classify", *GOOD, *GOOD, Item(text="c", gold="z"))) == ()
+    assert checked_data(task("classify", *GOOD)).notes == ()
+    assert checked_data(task("classify", *GOOD, *GOOD, Item(text="c", gold="z"))).notes == ()
     unlabelled = TaskData(
         name="t", kind="classify", splits={"train": GOOD, "dev": GOOD, "test_unlabelled": [Item(text="x")]}, metrics=()
     )
-    assert check_data(unlabelled) == ()
+    assert checked_data(unlabelled).notes == ()
 
 
 def test_confusions_of_labels_and_tags() -> None:

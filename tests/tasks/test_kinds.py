@@ -13,7 +13,7 @@ import polyseme
 from polyseme.files.rows import Place, Row
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import Span, Spans
-from polyseme.tasks.data_columns import DataColumns, DataOptions
+from polyseme.tasks.data_columns import DataOptions
 from polyseme.tasks.encoder_rows import word_rows
 from polyseme.tasks.items import Answer, Item, ReadingLog, TaskData
 from polyseme.tasks.kinds import KINDS, baseline_scores, build_head
@@ -88,8 +88,8 @@ ROWS: dict[str, tuple[Any, dict[str, Any]]] = {
 @every_kind
 def test_a_row_of_a_file_becomes_an_item(name: str) -> None:
     content, fields = ROWS[name]
-    columns = DataColumns(text="text", **{role: role for role in fields})
-    item = KINDS[name].item(Row(content, "7", Place("f", 7), fields), columns, DataOptions(), ReadingLog())
+    options = DataOptions(name, {}, text="text", **{role: role for role in fields})
+    item = KINDS[name].item(Row(content, "7", Place("f", 7), fields), options, ReadingLog())
     assert (item.id, item.place) == ("7", "f, line 7")
     KINDS[name].check_item(TaskData(name="mine", kind=name, splits={}, metrics=()), item)
     assert all(KINDS[name].texts(item).values())

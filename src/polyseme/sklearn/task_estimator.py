@@ -21,11 +21,11 @@ from polyseme.heads.head_config import HeadConfig
 from polyseme.options import doc, option, same
 from polyseme.parts.device import find_device
 from polyseme.sklearn.inputs import MODEL, GivenError, model_of, shared_model
-from polyseme.tasks.data_checks import check_data
 from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import build_head
+from polyseme.tasks.own_data import checked_data
 from polyseme.tasks.splits import dev_note, with_dev
 from polyseme.training_options import FinetuneRunOptions, TaskModelOptions, TransferDtype
 from polyseme.transfer.finetune_report import FinetuneReport
@@ -142,7 +142,7 @@ def _with_dev(data: TaskData, share: float) -> TaskData:
     changed = {**vars(data), "splits": {"train": train, "dev": dev or train}, "notes": (*data.notes, note)}
     whole = TaskData(**changed)
     try:
-        check_data(whole)
+        checked_data(whole)
     except InputError as error:
         raise GivenError(str(error)) from None
     return whole

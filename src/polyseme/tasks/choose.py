@@ -15,7 +15,7 @@ from polyseme.files.rows import Row, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.whole_text import ChooseHead
-from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, text_of
+from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, item_document
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, predicted, refuse, wrong_margin
@@ -36,18 +36,18 @@ class Choose(Kind):
     head_options = frozenset({"apart"})
     frozen_head = "mlp"
 
-    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
-        names = [str(name) for name in columns.choice_columns()]
+    def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:
+        names = [str(name) for name in options.choice_columns()]
         values = [row.fields[name] for name in names]
         listed = values[0] if len(names) == 1 and isinstance(values[0], list) else values
         choices = tuple(text_of(each, f"choice {number}", row.place) for number, each in enumerate(listed, start=1))
         if len(choices) < 2:
             raise InputError(f"{row.place}: there must be two choices or more. Got {len(choices)}.")
-        key = row.fields[str(columns.label)]
+        key = row.fields[str(options.label)]
         if key in (None, ""):
-            raise InputError(f"{row.place}: the answer, in {columns.label!r}, is empty.")
+            raise InputError(f"{row.place}: the answer, in {options.label!r}, is empty.")
         return Item(
-            text=text_of(row.content, str(columns.text), row.place),
+            text=text_of(row.content, str(options.text), row.place),
             choices=choices,
             gold=answer_index(key, choices, row.place, first=options.first),
             id=row.id,

@@ -17,7 +17,7 @@ from polyseme.files.rows import Place, Row
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.whole_text import ClassifyHead
-from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, text_of
+from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, place_of, predicted, refuse, wrong_margin
@@ -35,10 +35,10 @@ class Classify(Kind):
 
     # --- users' files -------------------------------------------------------------------------------------------------
 
-    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
-        name = None if columns.second is None else str(columns.second)
+    def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:
+        name = None if options.second is None else str(options.second)
         second = None if name is None else text_of(row.fields[name], name, row.place)
-        gold = _labels(row.fields[str(columns.label)], columns, options, row.place)
+        gold = _labels(row.fields[str(options.label)], options, row.place)
         if isinstance(row.content, str):
             return Item(text=row.content, second=second, gold=gold, id=row.id, place=str(row.place))
         return Item.of_words(row.content, second=second, gold=gold, id=row.id, place=str(row.place))
@@ -169,22 +169,22 @@ class Classify(Kind):
         return float(judgment.probabilities[labels.index(judgment.answer)])
 
 
-def _labels(value: Any, columns: DataColumns, options: DataOptions, place: Place) -> Any:
+def _labels(value: Any, options: DataOptions, place: Place) -> Any:
     if isinstance(value, list):
-        return tuple(sorted({_label(each, columns, place) for each in value}))
+        return tuple(sorted({_label(each, options, place) for each in value}))
     if options.separator is not None and (isinstance(value, str) or value is None):
         parts = (value or "").split(options.separator)
         return tuple(sorted({part.strip() for part in parts if part.strip()}))
-    return _label(value, columns, place)
+    return _label(value, options, place)
 
 
-def _label(value: Any, columns: DataColumns, place: Place) -> str:
+def _label(value: Any, options: DataOptions, place: Place) -> str:
     empty = value is None or (isinstance(value, str) and not value.strip())
     if empty or (isinstance(value, float) and math.isnan(value)):
-        raise InputError(f"{place}: the label, in {columns.label!r}, is empty. Leave such rows out, or give them one.")
+        raise InputError(f"{place}: the label, in {options.label!r}, is empty. Leave such rows out, or give them one.")
     if isinstance(value, Mapping | list):
         raise InputError(
-            f"{place}: the label, in {columns.label!r}, must be a text or a number. Got {value!r} instead."
+            f"{place}: the label, in {options.label!r}, must be a text or a number. Got {value!r} instead."
         )
     return str(value).strip()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,31 +12,45 @@ from typing import Any
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
 from polyseme.files.lines import lines_of
-from polyseme.files.reading_options import Quotes
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Place, Row, no_field, shown
 from polyseme.files.source import open_source
+from polyseme.files.source_paths import AnyPath
+from polyseme.options import doc, option
 from polyseme.text.tag_schemes import named_scheme
+from polyseme.training_options import Column, TaskDataOptions
 
-Column = str | int
 UsualNames = Mapping[str, tuple[str, ...]]
 """Of each role of a column (text, second, label, choices) the names that it usually has, the likeliest first."""
+DEV_SHARE = 0.1
+"""The part of the training items that becomes dev where there is no dev."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataColumns:
-    """Which columns hold what."""
+class DataOptions(TaskDataOptions):
+    """How users' files are read: what `finetune` takes, and what only callers from Python need."""
 
-    text: Column | None = None
-    second: Column | None = None
-    label: Column | None = None
-    choices: Sequence[Column] | Column | None = None
-    """choose: one column for each choice, or one with a list of them."""
-    start: Column | None = None
-    """span: the column with the character at which the answer starts."""
-    marks: Column | None = None
-    """The column with one number per word, as 1 at a predicate."""
-    id: Column | None = None
+    kind: str = dataclasses.field(kw_only=False, metadata=doc("Kind of the task: classify, pair, tag, span, choose."))
+    files: Mapping[str, AnyPath] = dataclasses.field(
+        kw_only=False,
+        metadata=doc("File of each split (train, dev, test). Without dev, part of train becomes dev."),
+    )
+    id: Column | None = option(None, "Column with the id of a row.", default="none")
+    first: int = option(0, "Number of the first choice, where answers are numbers.")
+    dev_share: float = option(DEV_SHARE, "Part of train that becomes dev where there is none.")
+    seed: int = option(0, "Seed that draws that part.")
+    name: str | None = option(None, "Name of the task.", default="that of the first file")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.dev_share < 1:
+            raise OptionError(
+                f"The part of train that becomes dev must be between 0 and 1. Got {self.dev_share} instead."
+            )
+        if self.scheme is not None:
+            object.__setattr__(self, "scheme", named_scheme(self.scheme))
+        if self.scheme == "BILOU":
+            raise OptionError("Nothing is turned into BILOU. Ask for BIOES, which says the same with other letters.")
 
     def choice_columns(self) -> list[Column]:
         if self.choices is None:
@@ -43,33 +58,9 @@ class DataColumns:
         return [self.choices] if isinstance(self.choices, str | int) else list(self.choices)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """How the rows of users' files are read, besides their columns."""
-
-    regression: bool | None = None
-    separator: str | None = None
-    """What stands between several labels in one column."""
-    first: int = 0
-    """choose: the number of the first choice."""
-    scheme: str | None = None
-    """What tags that mark spans are turned into."""
-    repair: bool = False
-    quotes: Quotes = "double"
-    delimiter: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.scheme is not None:
-            object.__setattr__(self, "scheme", named_scheme(self.scheme))
-        if self.scheme == "BILOU":
-            raise OptionError("Nothing is turned into BILOU. Ask for BIOES, which says the same with other letters.")
-
-
-def resolve_columns(
-    columns: DataColumns, file: str, kind: str, usual: UsualNames, *, format: str, delimiter: str | None
-) -> DataColumns:
+def resolve_columns(options: DataOptions, file: str, usual: UsualNames, *, format: str) -> DataOptions:
     """The columns by name: those that were numbered, and the usual ones where none was named."""
-    names = header_of(file, format, delimiter)
+    names = header_of(file, format, options.delimiter)
 
     def name_of(role: str, column: Column | None) -> str | None:
         if column is None and role not in usual:
@@ -79,7 +70,7 @@ def resolve_columns(
             return name
         if column is None:
             raise OptionError(
-                f"Which column of {file} is the {role} of {kind}? Say so with the option {role!r}. There are: "
+                f"Which column of {file} is the {role} of {options.kind}? Say so with the option {role!r}. There are: "
                 f"{_listed(names)}."
             )
         if isinstance(column, str) and not column.isdecimal():
@@ -89,9 +80,9 @@ def resolve_columns(
         )
 
     roles = ("text", "second", "label", "start", "marks", "id")
-    resolved: dict[str, Any] = {role: name_of(role, getattr(columns, role)) for role in roles}
+    resolved: dict[str, Any] = {role: name_of(role, getattr(options, role)) for role in roles}
     if "choices" in usual:
-        listed: list[Column | None] = [*columns.choice_columns()]
+        listed: list[Column | None] = [*options.choice_columns()]
         resolved["choices"] = [name_of("choices", each) for each in listed or [None]]
     taken: dict[str, str] = {}
     for role in ("text", "second", "label"):
@@ -100,7 +91,7 @@ def resolve_columns(
             raise OptionError(f"The column {column!r} of {file} is both {taken[column]!r} and {role!r}.")
         if column is not None:
             taken[column] = role
-    return replace(columns, **resolved)
+    return replace(options, **resolved)
 
 
 def column_in(names: Sequence[str], column: Column | None, usual: Sequence[str]) -> str | None:
@@ -116,18 +107,18 @@ def column_in(names: Sequence[str], column: Column | None, usual: Sequence[str])
     return names[int(column) - 1] if 1 <= int(column) <= len(names) else None
 
 
-def column_rows(file: str, format: str, columns: DataColumns, options: DataOptions) -> Iterator[Row]:
-    """The rows of a file, with what stands in the columns."""
-    beside = [columns.second, columns.label, columns.start, columns.marks, *columns.choice_columns()]
+def column_rows(file: str, format: str, options: DataOptions) -> Iterator[Row]:
+    """The rows of a file, with the values of the columns."""
+    others = [options.second, options.label, options.start, options.marks, *options.choice_columns()]
     reading: dict[str, Any] = {}
     if format in ("csv", "tsv"):
         reading = {"quotes": options.quotes, "delimiter": options.delimiter}
     with read_rows(
         file,
         format=format,
-        field=None if columns.text is None else str(columns.text),
-        id_field=None if columns.id is None else str(columns.id),
-        fields=[str(name) for name in beside if name is not None],
+        field=None if options.text is None else str(options.text),
+        id_field=None if options.id is None else str(options.id),
+        fields=[str(name) for name in others if name is not None],
         **reading,
     ) as rows:
         yield from rows

@@ -24,7 +24,7 @@ from polyseme.files.rows import Row
 from polyseme.files.source import suffixes
 from polyseme.heads.head import Head
 from polyseme.heads.head_config import HeadConfig
-from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, column_rows, resolve_columns
+from polyseme.tasks.data_columns import DataOptions, UsualNames, column_rows, resolve_columns
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData
 from polyseme.types import Document
@@ -149,17 +149,13 @@ class Kind(ABC):
             raise OptionError(f"{file} is read as {read_as}, and {listed}. Say with --format (format=…) what it is.")
         return read_as
 
-    def read(
-        self, file: str, format: str, columns: DataColumns, options: DataOptions, log: ReadingLog
-    ) -> Sequence[Item]:
+    def read(self, file: str, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         """The items of a user's file."""
-        columns = resolve_columns(
-            columns, file, self.name, self.usual_columns, format=format, delimiter=options.delimiter
-        )
-        return [self.item(row, columns, options, log) for row in column_rows(file, format, columns, options)]
+        options = resolve_columns(options, file, self.usual_columns, format=format)
+        return [self.item(row, options, log) for row in column_rows(file, format, options)]
 
     @abstractmethod
-    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
+    def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:
         """A row of a file as an item."""
 
     def task(

@@ -1,4 +1,4 @@
-"""Users' own data for a task: CSV, TSV, JSON lines, Parquet, CoNLL, CoNLL-U, or JSON laid out as SQuAD is.
+"""Users' own data for a task, read and checked: CSV, TSV, JSON lines, Parquet, CoNLL, CoNLL-U, or SQuAD's JSON.
 
 | kind | text | second | label |
 |---|---|---|---|
@@ -13,98 +13,55 @@ Columns are named, or counted from 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
+from typing import get_args
 
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.reading_options import Quotes
-from polyseme.tasks.data_checks import Unseen, check_data, check_there
-from polyseme.tasks.data_columns import Column, DataColumns, DataOptions
-from polyseme.tasks.items import Item, ReadingLog, TaskData
+from polyseme.files.rows import shown
+from polyseme.options import flat
+from polyseme.tasks.data_columns import DataOptions
+from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kinds import KINDS
-from polyseme.tasks.splits import DEV_SHARE, dev_note, with_dev
+from polyseme.tasks.splits import dev_note, with_dev
+from polyseme.training_options import Column, Unseen
+
+_NAMED = 5
+"""Labels that a message names at most."""
 
 
-def read_own(
-    kind: str,
-    files: Mapping[str, str | PathLike[str]],
-    *,
-    text: Column | None = None,
-    second: Column | None = None,
-    label: Column | None = None,
-    choices: Sequence[Column] | Column | None = None,
-    start: Column | None = None,
-    marks: Column | None = None,
-    id: Column | None = None,
-    regression: bool | None = None,
-    separator: str | None = None,
-    first: int = 0,
-    scheme: str | None = None,
-    repair: bool = False,
-    unseen: Unseen = "refuse",
-    dev_share: float = DEV_SHARE,
-    seed: int = 0,
-    format: str | None = None,
-    quotes: Quotes = "double",
-    delimiter: str | None = None,
-    name: str | None = None,
-) -> TaskData:
-    """A task of one's own, read and checked.
-
-    Args:
-        kind: classify, pair, tag, span or choose.
-        files: of each split (train, dev, test) its file. Where there is a train and no dev, part of train becomes dev.
-        text: the column with the text, by name or, counted from 1, by number; likewise the others.
-        second: the column with the second text, or the question on a passage.
-        label: the column with what is to be predicted.
-        choices: the columns with the choices, or the one with a list of them.
-        start: the column with the character at which an answer starts; without it the answer is looked for.
-        marks: the column with one number per word, as 1 at the predicate whose roles are tagged.
-        id: the column with the id of a row.
-        regression: whether labels are numbers on a scale; None: if they are numbers, and some between whole ones.
-        separator: what stands between several labels of one row.
-        first: the number of the first choice, where answers are numbers.
-        scheme: what tags that mark spans are turned into; None: as they are, BIO where they are IOB1, BIOES where they
-            are BILOU.
-        repair: whether invalid tags are rewritten, and misplaced answers looked for, instead of refused.
-        unseen: whether labels that train lacks are refused in other splits or kept.
-        dev_share: what part of train becomes dev where there is none.
-        seed: draws that part.
-        format: how files are read, where their ending does not say it.
-        quotes: in CSV and TSV, whether double quotes enclose fields, or none do.
-        delimiter: in CSV and TSV, what separates the fields.
-        name: what the task is called; the train file's name if None.
-    """
-    if kind not in KINDS:
-        raise OptionError(f"There is no kind of task {kind!r}. {nearest(kind, KINDS)}")
-    if not 0 < dev_share < 1:
-        raise OptionError(f"The part of train that becomes dev must be between 0 and 1. Got {dev_share} instead.")
-    paths = _distinct(files)
-    columns = DataColumns(text=text, second=second, label=label, choices=choices, start=start, marks=marks, id=id)
-    options = DataOptions(
-        regression=regression,
-        separator=separator,
-        first=first,
-        scheme=scheme,
-        repair=repair,
-        quotes=quotes,
-        delimiter=delimiter,
-    )
-    log = ReadingLog()
-    formats = {split: KINDS[kind].format_of(file, format) for split, file in paths.items()}
-    splits = {split: KINDS[kind].read(file, formats[split], columns, options, log) for split, file in paths.items()}
+@flat(DataOptions)
+def read_own(options: DataOptions) -> TaskData:
+    """A task of one's own, read and checked."""
+    if options.kind not in KINDS:
+        raise OptionError(f"There is no kind of task {options.kind!r}. {nearest(options.kind, KINDS)}")
+    kind, paths, log = KINDS[options.kind], _distinct(options.files), ReadingLog()
+    formats = {split: kind.format_of(file, options.format) for split, file in paths.items()}
+    splits = {split: kind.read(file, formats[split], options, log) for split, file in paths.items()}
     notes = list(log.notes())
     tables = [file for split, file in paths.items() if formats[split] in ("csv", "tsv")]
-    if tables and _all_numbers((text, second, label)):
+    if tables and _all_numbers((options.text, options.second, options.label)):
         notes.append(
             f"The first line of {tables[0]} was read as the names of its columns. If it is a row, put names above it."
         )
-    task = name or Path(next(iter(paths.values()))).name
+    name = options.name or Path(next(iter(paths.values()))).name
     by_line = all(each == "conll" for each in formats.values())
-    data = _checked(KINDS[kind].task(task, splits, options, notes, by_line=by_line), unseen)
-    return _with_dev(data, dev_share, seed) if "train" in data.splits and "dev" not in data.splits else data
+    data = kind.task(name, splits, options, notes, by_line=by_line)
+    # All that was read is checked before part of it becomes dev, so that notes on train are on all of it.
+    needs = [split for split in ("train", "dev") if split in data.splits] if "train" in data.splits else []
+    data = checked_data(data, unseen=options.unseen, needs=needs)
+    if "train" not in data.splits or "dev" in data.splits:
+        return data
+    if len(data.splits["train"]) > 1:
+        train, dev = with_dev(data.splits["train"], share=options.dev_share, seed=options.seed)
+        others = {split: items for split, items in data.splits.items() if split != "train"}
+        note = dev_note(train, dev, options.seed)
+        data = replace(data, splits={"train": train, "dev": dev, **others}, notes=(*data.notes, note))
+    check_there(data, "dev")
+    return data
 
 
 def _all_numbers(columns: Sequence[Column | None]) -> bool:
@@ -125,19 +82,107 @@ def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
     return {split: fspath(file) for split, file in files.items()}
 
 
-def _checked(data: TaskData, unseen: Unseen) -> TaskData:
-    """All that was read, before part of it becomes dev, so that notes on train are on all of it."""
-    needs = [split for split in ("train", "dev") if split in data.splits] if "train" in data.splits else []
-    notes = check_data(data, unseen=unseen, needs=needs)
-    return replace(data, notes=(*data.notes, *notes)) if notes else data
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _with_dev(data: TaskData, share: float, seed: int) -> TaskData:
-    """The task with part of train as dev."""
-    if len(data.splits["train"]) > 1:
-        train, dev = with_dev(data.splits["train"], share=share, seed=seed)
-        others = {split: items for split, items in data.splits.items() if split != "train"}
-        splits: dict[str, Sequence[Item]] = {"train": train, "dev": dev, **others}
-        data = replace(data, splits=splits, notes=(*data.notes, dev_note(train, dev, seed)))
-    check_there(data, "dev")
+def checked_data(data: TaskData, *, unseen: Unseen = "refuse", needs: Sequence[str] = ("train", "dev")) -> TaskData:
+    """The data, with notes; what cannot be trained on is refused, with the place of the fault.
+
+    Args:
+        data: the task.
+        unseen: what is done about a label in another split that train lacks: it is refused, or kept, with a note; no
+            model can predict it, so that it counts as wrong.
+        needs: the splits that must be there.
+    """
+    if unseen not in get_args(Unseen):
+        raise OptionError(f"There is no way {unseen!r} with unseen labels. {nearest(unseen, get_args(Unseen))}")
+    if "train" in needs:
+        check_there(data, "train")
+    for split, items in data.splits.items():
+        for item in items:
+            _check_item(data, item, labeled=split in ("train", "dev", "test"))
+    has_labels = KINDS[data.kind].has_labels and not data.regression
+    if has_labels:  # before dev is required, which cannot be made of items with a label each
+        _check_classes(data)
+    for split in needs:
+        check_there(data, split)
+    if has_labels:
+        return replace(data, notes=(*data.notes, *_check_unseen(data, unseen)))
+    if data.regression and len({item.gold for item in data.splits.get("train", ())}) == 1 and "train" in needs:
+        item = data.splits["train"][0]
+        raise InputError(f"All training items of {data.name} have the score {item.gold}: there is nothing to learn.")
     return data
+
+
+def check_there(data: TaskData, split: str) -> None:
+    """Refuse data without a split that is needed."""
+    if not data.splits.get(split):
+        there = ", ".join(name for name, items in data.splits.items() if items) or "none"
+        raise InputError(f"{data.name} has no {split} split, which is needed here. There are: {there}.")
+
+
+def _check_item(data: TaskData, item: Item, *, labeled: bool) -> None:
+    """What must hold of one item by itself."""
+    kind = KINDS[data.kind]
+    for name, text in kind.texts(item).items():
+        if not text.strip():
+            raise InputError(f"{item.place}: the {name} is empty. Leave such rows out, or give them a text.")
+    if item.gold is not None:
+        kind.check_item(data, item)
+    elif labeled:
+        raise InputError(f"{item.place}: there is no label. What is trained or measured on must have one.")
+
+
+def _check_classes(data: TaskData) -> None:
+    """Training items must have two labels or more, and be more than the labels."""
+    train = data.splits.get("train", ())
+    if not train:
+        return
+    counts = Counter(label for item in train for label in labels_in(item))
+    by_word = KINDS[data.kind].labels_words
+    n_units = sum(len(item.gold) for item in train) if by_word else len(train)
+    if not counts:
+        raise InputError(f"No training item of {data.name} has a label.")
+    if data.multi:
+        return
+    if len(counts) == 1:
+        [label] = counts
+        raise InputError(
+            f"All {len(train):,} training items of {data.name} have the one label {shown(label)!r} (the first: "
+            f"{train[0].place}). There must be two or more to tell apart; is it the right column?"
+        )
+    if len(counts) > n_units or (len(counts) == n_units > 2 and not by_word):
+        raise InputError(
+            f"{data.name} has {len(counts):,} labels on {n_units:,} training items ({_listed(counts)}): nothing can be "
+            "learned where each item has a label of its own. Is it the right column? Where labels are numbers, ask for "
+            "regression."
+        )
+
+
+def _check_unseen(data: TaskData, unseen: Unseen) -> tuple[str, ...]:
+    """Labels of other splits that train lacks."""
+    known = {label for item in data.splits.get("train", ()) for label in labels_in(item)}
+    notes = []
+    for split, items in data.splits.items():
+        unknown: dict[str, Item] = {}
+        for item in items:
+            for label in labels_in(item):
+                if label not in known:
+                    unknown.setdefault(label, item)
+        if not unknown or not known:
+            continue
+        first = next(iter(unknown.values()))
+        what = f"{split} has {len(unknown)} {'label' if len(unknown) == 1 else 'labels'} that train lacks"
+        if unseen == "refuse":
+            raise InputError(
+                f"{first.place}: {what}: {_listed(unknown)}. No model can learn them. Correct them, give them to "
+                "train, or keep them, as always wrong, with the option unseen='keep'."
+            )
+        notes.append(f"{what} ({_listed(unknown)}): {'it counts' if len(unknown) == 1 else 'they count'} as wrong.")
+    return tuple(notes)
+
+
+def _listed(labels: Iterable[str]) -> str:
+    names = sorted(map(str, labels))
+    more = ", …" if len(names) > _NAMED else ""
+    return ", ".join(repr(shown(name)) for name in names[:_NAMED]) + more

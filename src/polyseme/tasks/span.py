@@ -17,7 +17,7 @@ from polyseme.files.source import READ_ERRORS, open_source
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import SpanHead, Spans, join_windows
 from polyseme.metrics.answer_match import answer_scores, best_threshold
-from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, text_of
+from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, overlapping_windows, second_of
 from polyseme.tasks.items import Answer, Item, ReadingLog, TaskData
 from polyseme.tasks.kind import TABLES, Judgment, Kind, Prediction, place_of, predicted, refuse, rows_by_item
@@ -48,18 +48,16 @@ class Span(Kind):
 
     # --- users' files -------------------------------------------------------------------------------------------------
 
-    def read(
-        self, file: str, format: str, columns: DataColumns, options: DataOptions, log: ReadingLog
-    ) -> Sequence[Item]:
+    def read(self, file: str, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         if format == "json":
             return list(squad_items(Path(file), log, repair=options.repair))
-        return super().read(file, format, columns, options, log)
+        return super().read(file, format, options, log)
 
-    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
-        passage = text_of(row.content, str(columns.text), row.place)
-        start = None if columns.start is None else row.fields[str(columns.start)]
-        gold = _answers(passage, row.fields[str(columns.label)], start, row.place, options, log)
-        question = text_of(row.fields[str(columns.second)], str(columns.second), row.place)
+    def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:
+        passage = text_of(row.content, str(options.text), row.place)
+        start = None if options.start is None else row.fields[str(options.start)]
+        gold = _answers(passage, row.fields[str(options.label)], start, row.place, options, log)
+        question = text_of(row.fields[str(options.second)], str(options.second), row.place)
         return Item(text=passage, second=question, gold=gold, id=row.id, place=str(row.place))
 
     def metrics(self, *, n_labels: int) -> tuple[str, ...]:

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from polyseme.files.source import COMPRESSIONS
+from polyseme.tasks.data_columns import DEV_SHARE
 from polyseme.tasks.items import Item, labels_in
-
-DEV_SHARE = 0.1
-"""What part of the training items becomes dev where none is given."""
 
 Patterns = Mapping[str, tuple[str, ...]]
 """Of each split the names that its file goes by, in order of preference; `*` stands for anything."""

@@ -17,7 +17,7 @@ from polyseme.files.rows import Row, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
-from polyseme.tasks.data_columns import DataColumns, DataOptions, UsualNames, check_length, marks_of
+from polyseme.tasks.data_columns import DataOptions, UsualNames, check_length, marks_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kind import Judgment, Kind, Prediction, given_words, most_frequent, predicted, refuse, rows_by_item
@@ -54,20 +54,18 @@ class Tag(Kind):
 
     # --- users' files -------------------------------------------------------------------------------------------------
 
-    def read(
-        self, file: str, format: str, columns: DataColumns, options: DataOptions, log: ReadingLog
-    ) -> Sequence[Item]:
+    def read(self, file: str, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         if format in SENTENCES:
-            return list(_sentences(file, format, columns))
-        return super().read(file, format, columns, options, log)
+            return list(_sentences(file, format, options))
+        return super().read(file, format, options, log)
 
-    def item(self, row: Row, columns: DataColumns, options: DataOptions, log: ReadingLog) -> Item:
+    def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:
         if isinstance(row.content, str):
             raise InputError(
-                f"{row.place}: {columns.text!r} must be a list of words, of which each has a tag. Got a text."
+                f"{row.place}: {options.text!r} must be a list of words, of which each has a tag. Got a text."
             )
-        marks = () if columns.marks is None else marks_of(row, row.fields[str(columns.marks)])
-        return _tagged(row, row.fields[str(columns.label)], marks)
+        marks = () if options.marks is None else marks_of(row, row.fields[str(options.marks)])
+        return _tagged(row, row.fields[str(options.label)], marks)
 
     def task(
         self, name: str, splits: Mapping[str, Sequence[Item]], options: DataOptions, notes: Sequence[str], *,
@@ -188,16 +186,16 @@ class Tag(Kind):
 # --- sentences of CoNLL -----------------------------------------------------------------------------------------------
 
 
-def _sentences(file: str, format: str, columns: DataColumns) -> Iterator[Item]:
+def _sentences(file: str, format: str, options: DataOptions) -> Iterator[Item]:
     """CoNLL by the numbers of its columns, CoNLL-U by their names or numbers."""
-    label, marks = columns.label, columns.marks
+    label, marks = options.label, options.marks
     if format == "conllu":
         label, marks = conllu_name("upos" if label is None else label), None if marks is None else conllu_name(marks)
     fields = "all" if label is None else [str(name) for name in (label, marks) if name is not None]
-    text = None if columns.text is None else str(columns.text)
+    text = None if options.text is None else str(options.text)
     with read_rows(file, format=format, field=text, fields=fields) as rows:
         for row in rows:
-            column = last_column(row, int(columns.text or 1)) if label is None else str(label)
+            column = last_column(row, int(options.text or 1)) if label is None else str(label)
             yield _tagged(row, row.fields[column], () if marks is None else marks_of(row, row.fields[str(marks)]))
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,9 @@ from polyseme.files.atomic import check_output
 from polyseme.files.unfinished_folder import unfinished_work
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.tasks.data_checks import Unseen, check_data
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.kinds import KINDS
-from polyseme.tasks.own_data import read_own
+from polyseme.tasks.own_data import checked_data, read_own
 from polyseme.training.ledger import Rates
 from polyseme.training_options import FinetuneTaskOptions, TaskDataOptions
 from polyseme.transfer.finetune_report import FinetuneReport, page_of
@@ -76,7 +74,7 @@ def _read_task(
     """The data of a task, read and checked."""
     given = {split: file for split, file in files.items() if file is not None}
     if isinstance(task, TaskData):
-        return _checked(task, columns["unseen"])
+        return checked_data(task, unseen=columns["unseen"])
     if task in KINDS:
         if data is not None:
             raise OptionError(f"The data of a task of your own are files (train, dev, test), not a folder ({data}).")
@@ -91,14 +89,9 @@ def _read_task(
             f"own name the kind of the task instead: {', '.join(KINDS)}."
         )
     try:
-        return _checked(read_benchmark(task, data), "keep")
+        return checked_data(read_benchmark(task, data), unseen="keep")
     except OptionError as error:
         raise OptionError(f"{error} For files of your own, name a kind: {', '.join(KINDS)}.") from None
-
-
-def _checked(data: TaskData, unseen: Unseen) -> TaskData:
-    notes = check_data(data, unseen=unseen)
-    return replace(data, notes=(*data.notes, *notes)) if notes else data
 
 
 def _bundle(model: Model | AnyPath | None, settings: FinetuneSettings) -> tuple[str, Bundle | None]:
