@@ -23,7 +23,7 @@ from sklearn.utils.validation import validate_data
 import polyseme
 from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
-from polyseme.metrics.span_f1 import count_spans
+from polyseme.metrics.task_metrics import count_spans
 from polyseme.sklearn import ContextualClassifier, ContextualTagger
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.splits import with_dev

@@ -345,7 +345,7 @@ def test_predictions_that_cannot_be(tiny: Path, stars: Path, tmp_path: Path, ref
     text = tmp_path / "new.txt"
     text.write_text("the crane\n")
     assert "without a head" in refuse("predict", text, "-m", tiny, folder=tmp_path)
-    assert ".conll holds a tag a word" in refuse(
+    assert ".conll holds one tag per word" in refuse(
         "predict", text, "-m", stars, "-o", tmp_path / "o.conll", folder=tmp_path
     )
     assert "End the name" in refuse("predict", text, "-m", stars, "-o", tmp_path / "o.docx", folder=tmp_path)

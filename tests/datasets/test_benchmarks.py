@@ -500,11 +500,11 @@ def test_squad_of_both_versions(tmp_path: Path) -> None:
     [
         (
             squad([("saw", 4)]),
-            r"question q1: the answer 'saw' does not stand at character 4 .* there is 'aw'. It stands at 3",
+            r"question q1: the answer 'saw' is not at character 4 .* there is 'aw'. It is at 3",
         ),
-        (squad([("gone", 0)]), "It stands nowhere in it"),
+        (squad([("gone", 0)]), "It is nowhere in it"),
         (squad([("", 0)]), "the text of an answer is empty"),
-        (squad([("Bo", -3)]), "does not stand at character -3"),
+        (squad([("Bo", -3)]), "is not at character -3"),
         (squad([], answers=["a"]), r"question q1: there is no list 'answers' of objects in it"),
         (squad([], answers="a"), r"question q1: there is no list 'answers' of objects in it"),
         (squad([], answers={"text": ["Bo"], "answer_start": [0]}), r"question q1: there is no list 'answers'"),

@@ -334,5 +334,5 @@ def test_refuses_what_was_made_for_something_else() -> None:
         head(Features(words=given.words, mask=given.mask, second=given.words, second_mask=given.mask))
     with pytest.raises(ModelError, match=r"whole row. Got none"):
         build_head(config("whole", "linear"))(given)
-    with pytest.raises(ModelError, match="reads a mark a word"):
+    with pytest.raises(ModelError, match="reads one mark per word"):
         build_head(config("tag crf", "linear"))(given)

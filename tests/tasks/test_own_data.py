@@ -285,7 +285,7 @@ def test_answers_in_columns_in_objects_and_in_squads_layout(tmp_path: Path) -> N
     twice = [{**row, "answer": ["Bo", "Al"]} for row in plain]
     task = read_own("span", {"train": write_table(tmp_path / "b.jsonl", twice)})
     assert task.splits["train"][0].gold == (Answer(0, "Bo"), Answer(7, "Al"))
-    assert task.notes[0].startswith("10 × an answer that stands in the passage more than once")
+    assert task.notes[0].startswith("10 × an answer that occurs in the passage more than once")
     starts = [{**row, "answer": "Bo", "start": 14} for row in plain]
     task = read_own("span", {"train": write_table(tmp_path / "c.csv", starts)}, start="start")
     assert task.splits["train"][0].gold == (Answer(14, "Bo"),)
@@ -298,13 +298,13 @@ def test_answers_in_columns_in_objects_and_in_squads_layout(tmp_path: Path) -> N
     paragraphs = [{"context": f"{passage} {n}", "qas": [question]} for n, question in enumerate(questions)]
     whole = tmp_path / "e.json"
     whole.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    with pytest.raises(InputError, match=r"question q0: the answer 'Bo' does not stand at character 13"):
+    with pytest.raises(InputError, match=r"question q0: the answer 'Bo' is not at character 13"):
         read_own("span", {"train": whole})
     task = read_own("span", {"train": whole}, repair=True)
     assert {item.gold for item in task.splits["train"]} == {(Answer(14, "Bo"),)}
     assert "of which the nearest place was taken" in task.notes[0]
     plain[4]["answer"] = "Eve"
-    with pytest.raises(InputError, match=r"a.csv, line 6: the answer 'Eve' does not stand in its passage"):
+    with pytest.raises(InputError, match=r"a.csv, line 6: the answer 'Eve' does not occur in its passage"):
         read_own("span", {"train": write_table(tmp_path / "a.csv", plain)})
 
 

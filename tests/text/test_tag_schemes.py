@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.errors import InputError, OptionError
-from polyseme.metrics.span_f1 import count_spans
+from polyseme.metrics.task_metrics import count_spans
 from polyseme.text.tag_schemes import (
     SCHEMES,
     Span,

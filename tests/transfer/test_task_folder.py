@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import resource
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import polyseme
 from polyseme.errors import ModelError, OutputError, PolysemeWarning
@@ -71,7 +73,23 @@ def test_folders_that_are_no_task_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="without a head"):
         load_task_model(tmp_path / "plain")
     save_task_model(fitted("classify").model, tmp_path / "model")
-    (tmp_path / "model" / "head.safetensors").unlink()
+    card, head = tmp_path / "model" / "polyseme.json", tmp_path / "model" / "head.safetensors"
+    written = json.loads(card.read_text())
+    written["task"]["head"]["kind"] = "clasify"
+    card.write_text(json.dumps(written))
+    with pytest.raises(ModelError, match="Did you mean 'classify'"):
+        load_task_model(tmp_path / "model")
+    written["task"]["head"]["kind"] = "classify"
+    card.write_text(json.dumps(written))
+    weights = load_file(head)
+    names = list(weights)
+    save_file({name: weights[name] for name in names[1:]}, head)
+    with pytest.raises(ModelError, match=r"head\.safetensors does not fit its card: .*" + re.escape(names[0])):
+        load_task_model(tmp_path / "model")
+    save_file({**weights, names[0]: weights[names[0]][..., :1].contiguous()}, head)
+    with pytest.raises(ModelError, match=r"head\.safetensors does not fit its card: .*" + re.escape(names[0])):
+        load_task_model(tmp_path / "model")
+    head.unlink()
     with pytest.raises(ModelError, match=r"has no head\.safetensors"):
         load_task_model(tmp_path / "model")
 

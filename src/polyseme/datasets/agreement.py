@@ -36,7 +36,7 @@ def read_linzen(file: Path) -> PairSet:
     pairs: list[MinimalPair] = []
     skipped = 0
     rows = table_rows(
-        file, "sentence", what="Linzen's", needs=("position", "correct", "wrong", "n_attractors"), quotes="none"
+        file, "sentence", noun="Linzen's", needs=("position", "correct", "wrong", "n_attractors"), quotes="none"
     )
     for row in rows:
         words = _words(row)
@@ -60,10 +60,10 @@ def read_linzen(file: Path) -> PairSet:
 
 
 def read_gulordava(file: Path) -> PairSet:
-    """Sentences as they were found, and nonsense made of them; a row a form."""
+    """Sentences as they were found, and nonsense made of them; one row per form."""
     needs = ("form", "class", "type", "constr_id", "sent_id", "pattern", "len_prefix")
     sentences: dict[tuple[str, ...], dict[str, Row]] = {}
-    for row in table_rows(file, "sent", what="Gulordava's", needs=needs):
+    for row in table_rows(file, "sent", noun="Gulordava's", needs=needs):
         key = tuple(str(row.fields[name]) for name in ("pattern", "constr_id", "sent_id", "type"))
         form = str(row.fields["class"])
         if form not in ("correct", "wrong"):
@@ -103,7 +103,7 @@ def read_marvin(file: Path) -> PairSet:
             groups=(str(row.fields["construction"]), f"{row.fields['construction']} {row.fields['case']}"),
             place=str(row.place),
         )
-        for row in table_rows(file, "good", what="Marvin and Linzen's", needs=("bad", "construction", "case"))
+        for row in table_rows(file, "good", noun="Marvin and Linzen's", needs=("bad", "construction", "case"))
     ]
     return PairSet("marvin", ("construction", "case"), pairs)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -234,32 +235,26 @@ def _header(first: Line, columns: Columns, rest: Iterable[Line], file: Path) -> 
     """The names of the columns, and the lines with rows."""
     names = first.text.split("\t")
     if any(name in names for name in columns.text):
-        for wanted in filter(None, (columns.second,)):
-            if not any(name in names for name in wanted):
-                raise _other_layout(file, names, wanted)
+        if columns.second and not any(name in names for name in columns.second):
+            raise _other_layout(file, names, columns.second)
         return names, rest
     if len(names) in columns.headerless:
-        return columns.headerless[len(names)], _chained(first, rest)
+        return columns.headerless[len(names)], chain([first], rest)
     raise _other_layout(file, names, columns.text)
 
 
-def has_column(file: Path, wanted: Names, columns: Columns) -> bool:
+def has_column(file: Path, expected: Names, columns: Columns) -> bool:
     """Whether a table has one of these columns."""
     line = next(text_lines(file), None)
     names = line.text.split("\t") if line is not None else []
     if not any(name in names for name in columns.text):
         names = list(columns.headerless.get(len(names), ()))
-    return any(name in names for name in wanted)
+    return any(name in names for name in expected)
 
 
 def text_lines(file: Path) -> Iterator[Line]:
     """The lines of a text file, plain or compressed."""
     return lines_of(open_source(file))
-
-
-def _chained(first: Line, rest: Iterable[Line]) -> Iterator[Line]:
-    yield first
-    yield from rest
 
 
 def _one_of(row: Mapping[str, str | None], names: Names) -> str | None:
@@ -269,9 +264,9 @@ def _one_of(row: Mapping[str, str | None], names: Names) -> str | None:
     return None
 
 
-def _other_layout(file: Path, names: Sequence[str], wanted: Names) -> InputError:
+def _other_layout(file: Path, names: Sequence[str], expected: Names) -> InputError:
     return InputError(
-        f"{file} is of another layout: it has no column {' or '.join(map(repr, wanted))}. Its first line is: "
+        f"{file} is of another layout: it has no column {' or '.join(map(repr, expected))}. Its first line is: "
         f"{shown(' | '.join(names))}. Is it the file of another task?"
     )
 

@@ -34,7 +34,7 @@ def read_lambada(files: Sequence[Path]) -> list[LastWord]:
                 if last is None or not text[: last.start()].strip():
                     raise InputError(
                         f"{row.place}: the passage is {'empty' if last is None else 'one word long'}. A last word is "
-                        "guessed from what stands before it."
+                        "predicted from what comes before it."
                     )
                 text = text.rstrip()
                 words = [word for word in split_words(text) if word.end <= last.start()]

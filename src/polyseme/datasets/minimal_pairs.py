@@ -50,7 +50,7 @@ class PairSet:
 
 def read_pairs(files: Sequence[Path]) -> list[PairSet]:
     """A user's own pairs."""
-    rows = [row for file in files for row in table_rows(file, "good", what="minimal pairs")]
+    rows = [row for file in files for row in table_rows(file, "good", noun="minimal pairs")]
     grouped = any(row.fields.get("group") is not None for row in rows)
     pairs = [
         MinimalPair(
@@ -65,7 +65,7 @@ def read_pairs(files: Sequence[Path]) -> list[PairSet]:
     return [PairSet(name, ("group",) if grouped else (), pairs)]
 
 
-def table_rows(file: Path, field: str, *, what: str, needs: Sequence[str] = ("bad",), **reading: Any) -> Iterator[Row]:
+def table_rows(file: Path, field: str, *, noun: str, needs: Sequence[str] = ("bad",), **reading: Any) -> Iterator[Row]:
     """The rows of a table with all their fields; one that is of another layout is refused."""
     with read_rows(file, field=field, fields="all", **reading) as rows:
         for number, row in enumerate(rows):
@@ -73,7 +73,7 @@ def table_rows(file: Path, field: str, *, what: str, needs: Sequence[str] = ("ba
             if number == 0 and missing:
                 there = ", ".join([field, *row.fields])
                 raise InputError(
-                    f"{file} is no file of {what}: it has no column {' and no '.join(map(repr, missing))}. "
+                    f"{file} is no file of {noun}: it has no column {' and no '.join(map(repr, missing))}. "
                     f"There are: {there}."
                 )
             yield row
@@ -114,6 +114,6 @@ def read_blimp(files: Sequence[Path]) -> list[PairSet]:
             place=str(row.place),
         )
         for file in files
-        for row in table_rows(file, "sentence_good", what="BLiMP", needs=NEEDS)
+        for row in table_rows(file, "sentence_good", noun="BLiMP", needs=NEEDS)
     ]
     return [PairSet("blimp", ("field", "paradigm"), pairs)]

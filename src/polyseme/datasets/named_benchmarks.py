@@ -60,11 +60,11 @@ def read_benchmark(name: str, data: str | PathLike[str] | None) -> TaskData:
 
 def benchmark_folder(benchmark: Benchmark, data: str | PathLike[str] | None) -> Path:
     """The folder with the files of a benchmark."""
-    wanted = [pattern for patterns in benchmark.files.values() for pattern in patterns[:2]]
+    names = [pattern for patterns in benchmark.files.values() for pattern in patterns[:2]]
     if data is None:
         raise InputError(
             f"{benchmark.name} needs its data: name the folder with --data (data=…). Looked for in it are files such "
-            f"as {', '.join(wanted[:4])}, plain or compressed."
+            f"as {', '.join(names[:4])}, plain or compressed."
         )
     place = Path(data)
     if not place.exists():
@@ -73,7 +73,7 @@ def benchmark_folder(benchmark: Benchmark, data: str | PathLike[str] | None) -> 
         )
     if not place.is_dir():
         raise InputError(
-            f"{place} is a file. The data of {benchmark.name} is a folder, with files such as {', '.join(wanted[:4])}; "
+            f"{place} is a file. The data of {benchmark.name} is a folder, with files such as {', '.join(names[:4])}; "
             "for files of your own name the kind of the task instead: classify, pair, tag, span or choose."
         )
     places = [
@@ -86,7 +86,7 @@ def benchmark_folder(benchmark: Benchmark, data: str | PathLike[str] | None) -> 
             return each
     looked = ", ".join(str(each) for each in dict.fromkeys(places))
     raise InputError(
-        f"{place} does not hold the data of {benchmark.name}. Looked for {', '.join(wanted)} and the like, plain or "
+        f"{place} does not hold the data of {benchmark.name}. Looked for {', '.join(names)} and the like, plain or "
         f"compressed, in {looked}."
     )
 

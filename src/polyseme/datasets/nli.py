@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,11 +46,8 @@ def read_inference(files: Files) -> Read:
         if suffixes(str(file))[0] == ".jsonl":
             read.splits[split] = _json_items(file, log)
     read.notes += log.notes()
-    return replace(read, splits={split: read.splits[split] for split in _in_order(files, read.splits)})
-
-
-def _in_order(files: Files, splits: Mapping[str, Sequence[Item]]) -> list[str]:
-    return [name for split in files for name in splits if name in (split, split + UNLABELED)]
+    in_order = [name for split in files for name in (split, split + UNLABELED) if name in read.splits]
+    return replace(read, splits={name: read.splits[name] for name in in_order})
 
 
 def _json_items(file: Path, log: ReadingLog) -> list[Item]:
@@ -82,7 +79,6 @@ def _json_items(file: Path, log: ReadingLog) -> list[Item]:
 
 # --- SICK ------------------------------------------------------------------------------------------------------------
 
-_SICK_LABELS = ("entailment", "neutral", "contradiction")
 _SICK_SPLITS = {"TRAIN": "train", "TRIAL": "dev", "TEST": "test"}
 _SICK_FILES = {
     "all": ("SICK.txt",),
@@ -93,8 +89,8 @@ _SICK_FILES = {
 
 
 def _small_label(label: str, place: Place) -> str:
-    if label.lower() not in _SICK_LABELS:
-        raise InputError(f"{place}: {shown(label)!r} is no label of SICK. There are: {', '.join(_SICK_LABELS)}.")
+    if label.lower() not in NLI_LABELS:
+        raise InputError(f"{place}: {shown(label)!r} is no label of SICK. There are: {', '.join(NLI_LABELS)}.")
     return label.lower()
 
 
@@ -106,11 +102,11 @@ def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Ca
         label=label,
         fields=("SemEval_set",),
     )
-    apart = table_reader(columns, to_gold)
+    read_tables = table_reader(columns, to_gold)
 
     def read(files: Files) -> Read:
         if "all" not in files:
-            return apart(files)
+            return read_tables(files)
         log = ReadingLog()
         splits: dict[str, Sequence[Item]] = {}
         items = table_items(files["all"], columns, to_gold, log)
@@ -122,10 +118,7 @@ def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Ca
                 )
         for theirs, ours in _SICK_SPLITS.items():
             splits[ours] = [item for item in items if item.fields["SemEval_set"] == theirs]
-        return Read(
-            {split: chosen for split, chosen in splits.items() if chosen},
-            notes=list(log.notes()),
-        )
+        return Read({split: chosen for split, chosen in splits.items() if chosen}, notes=list(log.notes()))
 
     return read
 
@@ -152,7 +145,7 @@ INFERENCE: tuple[Benchmark, ...] = (
         metrics=("accuracy",),
         folders=("sick", "SICK"),
         files=_SICK_FILES,
-        labels=_SICK_LABELS,
+        labels=NLI_LABELS,
         reader=_sick(("label", "entailment_label", "entailment_judgment"), _small_label),
     ),
     Benchmark(

@@ -19,7 +19,7 @@ def conll_items(file: Path, *, word: int = 1, tag: int | None = None) -> list[It
 
 
 def conllu_items(file: Path, column: str = "upos") -> list[Item]:
-    """The sentences of a treebank with what stands in one of its columns, a value a word."""
+    """The sentences of a treebank with one of its columns as tags."""
     with read_rows(file, format="conllu", fields=[column]) as rows:
         return [_item(row, column) for row in rows]
 
@@ -33,7 +33,7 @@ def _item(row: Row, column: str) -> Item:
 
 
 def tag_reader(read_file: Callable[[Path], Sequence[Item]]) -> Callable[[Files], Read]:
-    """A reader of sentences with tags; what is invalid in published files is repaired, with a note."""
+    """A reader of sentences with tags; invalid tags of published files are repaired, with a note."""
 
     def read(files: Files) -> Read:
         tagged = in_scheme({split: read_file(file) for split, file in files.items()}, repair=True)
@@ -54,11 +54,11 @@ def _entities(name: str, about: str, folders: tuple[str, ...], files: Mapping[st
     )
 
 
-def _treebank(name: str, column: str, what: str) -> Benchmark:
+def _treebank(name: str, column: str, labels: str) -> Benchmark:
     return Benchmark(
         name=name,
         kind="tag",
-        about=f"{what} of each word, in a treebank of Universal Dependencies (English Web Treebank)",
+        about=f"{labels} of each word, in a treebank of Universal Dependencies (English Web Treebank)",
         metrics=("word_accuracy",),
         folders=("ud-ewt", "UD_English-EWT", "UD_English-EWT-master"),
         files={split: (f"*-ud-{split}.conllu", f"{split}.conllu") for split in ("train", "dev", "test")},

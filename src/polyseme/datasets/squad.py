@@ -21,31 +21,22 @@ def read_squad(files: Files, *, repair: bool = False) -> Read:
     return Read(splits, notes=list(log.notes()))
 
 
-SQUAD: tuple[Benchmark, ...] = (
+SQUAD: tuple[Benchmark, ...] = tuple(
     Benchmark(
-        name="squad",
+        name=name,
         kind="span",
-        about="where in the passage is the answer? (v1.1)",
+        about=f"where in the passage is the answer{where}? (v{version})",
         metrics=("answer_f1", "exact_match"),
-        folders=("squad", "SQuAD", "squad1.1"),
+        folders=folders,
         files={
-            "train": ("train-v1.1.json", "train-v1.1-*.json"),
-            "dev": ("dev-v1.1.json",),
-            "test": ("test-v1.1.json",),
+            "train": (f"train-v{version}.json", f"train-v{version}-*.json"),
+            "dev": (f"dev-v{version}.json",),
+            "test": (f"test-v{version}.json",),
         },
         reader=read_squad,
-    ),
-    Benchmark(
-        name="squad2",
-        kind="span",
-        about="where in the passage is the answer, if there is one? (v2.0)",
-        metrics=("answer_f1", "exact_match"),
-        folders=("squad", "squad2", "SQuAD", "squad2.0"),
-        files={
-            "train": ("train-v2.0.json", "train-v2.0-*.json"),
-            "dev": ("dev-v2.0.json",),
-            "test": ("test-v2.0.json",),
-        },
-        reader=read_squad,
-    ),
+    )
+    for name, version, where, folders in (
+        ("squad", "1.1", "", ("squad", "SQuAD", "squad1.1")),
+        ("squad2", "2.0", ", if there is one", ("squad", "squad2", "SQuAD", "squad2.0")),
+    )
 )

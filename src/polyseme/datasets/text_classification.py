@@ -188,7 +188,7 @@ def _imdb(file: Path, log: ReadingLog) -> Sequence[Item]:
 
 
 def _reviews(folder: Path, label: str) -> Iterator[Item]:
-    """The official download: a file a review, its number and its rating in its name."""
+    """The official download: one file per review, its number and its rating in its name."""
     reviews = [(match, file) for file in folder.glob("*.txt") if (match := _REVIEW.fullmatch(file.name))]
     if not reviews:
         raise InputError(f"{folder} has no reviews in it (files such as 0_9.txt), as the download of IMDb has.")
@@ -205,23 +205,21 @@ SENTENCES: tuple[Benchmark, ...] = (
     _sst("sst5-phrases", "sst5, trained on every phrase of the trees", FIVE, phrases=True),
     _sst("sst3-phrases", "sst3, trained on every phrase of the trees", THREE, phrases=True),
     _sst("sst2-phrases", "sst2-trees, trained on every phrase of the trees", TWO, phrases=True),
-    Benchmark(
-        name="trec",
-        kind="classify",
-        about="what does the question ask for? (6 classes)",
-        metrics=("accuracy", "macro_f1"),
-        folders=("trec", "TREC"),
-        files={"train": ("train.tsv", "train_5500.label"), "dev": ("dev.tsv",), "test": ("test.tsv", "TREC_10.label")},
-        reader=_trec("coarse"),
-    ),
-    Benchmark(
-        name="trec-fine",
-        kind="classify",
-        about="what does the question ask for? (50 classes)",
-        metrics=("accuracy", "macro_f1"),
-        folders=("trec", "TREC"),
-        files={"train": ("train.tsv", "train_5500.label"), "dev": ("dev.tsv",), "test": ("test.tsv", "TREC_10.label")},
-        reader=_trec("fine"),
+    *(
+        Benchmark(
+            name=name,
+            kind="classify",
+            about=f"what does the question ask for? ({n_classes} classes)",
+            metrics=("accuracy", "macro_f1"),
+            folders=("trec", "TREC"),
+            files={
+                "train": ("train.tsv", "train_5500.label"),
+                "dev": ("dev.tsv",),
+                "test": ("test.tsv", "TREC_10.label"),
+            },
+            reader=_trec(column),
+        )
+        for name, column, n_classes in (("trec", "coarse", 6), ("trec-fine", "fine", 50))
     ),
     Benchmark(
         name="imdb",

@@ -125,7 +125,7 @@ BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned]] = {
     "bilstm": Recurrent,
     "bilstm-attention": Aligned,
 }
-"""By the config's `body`; an mlp stands above the readout, in `Scores`."""
+"""By the config's `body`; the layer of an mlp is above the readout, in `Scores`."""
 
 
 class TextBody(nn.Module):

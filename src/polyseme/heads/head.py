@@ -44,8 +44,8 @@ class Features:
     passage: Tensor | None = None
     """[R, W], true at words that may be in an answer (span tasks), where `words` has others too; None: at all."""
     groups: Tensor | None = None
-    """[R], the number of the item whose choice a row is, counted from 0 (tasks of choosing); an item's rows stand
-    together and in the order of its choices."""
+    """[R], the number of the item whose choice a row is, counted from 0 (tasks of choosing); an item's rows are
+    adjacent and in the order of its choices."""
 
     @property
     def device(self) -> torch.device:
@@ -152,12 +152,12 @@ class Head(nn.Module, ABC):
                 f"Got {'none' if width is None else f'width {width}'}."
             )
         if config.apart != (features.second is not None):
-            made, got = ("apart", "together") if config.apart else ("together", "apart")
+            expected, got = ("apart", "together") if config.apart else ("together", "apart")
             raise ModelError(
-                f"This head for task {config.kind!r} was made for texts read {made}. Got texts read {got}."
+                f"This head for task {config.kind!r} was made for texts read {expected}. Got texts read {got}."
             )
         if config.n_marks and features.marks is None:
-            raise ModelError(f"This head for task {config.kind!r} reads a mark a word (predicates). Got none.")
+            raise ModelError(f"This head for task {config.kind!r} reads one mark per word (predicates). Got none.")
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:

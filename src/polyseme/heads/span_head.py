@@ -43,13 +43,13 @@ class Spans:
     """What "no answer" scores."""
 
     def answer(self, *, no_answer: bool, threshold: float = 0.0) -> Span | None:
-        """The best span; None where there is none, or where "no answer" may be said and scores `threshold` more."""
+        """The best span; None where there is none, or where "no answer" is allowed and scores `threshold` more."""
         if not self.best or (no_answer and self.none - self.best[0].score > threshold):
             return None
         return self.best[0]
 
     def probabilities(self, *, no_answer: bool) -> list[float]:
-        """Of each span in turn among those kept, "no answer" last where it may be said."""
+        """Of each span in turn among those kept, "no answer" last where it is allowed."""
         scores = [span.score for span in self.best] + ([self.none] if no_answer else [])
         highest = max(scores, default=0.0)
         shares = [math.exp(score - highest) for score in scores]
@@ -77,7 +77,7 @@ class SpanHead(Head):
     passage has an answer elsewhere or not.
 
     A question read apart from its passage meets it in attention or, in other bodies, beside each word: [h; q; h ∘ q].
-    The linear head is BERT's, without dropout; what stands for the whole row is then scored by the same layer.
+    The linear head is BERT's, without dropout; the vector of the whole row is then scored by the same layer.
     """
 
     def __init__(self, config: HeadConfig) -> None:

@@ -78,7 +78,7 @@ class TextHead(Head):
         """The text that is likeliest to be written, as its label or its number.
 
         Nothing else can be answered: every text is scored, and the probabilities [R, N] of labels are the softmax over
-        their texts' log-probabilities. (Originally T5 writes freely, and what is no label is wrong.)
+        their texts' log-probabilities. (Originally T5 writes freely, and any other text is wrong.)
         """
         scores = self(features).double()
         if self.config.regression:
@@ -95,6 +95,6 @@ class TextHead(Head):
     def _number(self, gold: Tensor) -> tuple[Tensor, Tensor]:
         """Which of the texts should be written, and whether any should."""
         if self.config.regression:
-            apart = (gold[:, None].to(self.numbers.dtype) - self.numbers).abs()
-            return apart.argmin(-1), torch.ones_like(gold, dtype=torch.bool)
+            distance = (gold[:, None].to(self.numbers.dtype) - self.numbers).abs()
+            return distance.argmin(-1), torch.ones_like(gold, dtype=torch.bool)
         return gold.clamp(min=0), gold != NO_GOLD

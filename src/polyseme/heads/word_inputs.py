@@ -57,7 +57,7 @@ class WordInputsConfig(Config):
 
 
 def simplified(word: str) -> str:
-    """As words stand in the table: in lower case, each digit a 0. The characters keep what this loses.
+    """Words as the table has them: in lower case, each digit a 0. The characters keep what this loses.
 
     >>> simplified("Boeing-747")
     'boeing-000'

@@ -58,16 +58,11 @@ def _f1(gold: str, predicted: str, version: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def version_of(gold: Sequence[Sequence[Any]]) -> str:
-    """v2.0 where a question has no answer, else v1.1."""
-    return "v1.1" if all(gold) else "v2.0"
-
-
 def answer_scores(
     gold: Sequence[Sequence[Any]], predicted: Sequence[str], *, version: str | None = None
 ) -> list[AnswerScore]:
     """The score of each answer; v2.0 is scored where some question has no answer, unless a version is named."""
-    version = version or version_of(gold)
+    version = version or ("v1.1" if all(gold) else "v2.0")
     return [score_answer(golds, each, version=version) for golds, each in zip(gold, predicted, strict=True)]
 
 

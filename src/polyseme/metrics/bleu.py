@@ -53,7 +53,7 @@ def read_sides(files: Sequence[Path]) -> Sides:
             longer, shorter = (file, files[0]) if len(lines) > len(texts) else (files[0], file)
             n_fewer = min(len(lines), len(texts))
             raise InputError(
-                f"{longer}, line {n_fewer + 1}: nothing stands beside it, since {shorter} has only {n_fewer:,} "
+                f"{longer}, line {n_fewer + 1}: it has no counterpart, since {shorter} has only {n_fewer:,} "
                 f"line{'' if n_fewer == 1 else 's'}. A text and its reference are the same line of their files."
             )
         references.append(lines)

@@ -63,7 +63,7 @@ class Figures:
     chance: float | None = None
     """What that share would be by chance."""
     items: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-    """A record an item."""
+    """One record per item."""
 
     def __getitem__(self, name: str) -> Mapping[str, float | None]:
         """The figures of a group by its name; `all` for all."""
@@ -158,7 +158,8 @@ def _html(report: Report) -> bytes:
     title = title_of(report)
     bars = bars_of(report) if report.shares else []
     head = "".join(
-        f'<th title="{escaped(what)}">{escaped(name.replace("_", " "))}</th>' for name, what in report.columns.items()
+        f'<th title="{escaped(explanation)}">{escaped(name.replace("_", " "))}</th>'
+        for name, explanation in report.columns.items()
     )
     rows = "".join(
         f'<tr class="{"all" if line.depth == 0 else "wide" if line.depth == 1 else ""}"><td>{escaped(line.level)}'
@@ -174,8 +175,8 @@ def _html(report: Report) -> bytes:
             bars_table(bars, baseline=report.chance) if bars else "",
             f'<table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}</table>',
             *(
-                f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(what)}.</p>'
-                for name, what in report.columns.items()
+                f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(explanation)}.</p>'
+                for name, explanation in report.columns.items()
             ),
         ]
     )

@@ -151,10 +151,10 @@ def _mark(value: Any) -> int:
     return int(value) if str(value).isdecimal() else int(str(value) not in ("_", "-", "O", ""))
 
 
-def check_length(row: Row, what: str, values: Sequence[Any]) -> None:
+def check_length(row: Row, noun: str, values: Sequence[Any]) -> None:
     """Refuse a row that has not as many values as words."""
     if len(values) != len(row.content):
-        raise InputError(f"{row.place}: there are {len(row.content)} words and {len(values)} {what}.")
+        raise InputError(f"{row.place}: there are {len(row.content)} words and {len(values)} {noun}.")
 
 
 def header_of(file: str, format: str, delimiter: str | None) -> list[str]:

@@ -300,15 +300,15 @@ def word_rows(
         words = tuple(map(str, document.words)) if strings else ()
         return Text(none, none, 0, np.zeros((n_words, 2), np.int64)), words
 
-    made: list[list[TaskRow]] = []
+    rows_by_item: list[list[TaskRow]] = []
     for number, item in enumerate(items):
         text, words = read(document_of(item))
         rows = []
         for place, other in enumerate(seconds(item)):
             second, second_words = (None, ()) if other is None else read(other)
             rows.append(TaskRow(number, text, second, 0, place, words, second_words))
-        made.append(rows)
-    return made
+        rows_by_item.append(rows)
+    return rows_by_item
 
 
 def document_of(item: Item) -> Document:

@@ -77,11 +77,11 @@ class ReadingLog:
 
     places: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, what: str, place: object) -> None:
-        self.places.setdefault(what, []).append(str(place))
+    def add(self, note: str, place: object) -> None:
+        self.places.setdefault(note, []).append(str(place))
 
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"{len(places):,} × {what} (first: {places[0]})." for what, places in self.places.items())
+        return tuple(f"{len(places):,} × {note} (first: {places[0]})." for note, places in self.places.items())
 
 
 def labels_in(item: Item) -> tuple[Any, ...]:

@@ -76,23 +76,23 @@ class Prediction:
 
     def record(self) -> dict[str, Any]:
         """What is written of it: nothing that its task does not have."""
-        made: dict[str, Any] = {"id": self.id}
+        content: dict[str, Any] = {"id": self.id}
         if self.words is not None:
-            made |= {"words": list(self.words), "tags": list(self.label), "probabilities": self.probability}
+            content |= {"words": list(self.words), "tags": list(self.label), "probabilities": self.probability}
         else:
-            made |= {"text": self.text}
+            content |= {"text": self.text}
             if self.second is not None:
-                made["second"] = self.second
-            made["label"] = list(self.label) if isinstance(self.label, tuple) else self.label
+                content["second"] = self.second
+            content["label"] = list(self.label) if isinstance(self.label, tuple) else self.label
             if self.probability is not None:
-                made["probability"] = self.probability
+                content["probability"] = self.probability
             if self.probabilities:
-                made["probabilities"] = dict(self.probabilities)
+                content["probabilities"] = dict(self.probabilities)
         if self.answers is not None:
-            made["answers"] = [dict(each) for each in self.answers]
+            content["answers"] = [dict(each) for each in self.answers]
         if self.fields:
-            made["fields"] = dict(self.fields)
-        return made
+            content["fields"] = dict(self.fields)
+        return content
 
 
 class Kind(ABC):
@@ -221,7 +221,7 @@ class Kind(ABC):
         return self.second is not None or self.has_choices
 
     def prompt(self, task: str) -> tuple[str, ...]:
-        """What stands before each text of an item where the answer is written, as T5 has it.
+        """What precedes each text of an item where the answer is written, as T5 has it.
 
         A task of one's own is called as its file is.
         """
@@ -351,6 +351,6 @@ def given_words(item: Item) -> tuple[str, ...]:
     return item.words or tuple(map(str, document_of(item).words))
 
 
-def refuse(item: Item, what: str) -> InputError:
+def refuse(item: Item, problem: str) -> InputError:
     """An error that names the item's place."""
-    return InputError(f"{item.place}: {what}")
+    return InputError(f"{item.place}: {problem}")

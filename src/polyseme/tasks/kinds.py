@@ -40,18 +40,18 @@ def check_head(config: HeadConfig) -> None:
     if has_labels and not config.labels:
         raise ModelError(f"A head for task {config.kind!r} needs the names of its labels. Got none.")
     if not has_labels and config.labels:
-        what = "regression" if config.regression else f"task {config.kind!r}"
+        noun = "regression" if config.regression else f"task {config.kind!r}"
         listed = ", ".join(config.labels[:5])
-        raise ModelError(f"A head for {what} has no labels. Got {len(config.labels)}: {listed} …")
+        raise ModelError(f"A head for {noun} has no labels. Got {len(config.labels)}: {listed} …")
     if config.body == "text":
         _check_text_head(config)
 
 
 def _check_text_head(config: HeadConfig) -> None:
     if not KINDS[config.kind].writable or config.multi:
-        what = "several labels of one text" if config.multi else f"task {config.kind!r}"
+        noun = "several labels of one text" if config.multi else f"task {config.kind!r}"
         raise ModelError(
-            f"A head that writes ('text') is for one label or number of {', '.join(writable_kinds())}: not {what}."
+            f"A head that writes ('text') is for one label or number of {', '.join(writable_kinds())}: not {noun}."
         )
     texts = config.numbers if config.regression else config.labels
     if len(config.pieces) != len(texts) or not all(config.pieces) or not texts:

@@ -172,13 +172,13 @@ def _check_unseen(data: TaskData, unseen: Unseen) -> tuple[str, ...]:
         if not unknown or not known:
             continue
         first = next(iter(unknown.values()))
-        what = f"{split} has {len(unknown)} {'label' if len(unknown) == 1 else 'labels'} that train lacks"
+        problem = f"{split} has {len(unknown)} {'label' if len(unknown) == 1 else 'labels'} that train lacks"
         if unseen == "refuse":
             raise InputError(
-                f"{first.place}: {what}: {_listed(unknown)}. No model can learn them. Correct them, give them to "
+                f"{first.place}: {problem}: {_listed(unknown)}. No model can learn them. Correct them, give them to "
                 "train, or keep them, as always wrong, with the option unseen='keep'."
             )
-        notes.append(f"{what} ({_listed(unknown)}): {'it counts' if len(unknown) == 1 else 'they count'} as wrong.")
+        notes.append(f"{problem} ({_listed(unknown)}): {'it counts' if len(unknown) == 1 else 'they count'} as wrong.")
     return tuple(notes)
 
 

@@ -66,7 +66,7 @@ class Span(Kind):
     def check_item(self, data: TaskData, item: Item) -> None:
         for answer in item.gold:
             if not isinstance(answer, Answer) or not answer.text or not item.text.startswith(answer.text, answer.start):
-                raise refuse(item, f"the answer {answer} does not stand in its passage.")
+                raise refuse(item, f"the answer {answer} does not occur in its passage.")
 
     # --- rows, gold and answers ---------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Span(Kind):
             words = np.flatnonzero((passage.words[:, 0] >= start) & (passage.words[:, 1] < end))
             framed = maker.frame_pair(question.ids, passage.ids[start:end])
             if framed.pair_offset is None:
-                raise ModelError("The tokenizer's frame of a pair does not say where the second text stands.")
+                raise ModelError("The tokenizer's frame of a pair does not say where the second text is.")
             text = maker.text(framed, passage.words[words] - start + framed.pair_offset)
             rows.append(TaskRow(number, text, first_word=int(words[0]) if len(words) else 0))
         return rows
@@ -121,7 +121,7 @@ class Span(Kind):
         self, config: HeadConfig, items: Sequence[Item], rows: Sequence[TaskRow], labels: Sequence[Spans],
         probabilities: Sequence[Any],
     ) -> list[Judgment]:  # fmt: skip
-        made = []
+        results = []
         for item, places in zip(items, rows_by_item(items, rows), strict=True):
             firsts = [rows[place].first_word for place in places]
             spans = join_windows([labels[place] for place in places], firsts, n_best=config.n_best)
@@ -135,8 +135,8 @@ class Span(Kind):
             answer = spans.answer(no_answer=config.no_answer, threshold=config.no_answer_threshold)
             text = "" if answer is None else item.text[words[answer.start].start : words[answer.end].end]
             margin = spans.none - (spans.best[0].score if spans.best else 0.0)
-            made.append(Judgment(text, shares, best, margin))
-        return made
+            results.append(Judgment(text, shares, best, margin))
+        return results
 
     def calibrated(
         self, config: HeadConfig, items: Sequence[Item], judge: Callable[[HeadConfig], Sequence[Judgment]]
@@ -193,7 +193,7 @@ def _answer_words(item: Item, where: str) -> tuple[int, int]:
     answer: Answer = item.gold[0]
     if item.text[answer.start : answer.end] != answer.text:
         raise InputError(
-            f"{where}: the answer {answer.text!r} does not stand in its passage at character {answer.start}; there is "
+            f"{where}: the answer {answer.text!r} does not occur in its passage at character {answer.start}; there is "
             f"{item.text[answer.start : answer.end]!r}."
         )
     words = split_words(item.text)
@@ -233,27 +233,27 @@ def _whole_number(value: Any, place: Place) -> int | None:
 
 
 def find_answer(passage: str, text: Any, start: Any, place: object, log: ReadingLog, *, repair: bool = False) -> Answer:
-    """An answer that stands in the passage; without a start, where it first does."""
+    """An answer that occurs in the passage; without a start, where it first does."""
     if not isinstance(text, str) or not text:
         raise InputError(f"{place}: the text of an answer is empty or missing. A question without an answer has none.")
     if start is None:
         start = passage.find(text)
         if start < 0:
-            raise InputError(f"{place}: the answer {shown(text)!r} does not stand in its passage.")
+            raise InputError(f"{place}: the answer {shown(text)!r} does not occur in its passage.")
         if passage.find(text, start + 1) >= 0:
-            log.add("an answer that stands in the passage more than once, of which the first place was taken", place)
+            log.add("an answer that occurs in the passage more than once, of which the first place was taken", place)
         return Answer(start, text)
     if isinstance(start, int) and start >= 0 and passage.startswith(text, start):
         return Answer(start, text)
     others = _places(passage, text)
     if repair and others and isinstance(start, int):
-        log.add("an answer that does not stand where it should, of which the nearest place was taken", place)
+        log.add("an answer that is not where it should be, of which the nearest place was taken", place)
         return Answer(min(others, key=lambda at: abs(at - start)), text)
-    there = f"It stands at {', '.join(map(str, others[:3]))}" if others else "It stands nowhere in it"
+    there = f"It is at {', '.join(map(str, others[:3]))}" if others else "It is nowhere in it"
     stands = passage[start : start + len(text)] if isinstance(start, int) and start >= 0 else ""
     advice = ": have it looked for with --repair (repair=True)." if others else "."
     raise InputError(
-        f"{place}: the answer {shown(text)!r} does not stand at character {start} of its passage, where there is "
+        f"{place}: the answer {shown(text)!r} is not at character {start} of its passage, where there is "
         f"{shown(stands)!r}. {there}{advice}"
     )
 
@@ -274,7 +274,7 @@ def squad_items(file: Path, log: ReadingLog, *, repair: bool = False) -> Iterato
     Args:
         file: JSON, plain or compressed.
         log: takes down what was repaired.
-        repair: whether an answer that does not stand where it should is looked for elsewhere in the passage.
+        repair: whether an answer that is not where it should be is looked for elsewhere in the passage.
     """
     for item, entry in _questions(file):
         answers = entry.get("answers")
@@ -297,7 +297,7 @@ def squad_questions(file: Path) -> Iterator[Item]:
 
 
 def _questions(file: Path) -> Iterator[tuple[Item, dict[str, Any]]]:
-    """Each question with its passage, and the entry that it stands in."""
+    """Each question with its passage, and its entry."""
     data = _json(file)
     articles = data.get("data") if isinstance(data, dict) else None
     if not isinstance(articles, list):

@@ -42,8 +42,8 @@ def with_dev(
     and rows of one text (questions on one passage) stay together. An item with a label that no other has stays in
     training.
     """
-    wanted = min(max(1, round(len(train) * share)), len(train) - 1)
-    room = _shares(Counter(map(_label, train)), wanted)
+    n_dev = min(max(1, round(len(train) * share)), len(train) - 1)
+    room = _shares(Counter(map(_label, train)), n_dev)
     groups: dict[int, list[int]] = {}
     for place, item in enumerate(train):
         groups.setdefault(_draw(item, seed), []).append(place)
@@ -73,18 +73,18 @@ def _label(item: Item) -> str | None:
     return item.gold if isinstance(item.gold, str) else None
 
 
-def _shares(counts: Counter[str | None], wanted: int) -> Counter[str | None]:
-    """How many of `wanted` items each label has: its share, rounded so that the sum is right; never all of them.
+def _shares(counts: Counter[str | None], n_dev: int) -> Counter[str | None]:
+    """How many of `n_dev` items each label has: its share, rounded so that the sum is right; never all of them.
 
     Where that goes, every label has one at least.
     """
-    exact = {label: wanted * count / counts.total() for label, count in counts.items()}
-    least = int(sum(count > 1 for count in counts.values()) <= wanted)
+    exact = {label: n_dev * count / counts.total() for label, count in counts.items()}
+    least = int(sum(count > 1 for count in counts.values()) <= n_dev)
     shares = Counter({label: max(int(each), least * (counts[label] > 1)) for label, each in exact.items()})
     by_need = sorted(exact, key=lambda label: (shares[label] - exact[label], str(label)))
-    for label in by_need[: max(wanted - shares.total(), 0)]:
+    for label in by_need[: max(n_dev - shares.total(), 0)]:
         shares[label] += 1
-    while shares.total() > wanted:  # of what the rare ones were given, those have less that have most too much
+    while shares.total() > n_dev:  # of what the rare ones were given, those have less that have most too much
         shares[max(shares, key=lambda label: (shares[label] > least, shares[label] - exact[label], str(label)))] -= 1
     return Counter({label: min(each, counts[label] - 1) for label, each in shares.items()})
 

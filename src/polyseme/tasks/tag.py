@@ -97,7 +97,7 @@ class Tag(Kind):
 
     def rows(self, maker: RowMaker, items: Sequence[Item]) -> list[list[TaskRow]]:
         """Each window tags the words that it keeps."""
-        made: list[list[TaskRow]] = []
+        results: list[list[TaskRow]] = []
         room = maker.max_pieces - maker.tokenizer.n_specials
         encoded = maker.encode([document_of(item) for item in items])
         for number, (item, pieces) in enumerate(zip(items, encoded, strict=True)):
@@ -112,8 +112,8 @@ class Tag(Kind):
                 rows.append(TaskRow(number, maker.text(framed, places), first_word=int(words[0])))
             if sum(row.n_words for row in rows) != len(pieces.words):
                 raise InputError(f"{item.place or 'A sentence'}: its words cannot be read in windows.")
-            made.append(rows)
-        return made
+            results.append(rows)
+        return results
 
     def head_settings(self, data: TaskData) -> dict[str, Any]:
         marks = max((mark for item in data.splits["train"] for mark in item.marks), default=0)
@@ -128,12 +128,12 @@ class Tag(Kind):
         self, config: HeadConfig, items: Sequence[Item], rows: Sequence[TaskRow], labels: Sequence[Any],
         probabilities: Sequence[Any],
     ) -> list[Judgment]:  # fmt: skip
-        made = []
+        results = []
         for places in rows_by_item(items, rows):
             tags = tuple(config.labels[number] for place in places for number in labels[place])
             shares = [row for place in places for row in probabilities[place][: len(labels[place])]]
-            made.append(Judgment(tags, shares))
-        return made
+            results.append(Judgment(tags, shares))
+        return results
 
     def baseline(self, data: TaskData, learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
         """Each word's most frequent tag; for words that were never seen, the most frequent of all."""
@@ -262,7 +262,7 @@ def in_scheme(
         n_others = len(faults) - 1
         others = f"There {'is 1 other' if n_others == 1 else f'are {n_others:,} others'} like it. " if n_others else ""
         raise InputError(
-            f"{faults[0]}. {others}Correct it, or have such sequences written anew, as conlleval would read them, with "
+            f"{faults[0]}. {others}Correct it, or have such sequences rewritten, as conlleval would read them, with "
             "--repair (repair=True)."
         )
     target = scheme or LEARNED_AS.get(detected, detected)

@@ -37,7 +37,7 @@ def build_task_model(
     inputs: WordInputsConfig | None = None,
     head_settings: Mapping[str, Any] | None = None,
 ) -> TaskModel:
-    """A new task model around a bundle, which is taken over; what is new is drawn from torch's present seed.
+    """A new task model around a bundle, which is taken over; new parts are drawn from torch's present seed.
 
     `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
     Without a bundle the head reads learned inputs alone. `prompt` is for the head that writes (`prompt_of`).
@@ -70,7 +70,7 @@ def _writing_model(
     if bundle is None or bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     if not prompt:
-        raise OptionError("A head that writes needs what stands before the texts (prompt).")
+        raise OptionError("A head that writes needs the texts that precede the inputs (prompt).")
     plan = TaskConfig(
         kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", max_pieces=max_pieces, prompt=prompt
     )

@@ -41,7 +41,8 @@ def evaluate_labeled(
     place = model_folder(Path(folder))
     card = task_card(place) or {}
     model = load_task_model(place, device=device)
-    task = _data(name, data, model, {**card.get("columns", {}), **_given(columns)}, str(place))
+    named = {role: column for role, column in (columns or {}).items() if column is not None}
+    task = _data(name, data, model, {**card.get("columns", {}), **named}, str(place))
     metrics = tuple(card.get("metrics") or task.metrics)
     predictor, kind = Predictor(model), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
@@ -83,18 +84,13 @@ def has_head(folder: str | PathLike[str]) -> bool:
     return task_card(model_folder(Path(folder))) is not None
 
 
-def _given(columns: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (columns or {}).items() if value is not None}
-
-
 def _data(
     name: str, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
 ) -> TaskData:
     head = model.head.config
     if Path(name).is_file() or Path(name).suffix:
-        reading = dict(columns)
-        reading |= KINDS[head.kind].reading_options(head)
-        return read_own(head.kind, {"test": name}, **{**reading, "unseen": "keep"})
+        reading = {**columns, **KINDS[head.kind].reading_options(head), "unseen": "keep"}
+        return read_own(head.kind, {"test": name}, **reading)
     task = read_benchmark(name, data)
     check_kind(head, task.kind, where=f"The head of {where}")
     return task

@@ -74,7 +74,7 @@ class FinetuneReport:
     """Splits that are samples of the published ones."""
     labels: tuple[str, ...] = ()
     confusion: Mapping[str, Any] | None = None
-    """Of the kept weights on dev: labels, and counts with a row a gold label."""
+    """Of the kept weights on dev: labels, and counts with one row per gold label."""
     errors: Errors = field(default_factory=Errors)
     """Those of the kept weights on dev."""
     notes: tuple[str, ...] = ()

@@ -103,7 +103,7 @@ class FinetuneSettings(FinetuneOptions):
 
 @dataclass(frozen=True)
 class Chosen:
-    """Settings with nothing left open, and what is to be said of what was chosen."""
+    """Settings with nothing left open, and notes on what was chosen."""
 
     settings: FinetuneSettings
     notes: tuple[str, ...]
@@ -128,13 +128,13 @@ def chosen(
     filled: dict[str, Any] = {}
 
     def open_one(name: str, value: Any, why: str = "") -> Any:
-        given = getattr(settings, name)
-        if given is None:
+        set_value = getattr(settings, name)
+        if set_value is None:
             filled[name] = value
             if why:
                 notes.append(f"{name.replace('_', ' ')} {value}: {why}")
             return value
-        return given
+        return set_value
 
     recurrent = config is not None and config.memory == "state"
     writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)

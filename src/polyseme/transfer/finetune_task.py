@@ -317,9 +317,9 @@ class _Finetuning:
         if self.bundle is not None:
             forward = self.first.forward_flops(train.row_lengths, learning=True)
             if settings.frozen:
-                made = [each for each in self.prepared.values() if self._computed(each)]
-                pieces = sum(map(_pieces, made))
-                flops = sum(self.first.forward_flops(each.row_lengths) for each in made)
+                stores = [each for each in self.prepared.values() if self._computed(each)]
+                pieces = sum(each.n_pieces for each in stores)
+                flops = sum(self.first.forward_flops(each.row_lengths) for each in stores)
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch
@@ -375,7 +375,3 @@ class _Finetuning:
             ledger=ledger,
             versions={"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
         )
-
-
-def _pieces(prepared: Prepared) -> float:
-    return float(prepared.n_pieces)

@@ -132,15 +132,15 @@ class VectorSource:
 
     def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
         units = [self.units[number] for number in numbers]
-        made = TaskBatch(**beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest))
+        result = TaskBatch(**beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest))
         if self.store is not None:
             pairs = [pair for number in numbers for pair in self._texts[number]]
-            made.features = Features(*self.store.rows([first for first, _ in pairs], self.device, longest))
+            result.features = Features(*self.store.rows([first for first, _ in pairs], self.device, longest))
             if self.apart:
-                made.features.second, made.features.second_mask = self.store.rows(
+                result.features.second, result.features.second_mask = self.store.rows(
                     [other for _, other in pairs], self.device, longest
                 )
-        return widened(made) if longest is not None and self.tags else made
+        return widened(result) if longest is not None and self.tags else result
 
 
 class WholeSource:
@@ -157,10 +157,10 @@ class WholeSource:
         units = [self.units[number] for number in numbers]
         rows = [row for number in numbers for row in range(self._firsts[number], self._firsts[number + 1])]
         vectors, mask = self.store.rows(rows, self.device)
-        made = TaskBatch(**beside(units))
+        result = TaskBatch(**beside(units))
         none = vectors[:, :0]
-        made.features = Features(words=none, mask=mask[:, :0], whole=vectors[:, 0])
-        return made
+        result.features = Features(words=none, mask=mask[:, :0], whole=vectors[:, 0])
+        return result
 
 
 def _texts(unit: Unit, places: Mapping[Key, int]) -> list[tuple[int, int]]:
@@ -271,9 +271,9 @@ def _stored(
             )
     with explained(cache):
         cache.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder, force=True) as made:
-        _write(made, make())
-        (made / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    with whole_folder(folder, force=True) as unfinished:
+        _write(unfinished, make())
+        (unfinished / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     return replace(Store.open(folder, len(keys)), computed=True)
 
 

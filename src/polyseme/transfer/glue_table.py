@@ -51,19 +51,19 @@ class GlueReport:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, in percent; `*` marks a task trained on, or scored on, a sample."""
-        made = []
+        table = []
         for task, report in self.reports.items():
             mark = "*" if {"train", "dev"} & set(report.sampled) else ""
             for metric, summary in report.dev.items():
                 ours = [f"{100 * value:.1f}" for value in (summary.median, summary.lowest, summary.highest)]
                 theirs = [_published(model, task, metric) for model in SHOWN_MODELS]
                 failed = f"{report.n_failed} of {len(report.seeds)}"
-                made.append((f"{task}{mark}", metric, *ours, failed, *theirs))
+                table.append((f"{task}{mark}", metric, *ours, failed, *theirs))
         mean = self.mean()
         if mean is not None:
             means = [_mean(model) for model in SHOWN_MODELS]
-            made.append(("mean of " + ", ".join(SHORT), "", f"{100 * mean:.1f}", "", "", "", *means))
-        return made
+            table.append(("mean of " + ", ".join(SHORT), "", f"{100 * mean:.1f}", "", "", "", *means))
+        return table
 
     def lines(self) -> list[str]:
         """What must be known to read the table."""

@@ -1,4 +1,4 @@
-"""Where the parts of an item stand in what `predict` reads: as they are named, or as they were in training.
+"""Which fields of what `predict` reads hold the parts of an item: as they are named, or as they were in training.
 
 SQuAD's JSON, which has no columns, is read as one row per question, with the passage as its text.
 """
@@ -42,12 +42,12 @@ class Columns:
     missing: Mapping[str, str] = dataclass_field(default_factory=dict)
     """Those of training that the input lacks, by what they held."""
 
-    def fields(self, kept: Sequence[str]) -> tuple[str, ...]:
+    def fields(self, kept_fields: Sequence[str]) -> tuple[str, ...]:
         """The fields besides the text that must be read."""
-        if tuple(kept) == ("all",):
+        if tuple(kept_fields) == ("all",):
             return ("all",)
         needed = (self.second, *self.choices, self.marks)
-        return tuple(dict.fromkeys([*kept, *(name for name in needed if name is not None)]))
+        return tuple(dict.fromkeys([*kept_fields, *(name for name in needed if name is not None)]))
 
     def check(self, head: HeadConfig) -> None:
         """Refuse columns that a head has no use for, and a lack of those that it needs."""
@@ -72,7 +72,7 @@ class Columns:
             message += f" In training it was {before}, which the input lacks."
         return OptionError(f"{message} Name {'them' if several else 'it'} ({role}=…, --{role}).")
 
-    def item(self, row: Row, kept: Sequence[str]) -> Item:
+    def item(self, row: Row, kept_fields: Sequence[str]) -> Item:
         """A row as an item."""
         place = str(row.place)
         is_text = isinstance(row.content, str)
@@ -84,8 +84,8 @@ class Columns:
         if self.choices and len(choices) < 2:
             raise InputError(f"{place}: there must be two choices or more. Got {len(choices)}.")
         fields = dict(row.fields)
-        if tuple(kept) != ("all",):
-            fields = {name: value for name, value in fields.items() if name in kept}
+        if tuple(kept_fields) != ("all",):
+            fields = {name: value for name, value in fields.items() if name in kept_fields}
         return Item(
             text=str(row.content) if is_text else " ".join(row.content),
             words=() if is_text else tuple(row.content),
@@ -129,8 +129,8 @@ def as_trained(
     filled: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
     taken = columns.field or filled.get("field")
     roles = {"second": KINDS[head.kind].second is not None, "marks": bool(head.n_marks)}
-    for role, wanted in roles.items():
-        if wanted and getattr(columns, role) is None:
+    for role, is_needed in roles.items():
+        if is_needed and getattr(columns, role) is None:
             name = look(role, card.get(role))
             filled[role] = name if name != taken else None
     if columns.marks is not None:
@@ -139,7 +139,7 @@ def as_trained(
         names = [look("choices", each) for each in _listed(card.get("choices"))]
         filled["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
     missing = {role: card[role] for role, name in filled.items() if not name and card.get(role) is not None}
-    spelled = {role: ", ".join(map(repr, _listed(names_before))) for role, names_before in missing.items()}
+    spelled = {role: ", ".join(map(repr, _listed(kept_fieldsbefore))) for role, kept_fieldsbefore in missing.items()}
     return replace(columns, **filled, missing=spelled)
 
 

@@ -1,10 +1,13 @@
 """`predict` over files: what a task model says of every text, in their order and in bounded memory.
 
-The job is `files.chunked_job`'s: batches never cross a chunk, and work that was stopped is resumed.
+The job is `files.chunked_job`'s: batches never cross a chunk, and work that was stopped is resumed. Predictions are
+written as .jsonl, .tsv or .parquet, and tags as .conll, too.
 """
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.cost import Cost, Tally
+from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.extras import later
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Job, Writer, every, results_of, run_job
+from polyseme.files.reading_options import ALL
 from polyseme.files.row_reader import read_rows
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
@@ -24,7 +30,6 @@ from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Prediction
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.predict_columns import Columns, is_squad, read_questions
-from polyseme.transfer.prediction_files import writer_for
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import autocast
@@ -59,13 +64,14 @@ class Predictor:
         return [kind.prediction(config, item, each) for item, each in zip(items, judgments, strict=True)]
 
     def in_chunks(self, items: Sequence[Item], progress: Progress | None = None) -> list[Prediction]:
-        """The same in bounded memory, told how many are done."""
-        tell = progress or _nobody
+        """The same in bounded memory; `progress` is called with how many are done."""
         predictions: list[Prediction] = []
-        tell(0, len(items))
         for start in range(0, len(items), CHUNK_TEXTS):
+            if progress is not None:
+                progress(start, len(items))
             predictions += self(items[start : start + CHUNK_TEXTS])
-            tell(len(predictions), len(items))
+        if progress is not None:
+            progress(len(items), len(items))
         return predictions
 
     @property
@@ -73,7 +79,7 @@ class Predictor:
         return 0 if self.model.row_maker is None else self.model.row_maker.tally.words
 
     def notes(self) -> list[str]:
-        """What was not read as it stands."""
+        """Notes on what was cut or not known."""
         maker = self.model.row_maker
         return [] if maker is None else maker.tally.notes(maker.max_pieces)
 
@@ -107,9 +113,9 @@ def predict_files(
     @contextmanager
     def open_output(path: AnyPath, force: bool, from_storage: bool) -> Iterator[Writer[Prediction]]:
         with (
-            whole_file(path, force=force) as made,
+            whole_file(path, force=force) as unfinished,
             explained(path),
-            writer_for(made, config, fields=fields, name=Path(output or path).name) as writer,
+            writer_for(unfinished, config, fields=fields, name=Path(output or path).name) as writer,
         ):
             yield writer
 
@@ -137,5 +143,155 @@ def _rows(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], colu
     return (read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows)(sources, **options)
 
 
-def _nobody(done: int, total: int | None) -> None:
-    """No one is told."""
+# --- files of predictions ---------------------------------------------------------------------------------------------
+
+
+def check_predictions_output(output: Any, config: HeadConfig) -> None:
+    """Refuse a name whose ending says nothing, or a format that the task has no use for."""
+    suffix = Path(output).suffix.lower()
+    endings = list(dict.fromkeys(ending for kind in KINDS.values() for ending in kind.endings))
+    if suffix not in endings:
+        raise OptionError(f"{output}: predictions are written as {', '.join(endings)}. End the name in one of these.")
+    if suffix not in KINDS[config.kind].endings:
+        raise OptionError(
+            f"{output}: .conll holds one tag per word, and this model is for task {config.kind!r}. Take .jsonl."
+        )
+
+
+@contextmanager
+def writer_for(
+    path: Path, config: HeadConfig, *, fields: Sequence[str] = (), name: str = ""
+) -> Iterator[Writer[Prediction]]:
+    """A file of predictions, by its ending; `fields` are those to keep, `name` is what it is called in the end."""
+    check_predictions_output(path, config)
+    if path.suffix.lower() == ".parquet":
+        with _parquet(path, config) as writer:
+            yield writer
+        return
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        lines: Any = {".jsonl": _Json, ".tsv": _Tab, ".conll": _Conll}[path.suffix.lower()](config, tuple(fields))
+        yield _Lines(file, lines)
+        for note in lines.notes(name or path.name):
+            warnings.warn(note, PolysemeWarning, stacklevel=2)
+
+
+class _Lines:
+    def __init__(self, file: Any, form: Any) -> None:
+        self.file = file
+        self.form = form
+
+    def write(self, predictions: Sequence[Prediction]) -> None:
+        for each in predictions:
+            self.file.writelines(f"{line}\n" for line in self.form.lines(each))
+
+
+class _Json:
+    def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
+        """All are in the records."""
+
+    def lines(self, prediction: Prediction) -> list[str]:
+        return [json.dumps(prediction.record(), ensure_ascii=False, default=str)]
+
+    def notes(self, name: str) -> list[str]:
+        return []
+
+
+class _Conll:
+    """One word per line; the id and the fields, where fields are kept, are comments before the sentence."""
+
+    def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
+        self.fields = fields
+        self.n_empty = 0
+
+    def lines(self, prediction: Prediction) -> list[str]:
+        if not prediction.words:  # the format has none, and a blank line more would be no sentence either
+            self.n_empty += 1
+            return []
+        values = {"id": prediction.id, **prediction.fields} if self.fields else {}
+        comments = [f"# {_plain(name)} = {_cell(value)}".rstrip() for name, value in values.items()]
+        rows = zip(prediction.words, prediction.label, strict=True)
+        return [*comments, *(f"{_plain(word)}\t{_plain(tag)}" for word, tag in rows), ""]
+
+    def notes(self, name: str) -> list[str]:
+        if not self.n_empty:
+            return []
+        texts = "1 empty text has" if self.n_empty == 1 else f"{self.n_empty:,} empty texts have"
+        return [
+            f"{texts} no sentence in {name}: a sentence of CoNLL has words. Where all are to be counted, take .jsonl."
+        ]
+
+
+class _Tab:
+    """One line per text, or per word in tagging; tabs and line breaks within a text become blanks.
+
+    Fields come last, one column each, by their names; where such a name is taken already, as `fields.label`. With
+    "all", the fields of the first text have a column.
+    """
+
+    def __init__(self, config: HeadConfig, fields: tuple[str, ...]) -> None:
+        self.config = config
+        self.kind = KINDS[config.kind]
+        self.fields: tuple[str, ...] | None = None if fields == (ALL,) else fields
+        self.left_out: dict[str, None] = {}
+        self._begun = False
+
+    def lines(self, prediction: Prediction) -> list[str]:
+        if self.fields is None:
+            self.fields = tuple(prediction.fields)
+        self.left_out |= dict.fromkeys(name for name in prediction.fields if name not in self.fields)
+        header = ["\t".join(self._header(self.fields))] if not self._begun else []
+        self._begun = True
+        values = [prediction.fields.get(name) for name in self.fields]
+        rows = self.kind.table_rows(self.config, prediction, values)
+        return [*header, *("\t".join([*map(_plain, cells), *map(_cell, own)]) for cells, own in rows)]
+
+    def _header(self, fields: Sequence[str]) -> list[str]:
+        names = [_plain(name) for name in self.kind.table_header(self.config)]
+        return [*names, *(f"fields.{_plain(name)}" if name in names else _plain(name) for name in fields)]
+
+    def notes(self, name: str) -> list[str]:
+        if not self.left_out:
+            return []
+        listed = ", ".join(map(repr, list(self.left_out)[:5]))
+        return [f"Fields that the first text lacks ({listed}) are left out of {name}. Name the fields, or take .jsonl."]
+
+
+def _cell(value: Any) -> str:
+    """A field's value on one line."""
+    if value is None:
+        return ""
+    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()) if any(each in text for each in "\t\r\n") else text
+
+
+@contextmanager
+def _parquet(path: Path, config: HeadConfig) -> Iterator[Writer[Prediction]]:
+    arrow, parquet = later("pyarrow"), later("pyarrow.parquet")
+    schema = _schema(arrow, config)
+    with parquet.ParquetWriter(path, schema) as file:
+        yield _Table(file, arrow, schema)
+
+
+class _Table:
+    def __init__(self, file: Any, arrow: Any, schema: Any) -> None:
+        self.file = file
+        self.arrow = arrow
+        self.schema = schema
+
+    def write(self, predictions: Sequence[Prediction]) -> None:
+        rows = []
+        for each in predictions:
+            row = each.record()
+            if isinstance(row.get("probabilities"), dict):
+                row["probabilities"] = list(row["probabilities"].values())
+            row["fields"] = json.dumps(row.get("fields", {}), ensure_ascii=False, default=str)
+            rows.append({name: row.get(name) for name in self.schema.names})
+        self.file.write_table(self.arrow.Table.from_pylist(rows, schema=self.schema))
+
+
+def _schema(arrow: Any, config: HeadConfig) -> Any:
+    columns = {**KINDS[config.kind].arrow_columns(arrow, config), "fields": arrow.string()}
+    return arrow.schema(list(columns.items()), metadata={"labels": json.dumps(list(config.labels))})

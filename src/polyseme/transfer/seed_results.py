@@ -91,11 +91,11 @@ class SeedResults:
         """Write a result; its checkpoints are no longer needed."""
         if self.folder is None:
             return
-        with whole_folder(self.folder / f"seed-{seed}", force=True) as made:
+        with whole_folder(self.folder / f"seed-{seed}", force=True) as unfinished:
             content = {"figures": asdict(result.figures), "score": result.score, "head": result.head}
-            (made / RESULT).write_text(json.dumps(content), encoding="utf-8")
-            (made / "weights").mkdir()
-            write_weights(made / "weights", {name: each.cpu() for name, each in (result.weights or {}).items()})
+            (unfinished / RESULT).write_text(json.dumps(content), encoding="utf-8")
+            (unfinished / "weights").mkdir()
+            write_weights(unfinished / "weights", {name: each.cpu() for name, each in (result.weights or {}).items()})
         shutil.rmtree(self.folder / f"seed-{seed}.checkpoints", ignore_errors=True)
 
     def read(self, seed: int) -> SeedResult | None:

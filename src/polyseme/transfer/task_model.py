@@ -60,7 +60,7 @@ class TaskConfig(Config):
     stack: str = "encoder"
     """Whose layers are read, of a model that has two stacks."""
     prompt: tuple[str, ...] = ()
-    """What stands before each text where the answer is written; none: the head reads vectors."""
+    """What precedes each text where the answer is written; none: the head reads vectors."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
@@ -161,10 +161,10 @@ class TaskModel(nn.Module):
         words, mask = self._inputs(batch.words)
         second, second_mask = self._inputs(batch.second_words)
         if features is None:
-            return Features(words=_some(words), mask=_some(mask), second=second, second_mask=second_mask)
-        features.words = torch.cat([features.words, _some(words).to(features.words.dtype)], dim=-1)
+            return Features(words=_present(words), mask=_present(mask), second=second, second_mask=second_mask)
+        features.words = torch.cat([features.words, _present(words).to(features.words.dtype)], dim=-1)
         if features.second is not None:
-            features.second = torch.cat([features.second, _some(second).to(features.second.dtype)], dim=-1)
+            features.second = torch.cat([features.second, _present(second).to(features.second.dtype)], dim=-1)
         return features
 
     def _inputs(self, words: WordNumbers | None) -> tuple[Tensor | None, Tensor | None]:
@@ -229,7 +229,7 @@ class TaskModel(nn.Module):
         if whole is not None and self.pooler is not None:
             whole = self.pooler(whole)
         return Features(
-            words=_some(mixed(features.words)),
+            words=_present(mixed(features.words)),
             mask=features.mask,
             whole=whole,
             second=mixed(features.second),
@@ -326,6 +326,6 @@ def pooler_of(bundle: Bundle) -> nn.Module | None:
     return dict(bundle.outputs).get("pooled")
 
 
-def _some(tensor: Tensor | None) -> Tensor:
+def _present(tensor: Tensor | None) -> Tensor:
     assert tensor is not None
     return tensor

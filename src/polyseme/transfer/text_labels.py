@@ -48,7 +48,7 @@ class DecoderWriter:
     """The piece that the decoder reads before any other."""
 
     def __call__(self, source: Tensor, lengths: Tensor, texts: Tensor) -> Tensor:
-        """All texts of a row stand in one row of the decoder, and see only themselves: the source is read once."""
+        """All texts of a row are in one row of the decoder, and see only themselves: the source is read once."""
         n_rows, (_, n_texts, n_pieces) = source.shape[0], texts.shape
         texts = texts.expand(n_rows, -1, -1)
         read = after(self.first, texts.flatten(0, 1)).view(n_rows, -1)  # [R, N · K]
@@ -82,16 +82,16 @@ def writer_of(bundle: Bundle) -> DecoderWriter:
 def check_writes(bundle: Bundle | None, kind: str = "classify", *, multi: bool = False) -> None:
     """Refuse a model that cannot write, and a task whose answer is no text."""
     if not KINDS[kind].writable or multi:
-        what = "with several labels of one text" if multi else f"of kind {kind!r}"
+        task = "with several labels of one text" if multi else f"of kind {kind!r}"
         raise OptionError(
             f"The head 'text' writes one label, or one number, of a text or a pair ({', '.join(writable_kinds())}). "
-            f"Got a task {what}. Leave the head out, or take 'linear'."
+            f"Got a task {task}. Leave the head out, or take 'linear'."
         )
     if bundle is None or not _writes(bundle):
-        what = "there is no model" if bundle is None else "this one has none, or no output to write with"
+        reason = "there is no model" if bundle is None else "this one has none, or no output to write with"
         raise OptionError(
-            f"The head 'text' writes labels with a model's decoder, and {what}. Take a model of two stacks, such as T5 "
-            "or BART, or another head."
+            f"The head 'text' writes labels with a model's decoder, and {reason}. Take a model of two stacks, such as "
+            "T5 or BART, or another head."
         )
 
 

@@ -276,7 +276,7 @@ class Lane:
             common.graphsafe_set_state(before)
 
     def close(self) -> None:
-        """Let what comes after wait for what was launched here."""
+        """Make later work wait for what was launched here."""
         if self.stream is not None:
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
@@ -287,20 +287,20 @@ def take_turns(begin: Sequence[Callable[[], Run[Result]]], *, abreast: int, devi
     waiting = deque(enumerate(begin))
     alone = abreast == 1 or len(begin) == 1
     lanes = [Lane(torch.device("cpu"))] if alone else [Lane(device) for _ in range(min(abreast, len(begin)))]
-    going: list[tuple[Lane, int, Run[Result]]] = []
+    running: list[tuple[Lane, int, Run[Result]]] = []
     free = list(lanes)
-    while waiting or going:
+    while waiting or running:
         while waiting and free:
             number, start = waiting.popleft()
-            going.append((free.pop(), number, start()))
-        for one in list(going):
+            running.append((free.pop(), number, start()))
+        for one in list(running):
             lane, number, run = one
             try:
                 with lane.taken():
                     next(run)
             except StopIteration as end:
                 results[number] = end.value
-                going.remove(one)
+                running.remove(one)
                 free.append(lane)
     for lane in lanes:
         lane.close()

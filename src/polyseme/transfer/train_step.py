@@ -76,7 +76,7 @@ class Steps(Protocol):
         """One step over these units, at this share of the rates."""
 
     def mean_loss(self) -> float:
-        """Over the steps since it was last asked; waits for the device."""
+        """Over the steps since the last call; waits for the device."""
 
     def close(self) -> None:
         """After the last step."""
@@ -131,7 +131,7 @@ class PlainSteps:
         return mean
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Products in bf16 where that is asked for; weights and sums stay in fp32."""
+        """Products in bf16 where that is requested; weights and sums stay in fp32."""
         return autocast(self.device, bf16=self.bf16)
 
 
@@ -200,7 +200,7 @@ class RecordedSteps(PlainSteps):
     def _capture(self, graph: torch.cuda.CUDAGraph, batch: TaskBatch) -> None:
         """As `torch.cuda.graph` does, but for its going through all objects of the process, of which there are many."""
         collects = gc.isenabled()
-        gc.disable()  # what is freed while a step is recorded may break it
+        gc.disable()  # memory that is freed during recording may break it
         try:
             with torch.cuda.stream(self.stream):
                 graph.capture_begin(pool=self.pool)

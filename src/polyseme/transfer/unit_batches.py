@@ -114,13 +114,13 @@ class RowSource:
         units = [self.units[number] for number in numbers]
         rows = [row for unit in units for row in unit.rows]
         seconds = [row.second for row in rows if row.second is not None]
-        made = TaskBatch(
+        batch = TaskBatch(
             rows=read_rows([row.text for row in rows], longest),
             second=read_rows(seconds, longest) if seconds else None,
             n_pieces=sum(map(len, rows)),
             **beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest),
         )
-        return widened(made) if longest is not None and self.tags else made
+        return widened(batch) if longest is not None and self.tags else batch
 
 
 def read_rows(texts: Sequence[Text], longest: int | None = None) -> ReadRows:
@@ -218,7 +218,7 @@ def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
 
 
 def widened(batch: TaskBatch) -> TaskBatch:
-    """What there is a number a word of, as wide as the rows have room for words."""
+    """Marks and gold of words, padded to as many words as the rows have room for."""
     n_words = max(each.mask.shape[1] for each in (batch.rows, batch.features, batch.words) if each is not None)
     for name, filling in (("marks", 0), ("gold", NO_GOLD)):
         tensor = getattr(batch, name)

@@ -20,8 +20,7 @@ from polyseme.parts.device import find_device
 from polyseme.tasks.kind import Prediction
 from polyseme.training_options import PredictOptions
 from polyseme.transfer.predict_columns import Columns, as_trained
-from polyseme.transfer.predict_files import Predictor, predict_files
-from polyseme.transfer.prediction_files import check_predictions_output
+from polyseme.transfer.predict_files import Predictor, check_predictions_output, predict_files
 from polyseme.transfer.task_folder import load_task_model, task_card, weights_digest
 
 
