@@ -29,14 +29,14 @@ class PlainStack(nn.Module):
 
     def __init__(self, width: int, n_cells: int) -> None:
         super().__init__()
-        self.onward, self.back = (
+        self.forwards, self.backwards = (
             nn.ModuleList(nn.LSTM(width, n_cells, proj_size=width, batch_first=True) for _ in range(2))
             for _ in range(2)
         )
 
     def forward(self, x: Tensor) -> Tensor:
         halves = []
-        for layers, tokens in ((self.onward, x), (self.back, x.flip(1))):
+        for layers, tokens in ((self.forwards, x), (self.backwards, x.flip(1))):
             first = layers[0](tokens)[0]
             halves.append(layers[1](first)[0] + first)
         return torch.cat([halves[0], halves[1].flip(1)], dim=-1)
@@ -79,7 +79,7 @@ def main() -> None:
         encoder = build_encoder(config).to(options.device, dtype).eval()
 
         def run(tokens: Tensor) -> Tensor:
-            halves = encoder.onward.over(tokens, None, layers=[-1]), encoder.back.over(tokens, None, layers=[-1])
+            halves = encoder.forwards.over(tokens, None, layers=[-1]), encoder.backwards.over(tokens, None, layers=[-1])
             return torch.cat([each[-1] for each in halves], dim=-1)
 
         return run

@@ -87,7 +87,6 @@ REMAINING: Mapping[str, int] = {
     "corpus": 113,
     "datasets": 5,
     "embedding": 38,
-    "encoders": 4,
     "files": 164,
     "generating": 66,
     "heads": 3,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle, count_parameters, load_bundle, named_tensors, new_bundle, put_weights, save_bundle
 from polyseme.convert.conversion_table import read, write
-from polyseme.convert.transformer_xl import FAMILY, SIZES, read_config, table, write_config
+from polyseme.convert.transformer_xl import FAMILY, read_config, table, write_config
 from polyseme.errors import ModelError
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
@@ -39,6 +39,28 @@ every_case = pytest.mark.parametrize(("folder", "start"), CASES)
 TINY: Any = FAMILY.tiny()
 WITHIN = 1e-5
 """Rule 9 in fp32, which is what the files are in."""
+
+
+SIZES = {
+    name: FAMILY.base().replace(
+        width=width,
+        head_width=head_width,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        inner_width=inner_width,
+        narrowing=narrowing,
+        shared_biases=narrowing == 1,
+        memory_length=memory_length,
+        clamp_distance=clamp_distance,
+        masks=(f"band:{memory_length}",),
+        embedding_scale=width**0.5,
+    )
+    for name, width, head_width, n_layers, n_heads, inner_width, narrowing, memory_length, clamp_distance in (
+        ("transformer-xl-standard", 410, 41, 16, 10, 2100, 1, 640, 400),
+        ("transformer-xl-large", 1024, 64, 18, 16, 4096, 4, 1600, 1000),
+    )
+}
+"""The two models of WikiText-103, as they are evaluated; the large one as `transformers` published it."""
 
 
 @cache

@@ -73,3 +73,15 @@ def test_a_causal_model_embeds_and_scores_so_too(dtype: str) -> None:
     [begun] = near.score([TEXTS[0]])
     [longer] = near.score([f"{TEXTS[0]} Dawn broke."])
     np.testing.assert_allclose(longer.piece_log_probs[: len(begun.ids)], begun.piece_log_probs, rtol=2e-3)
+
+
+@pytest.mark.parametrize("family", ["t5", "xlnet"])
+@pytest.mark.parametrize("dtype", LEAST_MEAN_COSINE)
+def test_positions_in_the_scores_run_so_too(dtype: str, family: str) -> None:
+    """T5's buckets and XLNet's relative positions: near fp32, and the same alone."""
+    exact, near = tiny_model(family), Model(tiny_model(family).bundle, precision=dtype)  # type: ignore[arg-type]
+    one, other = (np.concatenate([each.vectors for each in model.embed(TEXTS)]) for model in (near, exact))
+    cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+    assert 0.99 <= cosines.mean() < 1.0
+    [alone] = near.embed(TEXTS[:1])
+    assert np.abs(one[: len(alone.vectors)] - alone.vectors).max() <= 1e-2 * np.abs(one).max()

@@ -66,7 +66,7 @@ def test_every_layer_and_state_equals_the_reference(model: str, carried: bool) -
         assert isinstance(held, TwoWayState)
         for name, part in (("state_hidden", "outputs"), ("state_memory", "cells")):
             expected = golden[f"{prefix}batch{number}.{name}"]
-            both = [torch.stack(getattr(half, part)) for half in (held.onward, held.back)]
+            both = [torch.stack(getattr(half, part)) for half in (held.forwards, held.backwards)]
             assert float((torch.cat(both, dim=-1)[:, : expected.shape[1]] - expected).abs().max()) < WITHIN
 
 
@@ -193,7 +193,7 @@ def test_a_memory_of_another_kind_or_size_is_refused() -> None:
     encoder = small()
     batch = ragged_batch(encoder.config)
     with pytest.raises(ModelError, match="its memory is of both halves"):
-        encoder(batch, memory=encoder.onward.new_memory(4))
+        encoder(batch, memory=encoder.forwards.new_memory(4))
     with pytest.raises(ModelError, match="of 3 rows and the batch of 4"):
         encoder(batch, memory=encoder.new_memory(3))
     with pytest.raises(ModelError, match=r"come as \[rows, pieces, characters\]. Got 2 axes"):

@@ -151,7 +151,7 @@ def test_the_loss_is_that_of_the_equations() -> None:
         arrays = tensors(example)
         loss = objective.loss(nets, arrays, memory)
         tokens = encoder.tokens(arrays["characters"][arrays["numbers"].long()].long())
-        for name, half, first in (("forward", encoder.onward, 0), ("backward", encoder.back, LENGTH)):
+        for name, half, first in (("forward", encoder.forwards, 0), ("backward", encoder.backwards, LENGTH)):
             here = slice(first, first + LENGTH)
             top = by_hand(tokens[:, here], half, config, held[name], name == "backward")
             targets = arrays["targets"][:, here].long()
@@ -261,7 +261,7 @@ def test_every_parameter_is_trained(case: str) -> None:
     (parts["forward"] + parts["backward"]).backward()
     for name, parameter in nets.named_parameters():
         assert parameter.grad is not None, name
-    assert {"onward.outputs.0", "back.cells.1"} <= after.tensors().keys()
+    assert {"forwards.outputs.0", "backwards.cells.1"} <= after.tensors().keys()
 
 
 def test_the_compiled_nets_equal_the_plain_ones() -> None:

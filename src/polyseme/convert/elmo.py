@@ -164,8 +164,8 @@ def _swapped(gates: Tensor) -> Tensor:
 
 
 def table(config: TwoWayConfig, tied: bool) -> Table:
-    rules = [Rule(("char_embed",), ("encoder.onward.tokens.table",))]
-    tokens = "encoder.onward.tokens"
+    rules = [Rule(("char_embed",), ("encoder.forwards.tokens.table",))]
+    tokens = "encoder.forwards.tokens"
     for number in range(len(config.filter_widths)):
         ours = f"{tokens}.filters.{number}"
         rules.append(Rule((f"CNN/W_cnn_{number}",), (f"{ours}.weight",), FILTER))
@@ -177,7 +177,7 @@ def table(config: TwoWayConfig, tied: bool) -> Table:
             rules.append(Rule((f"CNN_high_{number}/b_{theirs}",), (f"{ours}.bias",)))
     rules.append(Rule(("CNN_proj/W_proj",), (f"{tokens}.projection.weight",), TRANSPOSE))
     rules.append(Rule(("CNN_proj/b_proj",), (f"{tokens}.projection.bias",)))
-    for number, half in enumerate(("onward", "back")):
+    for number, half in enumerate(("forwards", "backwards")):
         for layer in range(config.n_layers):
             cell = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             ours = f"encoder.{half}.layers.{layer}.0"

@@ -220,24 +220,3 @@ FAMILY = Family(
     },
     reference=None,
 )
-
-SIZES: Mapping[str, TransformerConfig] = {
-    name: FAMILY.base().replace(
-        width=width,
-        head_width=head_width,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        inner_width=inner_width,
-        narrowing=narrowing,
-        shared_biases=narrowing == 1,
-        memory_length=memory_length,
-        clamp_distance=clamp_distance,
-        masks=(f"band:{memory_length}",),
-        embedding_scale=width**0.5,
-    )
-    for name, width, head_width, n_layers, n_heads, inner_width, narrowing, memory_length, clamp_distance in (
-        ("transformer-xl-standard", 410, 41, 16, 10, 2100, 1, 640, 400),
-        ("transformer-xl-large", 1024, 64, 18, 16, 4096, 4, 1600, 1000),
-    )
-}
-"""The two models of WikiText-103, as they are evaluated; the large one as `transformers` published it."""

@@ -57,6 +57,15 @@ class Encoder(nn.Module, ABC):
         """All parameters, each once, in groups from bottom to top; shared ones are in the lowest that uses them."""
 
 
+def check_rows(memory: Memory, n_rows: int) -> None:
+    """Refuse a memory of other rows than the batch's."""
+    if memory.lengths.shape[0] != n_rows:
+        raise ModelError(
+            f"The memory is of {memory.lengths.shape[0]} rows and the batch of {n_rows}. Pick the rows with "
+            "memory.select, or begin with new_memory."
+        )
+
+
 def wanted_layers(layers: Layers, depth: int) -> frozenset[int]:
     """The numbers of these layers, negative ones counted from the top."""
     if isinstance(layers, str):

@@ -147,8 +147,8 @@ class PackedRecurrent:
         """What reads in one direction each, with its memory."""
         if isinstance(self.encoder, Recurrent):
             return [(self.encoder, memory)]
-        held = (memory.onward, memory.back) if isinstance(memory, TwoWayState) else (None, None)
-        return [(self.encoder.onward, held[0]), (self.encoder.back, held[1])]
+        held = (memory.forwards, memory.backwards) if isinstance(memory, TwoWayState) else (None, None)
+        return [(self.encoder.forwards, held[0]), (self.encoder.backwards, held[1])]
 
     # --- the token layer ----------------------------------------------------------------------------------------------
 
@@ -158,13 +158,13 @@ class PackedRecurrent:
             return pieces, self.encoder.tokens.table
         values = _as_values(pieces.cpu().numpy())
         types = self._types
-        if types is None or not _all_in(values, types.known):
+        if types is None or not np.isin(values, types.known).all():
             types = self._spelled(np.unique(values))
         numbers = torch.from_numpy(np.searchsorted(types.known, values))
         return numbers.to(pieces.device), types.table
 
     def _spelled(self, values: NDArray[Any]) -> _Types:
-        ids = torch.from_numpy(_as_characters(values))
+        ids = torch.from_numpy(values.view(">u2").reshape(len(values), -1).astype(np.int64))  # [n, C]
         like = next(self.encoder.parameters())
         at_once = WORDS_AT_ONCE.get(like.device.type, 256)
         parts = [self.encoder.tokens(part.to(like.device).long()) for part in ids.split(at_once)]
@@ -188,15 +188,3 @@ def _as_values(rows: NDArray[np.int64]) -> NDArray[Any]:
     """[n, C] → [n]: the characters of each word as one value that can be sorted."""
     packed = np.ascontiguousarray(rows.astype(">u2"))
     return packed.view(f"S{2 * packed.shape[1]}").reshape(-1)
-
-
-def _as_characters(values: NDArray[Any]) -> NDArray[np.int64]:
-    """And back: [n] → [n, C]."""
-    return values.view(">u2").reshape(len(values), -1).astype(np.int64)
-
-
-def _all_in(values: NDArray[Any], known: NDArray[Any]) -> bool:
-    if not len(known):
-        return not len(values)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return bool((known[places] == values).all())

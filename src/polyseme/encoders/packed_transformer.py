@@ -193,6 +193,8 @@ class _Group:
     def attend(self, fused: Tensor, attention: Attention, mask: str, attended: Tensor) -> None:
         """Write what the group's pieces attend to into `attended` [N, H·d]."""
         parts = self._padded(fused).unflatten(-1, (3, attention.n_heads, -1)).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
+        if attention.relative is not None:  # its weights are not rounded with the products'
+            parts = parts.to(next(attention.relative.parameters()).dtype)
         q, k, v = parts.unbind(0)
         bias, terms = self.hidden[mask], self.terms[mask]
         if terms is not None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
+from polyseme.encoders.encoder import Encoder, Layers, check_rows, wanted_layers
 from polyseme.encoders.recurrent_config import RecurrentConfig, StackConfig, TwoWayConfig
 from polyseme.errors import ModelError
 from polyseme.parts.character_cnn import CharacterTokens
@@ -134,7 +134,8 @@ class Recurrent(Encoder):
                 f"A recurrent encoder with memory {self.config.memory!r} was given a {type(memory).__name__}. Begin "
                 "with new_memory of the same encoder."
             )
-        return same_rows(memory, n_rows)
+        check_rows(memory, n_rows)
+        return memory
 
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
         """The state before anything was read; it takes no more room, however much is."""
@@ -151,16 +152,6 @@ class Recurrent(Encoder):
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
         return [list(self.tokens.parameters()), *(list(layer.parameters()) for layer in self.layers)]
-
-
-def same_rows(memory: State, n_rows: int) -> State:
-    """The memory, if it is of as many rows as the batch."""
-    if memory.lengths.shape[0] != n_rows:
-        raise ModelError(
-            f"The memory is of {memory.lengths.shape[0]} rows and the batch of {n_rows}. Pick the rows with "
-            "memory.select, or begin with new_memory."
-        )
-    return memory
 
 
 def refuse_what_is_not_read(batch: Batch, config: StackConfig) -> None:
@@ -180,8 +171,8 @@ def refuse_what_is_not_read(batch: Batch, config: StackConfig) -> None:
 class TwoWayState(Memory):
     """The states of both halves: the forward one after a row's last piece, the backward one after its first."""
 
-    onward: State
-    back: State
+    forwards: State
+    backwards: State
 
 
 class TwoWay(Encoder):
@@ -197,9 +188,9 @@ class TwoWay(Encoder):
     def __init__(self, config: TwoWayConfig) -> None:
         super().__init__()
         self.config = config
-        self.onward = Recurrent(config.half("forwards"))
-        self.tokens = self.onward.tokens
-        self.back = Recurrent(config.half("backwards"), self.tokens)
+        self.forwards = Recurrent(config.half("forwards"))
+        self.tokens = self.forwards.tokens
+        self.backwards = Recurrent(config.half("backwards"), self.tokens)
 
     def forward(
         self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
@@ -216,9 +207,9 @@ class TwoWay(Encoder):
                 f"A two-way encoder was given a {type(memory).__name__}; its memory is of both halves. Begin with "
                 "new_memory, or give each of its halves its own."
             )
-        held = (None, None) if memory is None else (memory.onward, memory.back)
-        one = self.onward.over(tokens, lengths, layers=layers, memory=held[0])
-        other = self.back.over(tokens, lengths, layers=layers, memory=held[1])
+        held = (None, None) if memory is None else (memory.forwards, memory.backwards)
+        one = self.forwards.over(tokens, lengths, layers=layers, memory=held[0])
+        other = self.backwards.over(tokens, lengths, layers=layers, memory=held[1])
         both = {number: torch.cat([one.layers[number], other.layers[number]], dim=-1) for number in one.layers}
         after = None
         if isinstance(one.memory, State) and isinstance(other.memory, State):
@@ -226,18 +217,18 @@ class TwoWay(Encoder):
         return States(both, lengths, self.config.depth, memory=after)
 
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
-        onward, back = (half.new_memory(rows) for half in self.halves())
-        if not (isinstance(onward, State) and isinstance(back, State)):
+        forwards, backwards = (half.new_memory(rows) for half in self.halves())
+        if not (isinstance(forwards, State) and isinstance(backwards, State)):
             raise TypeError("Halves of a two-way encoder hand on their states.")
-        return TwoWayState(onward.lengths, onward, back)
+        return TwoWayState(forwards.lengths, forwards, backwards)
 
     def halves(self) -> list[Encoder]:
-        return [self.onward, self.back]
+        return [self.forwards, self.backwards]
 
     def piece_table(self) -> nn.Parameter | None:
-        return self.onward.piece_table()
+        return self.forwards.piece_table()
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        shared, *onward = self.onward.layer_groups()
-        _, *back = self.back.layer_groups()
-        return [shared, *(one + other for one, other in zip(onward, back, strict=True))]
+        shared, *forwards = self.forwards.layer_groups()
+        _, *backwards = self.backwards.layer_groups()
+        return [shared, *(one + other for one, other in zip(forwards, backwards, strict=True))]

@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
+from polyseme.encoders.encoder import Encoder, Layers, check_rows, wanted_layers
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.encoders.transformer_layer import Reading, TransformerLayer, View
 from polyseme.errors import ModelError
@@ -157,11 +157,8 @@ class Transformer(Encoder):
             raise ModelError("This encoder reads a source, and the batch has none.")
         if batch.source is not None and not self.config.cross:
             raise ModelError("The batch has a source, but this encoder has no cross-attention to read it with.")
-        if memory is not None and memory.lengths.shape[0] != batch.pieces.shape[0]:
-            raise ModelError(
-                f"The memory is of {memory.lengths.shape[0]} rows and the batch of {batch.pieces.shape[0]}. "
-                "Pick the rows with memory.select, or begin with new_memory."
-            )
+        if memory is not None:
+            check_rows(memory, batch.pieces.shape[0])
 
     def _positions(self, batch: Batch, cache: Cache | None) -> Tensor:
         """Where the pieces stand: as given, else counted from the start of the row, a cache's pieces included."""

@@ -130,10 +130,10 @@ class BiLM(BaseObjective):
 
     def corrupt(self, rows: Rows) -> Example:
         """Each half's words as numbers into those of this pass, which are spelled once, and its targets."""
-        onward, back = np.split(rows.pieces, 2, axis=1)  # [R, T + 1] each
+        forwards, backwards = np.split(rows.pieces, 2, axis=1)  # [R, T + 1] each
         start, end = (self.vocabulary.specials[role] for role in ("start", "end"))
-        read = np.concatenate([_swapped(onward[:, :-1], end, start), back[:, 1:]], axis=1)
-        targets = np.concatenate([onward[:, 1:], _swapped(back[:, :-1], end, start)], axis=1)
+        read = np.concatenate([_swapped(forwards[:, :-1], end, start), backwards[:, 1:]], axis=1)
+        targets = np.concatenate([forwards[:, 1:], _swapped(backwards[:, :-1], end, start)], axis=1)
         words, numbers = np.unique(read, return_inverse=True)
         spelled = self.spelling.characters[words]
         room = np.zeros((-len(spelled) % ROUND_TO, spelled.shape[1]), np.int16)
@@ -182,13 +182,15 @@ class BiLMNets(Nets):
         """`arrays`: numbers and targets [R, 2T], those of the forward half first; characters [U, C]; fresh [R]."""
         vectors = self.encoder.tokens(arrays["characters"].long())  # [U, D]
         tokens = nn.functional.embedding(arrays["numbers"].long(), vectors)  # [R, 2T, D]
-        onward, back = tokens.chunk(2, dim=1)
+        forwards, backwards = tokens.chunk(2, dim=1)
         held = memory if isinstance(memory, TwoWayState) else None
         if held is not None:
             new = cast(TwoWayState, self.new_memory(len(held.lengths)))
             held = held.begun_anew(arrays["fresh"], new)
-        ahead = self.encoder.onward.over(onward, None, layers=[-1], memory=None if held is None else held.onward)
-        behind = self.encoder.back.over(back, None, layers=[-1], memory=None if held is None else held.back)
+        ahead = self.encoder.forwards.over(forwards, None, layers=[-1], memory=None if held is None else held.forwards)
+        behind = self.encoder.backwards.over(
+            backwards, None, layers=[-1], memory=None if held is None else held.backwards
+        )
         targets = arrays["targets"].long()
         targets = torch.where(targets < self.n_words, targets, self.unknown)
         parts = {
