@@ -153,7 +153,7 @@ def test_sides_that_are_not_named_as_they_should_be_are_refused(pairs: Corpus, t
     with pytest.raises(InputError, match=r"equally many files\. Got 2 of the one and 1"):
         build_corpus(source=[a, b], target=b, output=tmp_path / "c")
     (tmp_path / "x.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match=r"plain text, a text a line\. Got \S+x\.jsonl \(jsonl\)"):
+    with pytest.raises(InputError, match=r"plain text, one text per line\. Got \S+x\.jsonl \(jsonl\)"):
         pair_sources(tmp_path / "x.jsonl", b, None, None)
     with pytest.raises(OptionError, match="is of texts in pairs, and has no side 'text'"):
         packed_rows(pairs)

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 
 from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import batch_of
-from polyseme.objectives.seq2seq import training_flops
+from polyseme.objectives.objective import batch_of, training_flops
 from polyseme.objectives.translation import Translation
 from polyseme.types import Batch
 

@@ -1,4 +1,4 @@
-"""Runs that are killed at a chosen moment, and gone on with, in processes of their own.
+"""Runs that are killed at a chosen moment, and resumed, in processes of their own.
 
 Each child is forked from this process, so that torch is imported once; it kills itself with SIGKILL, which nothing in
 it can catch, at a moment drawn from its seed: inside a step, inside the writing of a checkpoint, or inside the building
@@ -65,6 +65,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "compiled": {**SETTINGS, "compile": True},
     "carried": CARRIED,
     "causal": {**SETTINGS, "recipe": "gpt-tiny"},
+    "next": {**SETTINGS, "objective": {"next": "nsp"}},
     "replaced": {**SETTINGS, "recipe": "electra-small", "shape": {**SETTINGS["shape"], "embedding_width": 8}},
     "permuted": {**SMALL, "recipe": "xlnet-tiny", "shape": {**SETTINGS["shape"], "inner_dropout_rate": 0.1}
                  | {"dropout_rate": 0.1, "embedding_dropout_rate": 0.1, "memory_length": 12},
@@ -84,7 +85,8 @@ def write_text(path: Path) -> None:
     """Documents enough for a small corpus."""
     text = "the dawn broke a vase and news of it came to every house where people sat at bread and beer"
     draw = random.Random(3)
-    documents = [" ".join(draw.choices(text.split(), k=60)) + "." for _ in range(400)]
+    documents = [" ".join(draw.choices(text.split(), k=60)) for _ in range(400)]
+    documents = [f"{document[:150].capitalize()}. {document[150:].strip().capitalize()}." for document in documents]
     path.write_text("\n\n".join(documents) + "\n")
     lines = [document.split()[:10] for document in documents]
     path.with_suffix(".source").write_text("".join(" ".join(words) + "\n" for words in lines))

@@ -72,7 +72,7 @@ def test_what_is_written_comes_back_to_the_bit(tmp_path: Path, shard_size: int |
     assert (len(list(written.glob("*.safetensors"))) > 1) == (shard_size is not None)
     found = read_latest(tmp_path / "checkpoints")
     assert found is not None
-    assert (found.step, found.about, found.path) == (1000, about, written)
+    assert (found.step, found.record, found.path) == (1000, about, written)
     assert same(found.tensors, tensors())
 
 
@@ -98,7 +98,7 @@ def test_a_whole_checkpoint_of_the_same_step_stays(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 5, tensors(1), {"first": False})
     found = read_latest(tmp_path)
     assert found is not None
-    assert found.about == {"first": True}
+    assert found.record == {"first": True}
     assert names(tmp_path) == ["step-00000005"]
 
 
@@ -277,7 +277,7 @@ while killed:
     killed = killed_at(moment)
     moment += 1
     latest = read_latest(folder)
-    assert latest.about == {"step": latest.step}
+    assert latest.record == {"step": latest.step}
     assert len(latest.tensors) == 8
     assert all((each == latest.step).all() for each in latest.tensors.values())
     found.append(latest.step)

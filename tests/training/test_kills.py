@@ -16,12 +16,13 @@ from polyseme.recipes.recipe_table import recipe_named
 from training.kills import N_STEPS, RUNS
 
 TESTS = Path(__file__).parents[1]
-OTHERS = ("causal", "replaced", "permuted", "segments", "denoising", "spans", "translation")
-"""Objectives but the masked one, which is killed most, and that of two halves, which carries a memory."""
+OTHERS = ("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation")
+"""Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next` is the
+masked one with next-sentence prediction."""
 
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:
-    """Kill so many runs of each kind and go on with them."""
+    """Kill so many runs of each kind and resume them."""
     paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "training.kills", str(folder), json.dumps(counts)],

@@ -192,7 +192,7 @@ def test_a_cpu_is_estimated_by_its_cores(clock: Clock) -> None:
     clock.now += 10
     assert meter.joules() == pytest.approx(320.0)
     assert not meter.measured
-    assert meter.how == "estimated at 32 W"
+    assert meter.method == "estimated at 32 W"
 
 
 def test_a_gpu_without_its_driver_is_estimated(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_gpu_without_its_driver_is_estimated(clock: Clock, monkeypatch: pytest
     clock.now += 10
     assert meter.joules() == pytest.approx(3000.0)
     assert not meter.measured
-    assert "estimated" in meter.how
+    assert "estimated" in meter.method
 
 
 @pytest.mark.parametrize("fault", [{"knows": False}, {"tells": False}])

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
 from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, sample_of, train_tokenizer
 from polyseme.corpus.worker_processes import Load, Work, in_order, usable_cores
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
-from polyseme.files.atomic import AnyPath, check_output, whole_file, whole_folder
+from polyseme.files.atomic import check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
 from polyseme.files.source_paths import Sources
 from polyseme.files.unfinished_folder import clear_up
@@ -41,17 +41,11 @@ SMALL = 1 << 23
 
 def build(options: CorpusOptions) -> Corpus:
     """Build the corpus that the options describe, resume it, or with `reuse` open the one that is there."""
-    _check(held_out=options.held_out, sample=options.sample, workers=options.workers, limit=options.limit)
+    _check(options)
     output, force = options.output, options.force
     reading = {name: getattr(options, name) for name in ("documents", "field", "format")}
     texts = _sources(options.sources, options.values(PairedTextOptions), reading)
-    choice = _Choice.of(
-        options.tokenizer,
-        vocab_size=options.vocab_size,
-        frame=options.frame,
-        lowercase=options.lowercase,
-        sample=options.sample,
-    )
+    choice = _Choice.of(options)
     settings = {
         "sources": [[source.name, source.weight, described(source.paths)] for source in texts],
         **reading,
@@ -95,14 +89,15 @@ def _sources(
         raise OptionError("Texts were named by themselves and in pairs (source, target). Name one or the other.")
     for name, value in reading.items():
         if value is not None:
-            raise OptionError(f"The option {name!r} is not for pairs, whose sides are plain text, a text a line.")
+            raise OptionError(f"The option {name!r} is not for pairs, whose sides are plain text, one text per line.")
     return [*pair_sources(**pairs)]
 
 
-def _check(*, held_out: float, sample: int, workers: int | None, limit: int | None) -> None:
-    if not 0 <= held_out < 1:
-        raise OptionError(f"The share that is held out must be from 0 to below 1. Got {held_out} instead.")
-    for name, value in (("sample", sample), ("workers", workers), ("limit", limit)):
+def _check(options: CorpusOptions) -> None:
+    if not 0 <= options.held_out < 1:
+        raise OptionError(f"The share that is held out must be from 0 to below 1. Got {options.held_out} instead.")
+    for name in ("sample", "workers", "limit"):
+        value = getattr(options, name)
         if value is not None and value < 1:
             raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
 
@@ -120,8 +115,8 @@ def _finished(folder: Path, settings: Mapping[str, Any], texts: Sequence[AnySour
     if not (folder / ABOUT).is_file():
         return None
     corpus = Corpus.open(folder)
-    sizes = [source["file_bytes"] for source in corpus.about["sources"]]
-    same = corpus.about["settings"] == json.loads(json.dumps(settings)) and sizes == [each.total for each in texts]
+    sizes = [source["file_bytes"] for source in corpus.record["sources"]]
+    same = corpus.record["settings"] == json.loads(json.dumps(settings)) and sizes == [each.total for each in texts]
     return corpus if same else None
 
 
@@ -134,15 +129,17 @@ class _Choice:
     ready: PieceTokenizer | None = None
 
     @classmethod
-    def of(
-        cls, tokenizer: AnyPath, *, vocab_size: int | None, frame: str | None, lowercase: bool | None, sample: int
-    ) -> _Choice:
-        name = os.fspath(tokenizer)
+    def of(cls, options: CorpusOptions) -> _Choice:
+        name = os.fspath(options.tokenizer)
         if name in KINDS:
-            chosen = frame_for(name, frame)
-            lowers = kind_named(name).lowercase(chosen) if lowercase is None else lowercase
-            size = VOCABULARY if vocab_size is None else vocab_size
-            settings = {"tokenizer": name, "vocab_size": size, "frame": chosen, "lowercase": lowers, "sample": sample}
+            frame, lowercase = frame_for(name, options.frame), options.lowercase
+            settings = {
+                "tokenizer": name,
+                "vocab_size": VOCABULARY if options.vocab_size is None else options.vocab_size,
+                "frame": frame,
+                "lowercase": kind_named(name).lowercase(frame) if lowercase is None else lowercase,
+                "sample": options.sample,
+            }
             return cls(settings, kind=name)
         if not Path(name).is_dir():
             raise OptionError(
@@ -152,26 +149,23 @@ class _Choice:
         ready = load_tokenizer(name)
         return cls({"tokenizer": ready.fingerprint}, ready=ready)
 
-    def made(self, texts: Sequence[AnySource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
-        """The tokenizer, and what there is to say about it."""
-        if self.ready is not None:
-            return self.ready, []
-        wanted = self.settings
-        sample = None
-        if not kind_named(str(self.kind)).reads_all:
-            sample = sample_of(texts, wanted["sample"], limit)
+    def create(self, texts: Sequence[AnySource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
+        """The tokenizer, and notes about it."""
+        if self.kind is None:
+            return cast(PieceTokenizer, self.ready), []
+        reads_all, n_pieces = kind_named(self.kind).reads_all, self.settings["vocab_size"]
+        sample = None if reads_all else sample_of(texts, self.settings["sample"], limit)
         trained = train_tokenizer(
-            str(self.kind),
+            self.kind,
             _all_of(texts, limit) if sample is None else sample.texts,
-            vocab_size=wanted["vocab_size"],
-            frame=wanted["frame"],
-            lowercase=wanted["lowercase"],
+            vocab_size=n_pieces,
+            frame=self.settings["frame"],
+            lowercase=self.settings["lowercase"],
         )
         notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.in_words}."]
-        if sample is not None and trained.n_pieces < wanted["vocab_size"]:
+        if sample is not None and trained.n_pieces < n_pieces:
             notes.append(
-                f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the "
-                f"{wanted['vocab_size']:,} requested."
+                f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the {n_pieces:,} requested."
             )
         return trained, notes
 
@@ -206,7 +200,7 @@ class _Building:
         last = done[-1] if done else None
         with Writers(self.unfinished.corpus, self.texts, dtype_for(tokenizer.n_pieces)) as writers:
             if last is not None and not writers.resume(last["states"]):
-                self.unfinished.start_over("what was written is damaged")
+                self.unfinished.start_over("its files are damaged")
                 done, last = [], None
             if last is None:
                 writers.begin()
@@ -238,11 +232,11 @@ class _Building:
         folder = self.unfinished.corpus / TOKENIZER
         notes_path = self.unfinished.folder / NOTES
         if not folder.is_dir():
-            made, notes = self.choice.made(self.texts, self.limit)
+            tokenizer, notes = self.choice.create(self.texts, self.limit)
             with whole_file(notes_path, force=True) as path:
-                path.write_text(json.dumps({"notes": notes, "frame": made.framing.to_json()}), encoding="utf-8")
-            with whole_folder(folder) as made_folder:
-                made.save(str(made_folder))
+                path.write_text(json.dumps({"notes": notes, "frame": tokenizer.framing.to_json()}), encoding="utf-8")
+            with whole_folder(folder) as new:
+                tokenizer.save(str(new))
         record = json.loads(notes_path.read_text(encoding="utf-8"))
         self.notes += record["notes"]
         self.warned += record["notes"][1:]
@@ -293,19 +287,19 @@ class _Building:
     ) -> None:
         """See to the split, count, take checksums, and write `corpus.json`."""
         counts = {
-            name: {side: {split: state.counts for split, state in mine.items()} for side, mine in its.items()}
-            for name, its in states.items()
+            name: {side: {split: state.counts for split, state in mine.items()} for side, mine in sides.items()}
+            for name, sides in states.items()
         }
-        n_documents = {split: sum(its[self.sides[0]][split].documents for its in counts.values()) for split in SPLITS}
+        first = self.sides[0]
+        n_documents = {split: sum(each[first][split].documents for each in counts.values()) for split in SPLITS}
         if not sum(n_documents.values()):
             raise InputError(
                 f"There is no text in {self.texts[0].paths.name}: no document has anything in it that the tokenizer "
                 "reads. Give files with text."
             )
         dtype = dtype_for(tokenizer.n_pieces)
-        names = [source.name for source in self.texts]
-        wanted = self.held_out and all(source.held_out is None for source in self.texts)
-        lacking = "train" if not n_documents["train"] else "held" if wanted and not n_documents["held"] else None
+        holds_out = self.held_out and all(source.held_out is None for source in self.texts)
+        lacking = "train" if not n_documents["train"] else "held" if holds_out and not n_documents["held"] else None
         if lacking is not None:
             moved = extremes.to_move(lacking)
             if moved is None:
@@ -314,14 +308,14 @@ class _Building:
                     raise InputError("There is only one document, and it would be held out. Give more text.")
             else:
                 for at, places in moved.items():
-                    its = counts[names[at]]
+                    name = self.texts[at].name
                     for number, side in enumerate(self.sides):
                         mine = {place: n_bytes[number] for place, n_bytes in places.items()}
-                        its[side] = move_documents(
-                            self.unfinished.corpus, names[at], side, its[side], dtype, lacking, mine
+                        counts[name][side] = move_documents(
+                            self.unfinished.corpus, name, side, counts[name][side], dtype, lacking, mine
                         )
         self._note_oddities(n_vanished)
-        about: dict[str, Any] = {
+        record: dict[str, Any] = {
             "format": FORMAT,
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "frame": tokenizer.framing.to_json()},
             "n_pieces": tokenizer.n_pieces,
@@ -341,9 +335,9 @@ class _Building:
             "settings": self.settings,
             "notes": self.notes,
         }
-        about["fingerprint"] = fingerprint_of(about)
+        record["fingerprint"] = fingerprint_of(record)
         with whole_file(self.unfinished.corpus / ABOUT, force=True) as path:
-            path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def _described_split(
         self, source: AnySource, split: str, counts: Mapping[str, Mapping[str, Counts]], dtype: np.dtype[Any]
@@ -362,14 +356,14 @@ class _Building:
 
     def _note_oddities(self, n_vanished: int) -> None:
         tallies = [source.tally for source in self.texts]
-        for n, what in (
+        for n, oddity in (
             (sum(tally.empty for tally in tallies), "empty documents were left out"),
             (n_vanished, "documents came out as nothing and were left out"),
             (sum(tally.cut for tally in tallies), "documents were too long to be handled in one and were cut"),
             (sum(tally.surrogates for tally in tallies), "documents have lone surrogates, which were read as U+FFFD"),
         ):
             if n:
-                self.notes.append(f"{n:,} {what}.")
+                self.notes.append(f"{n:,} {oddity}.")
                 self.warned.append(self.notes[-1])
 
 

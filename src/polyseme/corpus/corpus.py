@@ -4,7 +4,7 @@
 |---|---|
 | corpus.json | what it was made from and how, counts, checksums, and what there is to know about it |
 | tokenizer/ | the tokenizer, as a model's folder has it |
-| shards/ | the pieces (`shards`), a folder a source |
+| shards/ | the pieces (`shards`), one folder per source |
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from polyseme.text.tokenizer_files import load_tokenizer
 ABOUT = "corpus.json"
 TOKENIZER = "tokenizer"
 FORMAT = 1
-"""Of the files; a corpus of another one has to be built anew."""
+"""Of the files; a corpus of another one has to be rebuilt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,12 @@ class CorpusSource:
 class Corpus:
     """A corpus that was built (`build_corpus`) and is read; see `open`."""
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], tokenizer: PieceTokenizer) -> None:
+    def __init__(self, folder: Path, record: Mapping[str, Any], tokenizer: PieceTokenizer) -> None:
         self.folder = folder
-        self.about = about
-        """What `corpus.json` says."""
+        self.record = record
+        """The content of `corpus.json`."""
         self.tokenizer = tokenizer
-        self.sides: tuple[str, ...] = tuple(about["sides"])
+        self.sides: tuple[str, ...] = tuple(record["sides"])
         """`text`, or `source` and `target` of pairs."""
         self.sources: tuple[CorpusSource, ...] = tuple(
             CorpusSource(
@@ -65,7 +65,7 @@ class Corpus:
                     for side in self.sides
                 },
             )
-            for source in about["sources"]
+            for source in record["sources"]
         )
         dtype = dtype_for(tokenizer.n_pieces)
         self._shards = {
@@ -83,41 +83,41 @@ class Corpus:
     def open(cls, folder: str | os.PathLike[str]) -> Corpus:
         """The corpus in a folder. That its files are there and of the right size is checked; `check` reads them."""
         place = Path(folder)
-        about = _read_about(place)
-        frame = Frame.from_json(about["tokenizer"]["frame"])
+        record = _read_record(place)
+        frame = Frame.from_json(record["tokenizer"]["frame"])
         tokenizer = load_tokenizer(place / TOKENIZER, frame=frame)
-        if tokenizer.fingerprint != about["tokenizer"]["fingerprint"]:
+        if tokenizer.fingerprint != record["tokenizer"]["fingerprint"]:
             raise InputError(
                 f"The corpus {place} was made with another tokenizer than the one in its folder {TOKENIZER}/: the "
-                "pieces would be read as other text. Put back the tokenizer it was made with, or build it anew."
+                "pieces would be read as other text. Put back the tokenizer it was made with, or rebuild it."
             )
-        return cls(place, about, tokenizer)
+        return cls(place, record, tokenizer)
 
     def check(self) -> None:
         """Read all shards and refuse a corpus that is not as it was built."""
-        for number, source in enumerate(self.about["sources"]):
+        for number, source in enumerate(self.record["sources"]):
             for (side, split), shards in self._shards.items():
                 for file, digest in shards[number].checksums().items():
                     if digest != _of_side(source, side, split)["checksums"][file]:
                         raise InputError(
                             f"The corpus {self.folder} is damaged: the {file} of {source['name']} ({split}) are not "
-                            "those it was built with. Copy it again from where it came from, or build it anew."
+                            "those it was built with. Copy it again from where it came from, or rebuild it."
                         )
 
     @property
     def fingerprint(self) -> str:
         """Equal for corpora with the same pieces of the same tokenizer, in the same order and with equal weights."""
-        return str(self.about["fingerprint"])
+        return str(self.record["fingerprint"])
 
     @property
     def separator(self) -> int | None:
-        """The piece that stands after each document; None if the tokenizer has none for that."""
+        """The piece after each document; None if the tokenizer has none for that."""
         return separator_of(self.tokenizer)
 
     @property
     def notes(self) -> Sequence[str]:
         """What was unusual in building it, in words."""
-        return tuple(self.about["notes"])
+        return tuple(self.record["notes"])
 
     @property
     def bytes(self) -> int:
@@ -147,20 +147,13 @@ class Corpus:
         """
         if split not in SPLITS:
             raise OptionError(f"A corpus has no split {split!r}. {nearest(split, SPLITS)}")
-        wanted = SIDE if side is None else side
-        if wanted not in self.sides:
+        name = SIDE if side is None else side
+        if name not in self.sides:
+            content = "plain text" if self.sides == (SIDE,) else "texts in pairs"
             raise OptionError(
-                f"The corpus {self.folder} is of {_described(self.sides)}, and has no side {wanted!r}. It has: "
-                f"{', '.join(self.sides)}."
+                f"The corpus {self.folder} is of {content}, and has no side {name!r}. It has: {', '.join(self.sides)}."
             )
-        return self._shards[wanted, split]
-
-    def shard(self, source: str, split: str = "train", side: str | None = None) -> Shard:
-        """The shard of one source."""
-        names = [each.name for each in self.sources]
-        if source not in names:
-            raise OptionError(f"The corpus has no source {source!r}. {nearest(source, names)}")
-        return self.shards(split, side)[names.index(source)]
+        return self._shards[name, split]
 
     def unigram_entropy(self, split: str = "train", side: str | None = None) -> float:
         """How many nats a piece takes if one knows how frequent each is and nothing else; separators do not count.
@@ -180,13 +173,8 @@ class Corpus:
 
 def _of_side(source: Mapping[str, Any], side: str, split: str) -> Mapping[str, Any]:
     """The entry of a source's split in `corpus.json`; of pairs, there is one per side."""
-    about: Mapping[str, Any] = source["splits"][split]
-    entry: Mapping[str, Any] = about if side == SIDE else about[side]
-    return entry
-
-
-def _described(sides: Sequence[str]) -> str:
-    return "plain text" if tuple(sides) == (SIDE,) else "texts in pairs"
+    entry: Mapping[str, Any] = source["splits"][split]
+    return entry if side == SIDE else entry[side]
 
 
 def separator_of(tokenizer: PieceTokenizer) -> int | None:
@@ -194,16 +182,16 @@ def separator_of(tokenizer: PieceTokenizer) -> int | None:
     return tokenizer.specials.get("end")
 
 
-def fingerprint_of(about: Mapping[str, Any]) -> str:
+def fingerprint_of(record: Mapping[str, Any]) -> str:
     """A digest of all that decides the rows of a corpus."""
     content = {
-        "tokenizer": about["tokenizer"]["fingerprint"],
-        "sources": [[source["weight"], source["splits"]] for source in about["sources"]],
+        "tokenizer": record["tokenizer"]["fingerprint"],
+        "sources": [[source["weight"], source["splits"]] for source in record["sources"]],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _read_about(folder: Path) -> dict[str, Any]:
+def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     if not path.is_file():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
@@ -213,12 +201,12 @@ def _read_about(folder: Path) -> dict[str, Any]:
             advice = "Build one from text: polyseme corpus TEXTS -o FOLDER"
         raise InputError(f"{folder} is no corpus: there is no {ABOUT} in it. {advice}")
     try:
-        about = json.loads(path.read_bytes())
+        record = json.loads(path.read_bytes())
     except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}). Copy the corpus again, or build it anew.") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(f"{path} is damaged ({error}). Copy the corpus again, or rebuild it.") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(
             f"{path} is not of this version of polyseme, which reads format {FORMAT} of corpora with their {SHARDS}/. "
-            "Build the corpus anew."
+            "Rebuild the corpus."
         )
-    return about
+    return record

@@ -7,12 +7,13 @@ Line ends become `\n`. Records (JSON Lines, CSV, TSV, Parquet) come through `fil
 from __future__ import annotations
 
 import codecs
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
@@ -90,7 +91,7 @@ class TextSource:
     def _documents(self) -> Iterator[tuple[bytes, int]]:
         before = 0
         for name, size in zip(self.paths.names, self.paths.sizes, strict=True):
-            kind = self.format or ENDINGS.get(suffixes(name)[0], "text")
+            kind = _kind(name, self.format)
             reading = self._texts(name) if kind == "text" else self._records(name)
             for text, done in reading:
                 if _EMPTY.match(text):
@@ -114,13 +115,8 @@ class TextSource:
         if self.documents == "line":
             yield from plain_lines(name)
             return
-        source = open_source(name)
-        try:
-            _refuse_what_is_no_text(source)
-            blocks = _checked(source)
-            yield from _whole(blocks, source) if self.documents == "file" else _parted(blocks, source, _BLANK_LINES)
-        finally:
-            source.close()
+        with _plain_text(name) as (source, blocks):
+            yield from _whole(blocks, source) if self.documents == "file" else _split(blocks, source, _BLANK_LINES)
 
 
 def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[Stretched]:
@@ -146,37 +142,29 @@ def text_sources(
 ) -> list[TextSource]:
     """What the user names, checked as far as it can be before anything is read."""
     if documents is not None and documents not in get_args(Documents):
-        raise OptionError(f"Documents cannot be told by {documents!r}. {nearest(documents, get_args(Documents))}")
+        raise OptionError(f"Documents cannot be separated by {documents!r}. {nearest(documents, get_args(Documents))}")
     chosen = _format_named(format)
     named = sources if isinstance(sources, dict) else by_name(sources)
-    made = []
-    for name, (its, weight) in named.items():
+    result = []
+    for name, (files, weight) in named.items():
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise OptionError(
                 f"A source cannot be named {name!r}: a name has letters, digits, points, hyphens and underscores."
             )
         if not (isinstance(weight, int | float) and 0 < weight < float("inf")):
             raise OptionError(f"The weight of the source {name!r} must be a number above 0. Got {weight!r} instead.")
-        paths = find_files(its, endings=ENDINGS if chosen is None else None)
+        paths = find_files(files, endings=ENDINGS if chosen is None else None)
         for file in paths.names:
             _check_documents(file, chosen, documents)
-        made.append(
-            TextSource(
-                name=name,
-                weight=float(weight),
-                paths=paths,
-                documents=documents,  # type: ignore[arg-type]
-                field=field,
-                format=chosen,
-            )
-        )
-    if not made:
+        by = cast(Documents | None, documents)
+        result.append(TextSource(name, float(weight), paths, by, field, chosen))
+    if not result:
         raise InputError("There is nothing to read: no file, folder or pattern was named.")
-    files = [file for source in made for file in source.paths.names]
-    if field is not None and all(_kind(file, chosen) == "text" for file in files):
-        what = f"{files[0]} is" if len(files) == 1 else f"all {len(files):,} files are"
-        raise OptionError(f"The option 'field' is for records, and {what} read as plain text. Leave it out.")
-    return made
+    names = [file for source in result for file in source.paths.names]
+    if field is not None and all(_kind(name, chosen) == "text" for name in names):
+        subject = f"{names[0]} is" if len(names) == 1 else f"all {len(names):,} files are"
+        raise OptionError(f"The option 'field' is for records, and {subject} read as plain text. Leave it out.")
+    return result
 
 
 def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
@@ -226,11 +214,11 @@ def _check_documents(file: str, format: str | None, documents: str | None) -> No
     if kind == "text":
         if documents == "record":
             raise OptionError(
-                f"{file} is read as plain text, which has no records. Tell documents by blank lines, files or lines."
+                f"{file} is read as plain text, which has no records. Take blank lines, files or lines instead."
             )
     elif documents not in (None, "record"):
         raise OptionError(
-            f"{file} is read as {kind}, a document a record. Documents by {documents!r} are for plain "
+            f"{file} is read as {kind}, one document per record. Documents by {documents!r} are for plain "
             "text: leave the option out."
         )
 
@@ -259,22 +247,22 @@ def _cut(text: bytes, tally: Tally) -> Iterator[bytes]:
 
 def plain_lines(name: str) -> Iterator[tuple[bytes, int]]:
     """The lines of a file of plain text, and how many of its bytes were read by then."""
-    source = open_source(name)
-    try:
-        _refuse_what_is_no_text(source)
-        yield from _parted(_checked(source), source, _LINE)
-    finally:
-        source.close()
+    with _plain_text(name) as (source, blocks):
+        yield from _split(blocks, source, _LINE)
 
 
-def _refuse_what_is_no_text(source: Source) -> None:
-    head = b"" if source.total == 0 else source.head()
-    if not head:
-        raise InputError(f"{source.name} is empty: there is nothing to read.")
-    look = binary_look(head)
-    if look:
-        what = "What is packed in " if source.compressed else ""
-        raise InputError(f"{what}{source.name} looks to be {look.what}. {look.advice}")
+@contextlib.contextmanager
+def _plain_text(name: str) -> Iterator[tuple[Source, Iterator[bytes]]]:
+    """A file of plain text and its blocks; one that is empty, or looks to be something else, is refused."""
+    with contextlib.closing(open_source(name)) as source:
+        head = b"" if source.total == 0 else source.head()
+        if not head:
+            raise InputError(f"{source.name} is empty: there is nothing to read.")
+        look = binary_look(head)
+        if look:
+            content = "What is packed in " if source.compressed else ""
+            raise InputError(f"{content}{source.name} looks to be {look.what}. {look.advice}")
+        yield source, _checked(source)
 
 
 def _checked(source: Source) -> Iterator[bytes]:
@@ -335,8 +323,8 @@ def _whole(blocks: Iterator[bytes], source: Source) -> Iterator[tuple[bytes, int
     yield b"".join(held), source.done
 
 
-def _parted(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The documents of a file, where a pattern stands between each two."""
+def _split(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes]) -> Iterator[tuple[bytes, int]]:
+    """The documents of a file, which a pattern separates."""
     held: list[bytes] = []
     size = 0
     for block in blocks:

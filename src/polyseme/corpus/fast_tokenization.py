@@ -1,4 +1,4 @@
-"""Documents to pieces, fast: what stands between two blanks is spelled once and looked up from then on.
+"""Documents to pieces, fast: every stretch between two blanks is spelled once and looked up from then on.
 
 A text has far fewer different stretches between blanks than stretches. For tokenizers of which it can be shown that a
 text may be cut before each blank (`text.cut_points`), the pieces of every *type* of stretch are made once, kept in flat
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.corpus.type_tables import Numbers, Tables
 from polyseme.text.alignment import align
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.cut_points import can_be_cut, steps
@@ -56,13 +55,14 @@ _BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
 _INSIDE, _GOING_ON = b"\1", b"\2"
 """What goes before a type that is only found inside others; the second before one that continues a word."""
 _EDGES = b'.,;:!?()[]"-'
-"""Marks that are no part of the word they stand before or after."""
+"""Marks that are no part of the word before or after them."""
 _OWNED = b"'s"
 _MARKS_AND_BLANKS = "\0\1\2 \t\n\r"
 _TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
 """The letters that normalizing may turn into a blank, so that a blank beside them is one of several."""
 _PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
 _METASPACE = "\u2581"
+_OF_PIECES = ("pieces", "starts", "sentences")
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
@@ -169,8 +169,8 @@ class Speller:
         edges = np.flatnonzero(np.diff(usual, prepend=not usual[0], append=not usual[-1]))
         for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             if usual[first]:
-                its = slice(int(begins[first]), int(begins[last - 1] + n_types[last - 1]))
-                parts.append(self._put_together(types[its], begins[first:last] - its.start))
+                here = slice(int(begins[first]), int(begins[last - 1] + n_types[last - 1]))
+                parts.append(self._put_together(types[here], begins[first:last] - here.start))
             else:
                 parts.append(self._one_by_one(documents[first:last]))
         return Spelled(*map(np.concatenate, zip(*parts, strict=True)))
@@ -193,21 +193,21 @@ class Speller:
                 made_of[number] = parts
             else:
                 others.append(number)
-        about = {
+        features = {
             **{name: np.zeros(len(new), np.bool_) for name in ("is_odd", "begins_document", "begins_line")},
             **{name: np.zeros(len(new), np.uint8) for name in ("endings", "beginnings")},
         }
         keys: dict[int, str] = {number: f" {new[number].decode()}" for number in words}
         for number in words:
             if not new[number][:1].islower():
-                about["beginnings"][number] = beginning(keys[number][1:])
+                features["beginnings"][number] = beginning(keys[number][1:])
         for number in made_of:
             text = new[number].decode()
-            about["begins_document"][number] = text[0] == "\0"
-            about["begins_line"][number] = text[0] in ("\0", "\n")
+            features["begins_document"][number] = text[0] == "\0"
+            features["begins_line"][number] = text[0] in ("\0", "\n")
             text = text.lstrip("\0\n")
-            about["endings"][number], about["beginnings"][number] = ending(text), beginning(text)
-        together, alone = self._look_at(new, others, keys, about)
+            features["endings"][number], features["beginnings"][number] = ending(text), beginning(text)
+        together, alone = self._look_at(new, others, keys, features)
         spelled = [
             self._learn_together(few, [keys[number] for number in few], plain=plain)
             for numbers, plain in ((words, True), (together, False))
@@ -219,7 +219,7 @@ class Speller:
         pieces, starts, sentences = (column[order] for column in columns[1:])
         starts[np.isin(columns[0][order], [number for number in others if new[number][:1] == _GOING_ON])] = False
         counts = np.bincount(columns[0], minlength=len(new)).astype(np.int64)
-        self._tables.add(pieces=pieces, starts=starts, sentences=sentences, counts=counts, **about)
+        self._tables.add(pieces=pieces, starts=starts, sentences=sentences, counts=counts, **features)
         self._tables.put_together({first + number: parts for number, parts in made_of.items()})
 
     def _parts_of(self, raw: bytes) -> list[int] | None:
@@ -247,7 +247,7 @@ class Speller:
         return parts
 
     def _look_at(
-        self, new: Sequence[bytes], numbers: Sequence[int], keys: dict[int, str], about: dict[str, NDArray[Any]]
+        self, new: Sequence[bytes], numbers: Sequence[int], keys: dict[int, str], features: dict[str, NDArray[Any]]
     ) -> tuple[list[int], list[int]]:
         """Find out about types that are not simple; which can be read together, and which have to be alone."""
         together: list[int] = []
@@ -255,14 +255,14 @@ class Speller:
         for number in numbers:
             text = new[number].decode()
             mark = text[:1]
-            about["begins_document"][number] = mark == "\0"
-            about["begins_line"][number] = mark in ("\0", "\n")
+            features["begins_document"][number] = mark == "\0"
+            features["begins_line"][number] = mark in ("\0", "\n")
             core = text.strip(_MARKS_AND_BLANKS)
-            about["endings"][number] = ending(core) if core else CONTINUES
-            about["beginnings"][number] = beginning(core) if core else CAPITAL
+            features["endings"][number] = ending(core) if core else CONTINUES
+            features["beginnings"][number] = beginning(core) if core else CAPITAL
             key = self._key(text)
             if key is None:
-                about["is_odd"][number] = True
+                features["is_odd"][number] = True
             elif key:
                 keys[number] = key
                 (alone if key[0] == "\0" else together).append(number)
@@ -320,13 +320,10 @@ class Speller:
         return bool(np.isin(ids, self._never_in_text).any()) or (self._literal is not None and self._literal in text)
 
 
-_ENDS = (attrgetter("start"), attrgetter("end"))
-
-
 def _word_starts(text: str, spans: Ints) -> Bits:
     """Which pieces are the first of a word, or of none; a blank that is a piece by itself goes with what follows."""
     parts = split_words(text)
-    ends = [np.fromiter(map(end, parts), np.int64, len(parts)) for end in _ENDS]
+    ends = [np.fromiter(map(attrgetter(end), parts), np.int64, len(parts)) for end in ("start", "end")]
     words = align(spans, np.stack(ends, axis=1))
     first, last = words[words[:, 0] <= words[:, 1]].T
     depth = np.zeros(len(spans) + 1, np.int64)
@@ -367,6 +364,77 @@ def _inner_sentences(parts: Sequence[str], spans: Ints) -> Bits:
     return _at_first_pieces(spans, places)
 
 
+# --- what is known of each type --------------------------------------------------------------------------------------
+
+
+class Numbers(dict[bytes, int]):
+    """Numbers of types; one that is new gets the next, and is kept to be spelled."""
+
+    def __init__(self) -> None:
+        self.new: list[bytes] = []
+        self.size = 0
+
+    def __missing__(self, stretch: bytes) -> int:
+        number = self[stretch] = len(self)
+        self.new.append(stretch)
+        self.size += len(stretch)
+        return number
+
+
+class Tables:
+    """What is known of each type, one column each, and the pieces of all of them one after another."""
+
+    def __init__(self) -> None:
+        self._n_types = self._n_pieces = 0
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def add(self, **columns: NDArray[Any]) -> None:
+        """More of them, in order."""
+        columns["firsts"] = np.cumsum(columns["counts"]) - columns["counts"] + self._n_pieces
+        for name, column in columns.items():
+            self._grow(name, column, self._n_pieces if name in _OF_PIECES else self._n_types)
+        self._n_types += len(columns["counts"])
+        self._n_pieces += len(columns["pieces"])
+
+    def put_together(self, made_of: Mapping[int, Sequence[int]]) -> None:
+        """Give types that are made of others their pieces."""
+        if not made_of:
+            return
+        n_parts = np.fromiter(map(len, made_of.values()), np.int64, len(made_of))
+        parts = np.fromiter(chain.from_iterable(made_of.values()), np.int64, int(n_parts.sum()))
+        places, counts = self.gathered(parts)
+        sums = np.add.reduceat(counts, np.cumsum(n_parts) - n_parts)
+        numbers = np.fromiter(made_of, np.int64, len(made_of))
+        self.counts[numbers] = sums
+        self.firsts[numbers] = np.cumsum(sums) - sums + self._n_pieces
+        for name in _OF_PIECES:
+            self._grow(name, self._columns[name][places], self._n_pieces)
+        self._n_pieces += len(places)
+
+    def _grow(self, name: str, column: NDArray[Any], n: int) -> None:
+        """Write values after the first `n` of a column."""
+        grown = self._columns.setdefault(name, np.zeros(1024, column.dtype))
+        if n + len(column) > len(grown):
+            more = np.zeros(n // 2 + max(len(grown), len(column)), grown.dtype)
+            grown = self._columns[name] = np.concatenate([grown[:n], more])
+        grown[n : n + len(column)] = column
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name.startswith("_") or name not in self._columns:
+            raise AttributeError(name)
+        return self._columns[name]
+
+    def gathered(self, types: NDArray[Any]) -> tuple[Ints, Ints]:
+        """The places of the pieces of some types, one after another, and how many each has."""
+        if not len(types):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        counts = self.counts[types]
+        ends = np.cumsum(counts)
+        places = np.repeat(self.firsts[types] - ends + counts, counts)
+        places += np.arange(len(places))
+        return places, counts
+
+
 # --- what can be shown of a tokenizer, or of a stretch of text -------------------------------------------------------
 
 
@@ -389,13 +457,13 @@ def _is_plain(character: str) -> bool:
 
 
 def drops_blanks(backend: Any) -> bool:
-    """Whether blanks part what is around them and are nothing else, however many there are."""
+    """Whether blanks only separate words, however many there are."""
     first = steps(backend.pre_tokenizer)[0]
     return first["type"] in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
 
 
 def parts_marks(backend: Any) -> bool:
-    """Whether words and the marks of ASCII around them are read as if each stood alone."""
+    """Whether words and the marks of ASCII around them are read as if each were alone."""
     if any(not token.special for token in backend.get_added_tokens_decoder().values()):
         return False
     simple = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents")

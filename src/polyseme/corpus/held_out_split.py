@@ -78,7 +78,7 @@ def move_documents(
     to: str,
     moved: Mapping[int, int],
 ) -> dict[str, Counts]:
-    """Move some documents of one side of a source to the other split, which has none of them; the new counts."""
+    """Move documents of one side of a source to the other split, which has none of them; the new counts."""
     split = _OTHER[to]
     shard = Shard(folder, source, split, counts[split], dtype, side)
     is_moved = np.zeros(counts[split].documents, np.bool_)
@@ -88,17 +88,17 @@ def move_documents(
         to: _documents_of(shard, is_moved, n_bytes),
         split: _documents_of(shard, ~is_moved, counts[split].bytes - n_bytes),
     }
-    made: dict[str, Counts] = {}
+    new_counts: dict[str, Counts] = {}
     for name, stretch in parts.items():
         writer = ShardWriter(folder, source, f"new.{name}", dtype, side)
         writer.begin()
         writer.append(stretch)
         writer.finish()
-        made[name] = writer.state.counts
+        new_counts[name] = writer.state.counts
     for name in parts:
         for file in FILES:
             shard_path(folder, source, f"new.{name}", file, side).replace(shard_path(folder, source, name, file, side))
-    return made
+    return new_counts
 
 
 def _documents_of(shard: Shard, chosen: NDArray[np.bool_], n_bytes: int) -> Stretch:

@@ -1,4 +1,4 @@
-"""What every layout is: a way to take rows from a corpus, which objectives name (`Needs.layout`).
+"""What every layout is: how rows are taken from a corpus, which objectives name (`Needs.layout`).
 
 A layout is a record of what an objective wants of its rows; over a corpus it gives a `RowSource`. A row is a function
 of corpus, layout, seed, epoch and index, so a run is resumed by a number, and any number of workers or devices sees the
@@ -10,7 +10,7 @@ Shapes: R rows, T pieces of a row.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -59,10 +59,8 @@ class Layout(ABC):
     carries_memory: ClassVar[bool] = False
     """Whether a row continues the one of the step before, so that a memory is carried along."""
 
-    @property
-    def separates_documents(self) -> bool:
-        """Whether the options `mask_documents` and `reset_positions` can be followed."""
-        return False
+    separates_documents: bool = False
+    """Whether the options `mask_documents` and `reset_positions` can be followed."""
 
     def check(self, options: RowOptions, objective: str) -> None:
         """Refuse options that the layout cannot follow, before there is a corpus."""
@@ -96,6 +94,21 @@ class RowSource(ABC):
     def rows(self, indices: Ints) -> Rows:
         """The rows at these indices; vectorized, and each the same whatever rows are beside it."""
 
+    def placed(self, indices: Ints, *parts: int) -> tuple[Ints, Ints, Ints]:
+        """[R] each: the epochs of indices, their places in these, and the numbers of the rows there.
+
+        Every epoch has a random order, whose key the `parts` decide; held-out rows are those of the first epoch, in
+        order.
+        """
+        epochs, places = np.divmod(indices, self.n_rows)
+        if not self.is_shuffled:
+            return np.zeros_like(epochs), places, places
+        order = np.empty_like(places)
+        for epoch in np.unique(epochs).tolist():
+            these = epochs == epoch
+            order[these] = permutation_at(self.n_rows, epoch_key(self.seed, epoch, *parts), places[these])
+        return epochs, places, order
+
     def evaluation_steps(self, batch_size: int, max_pieces: int) -> Sequence[Ints]:
         """The indices of the rows that an evaluation reads, one array per step."""
         most = min(EVALUATION_STEPS * batch_size, max(max_pieces // self.length, 1))
@@ -108,7 +121,7 @@ class RowSource(ABC):
 
 
 class Draw(NamedTuple):
-    """Which rows of which sources stand at some indices."""
+    """Which rows of which sources are at some indices."""
 
     keys: NDArray[np.uint64]
     """[R]: the random keys of the rows."""
@@ -145,13 +158,8 @@ class WeightedRows(RowSource):
         return int(self._ends[-1])
 
     def draw(self, indices: Ints) -> Draw:
-        """What stands at some indices, where there are any rows."""
-        epochs, places = np.divmod(indices, self.n_rows)
-        if not self.is_shuffled:
-            epochs = np.zeros_like(epochs)
-        order = places
-        if self.is_shuffled:
-            order = shuffled(self.n_rows, epochs, places, lambda epoch: epoch_key(self.seed, epoch, 0))
+        """The rows at some indices, where there are any."""
+        epochs, places, order = self.placed(indices, 0)
         sources = np.searchsorted(self._ends, order, side="right")
         numbers = order - np.concatenate([[0], self._ends])[sources]
         passes, numbers = np.divmod(numbers, self.rows_by_source[sources])
@@ -163,15 +171,6 @@ class WeightedRows(RowSource):
                 pass_keys[these] = key
                 numbers[these] = permutation_at(int(self.rows_by_source[source]), key, numbers[these])
         return Draw(row_keys(self.seed, epochs, places), sources, numbers, pass_keys)
-
-
-def shuffled(n_rows: int, epochs: Ints, places: Ints, key: Callable[[int], int]) -> Ints:
-    """[R]: the number of the row at each place of its epoch's random order; `key` gives the key of an epoch."""
-    order = np.empty_like(places)
-    for epoch in np.unique(epochs).tolist():
-        these = epochs == epoch
-        order[these] = permutation_at(n_rows, key(epoch), places[these])
-    return order
 
 
 def epoch_key(seed: int, epoch: int, *parts: int) -> int:

@@ -21,25 +21,20 @@ from polyseme.types import Rows
 
 @dataclass(frozen=True, kw_only=True)
 class Packed(Layout):
-    """Full rows, cut anew in every epoch."""
+    """Full rows, cut at other places in every epoch."""
 
     same_cuts: bool = False
     """Whether rows are cut alike in every epoch (for masks that are fixed beforehand); their order changes."""
     sentences: bool = False
     """Whether rows tell which pieces begin a sentence."""
-    separable: bool = True
-    """Whether the objective can hide the documents of a row from each other."""
-
-    @property
-    def separates_documents(self) -> bool:
-        return self.separable
+    separates_documents: bool = True
 
     def rows(self, corpus: Corpus, options: RowOptions) -> PackedRows:
         return PackedRows(corpus, options, self)
 
 
 class PackedRows(WeightedRows):
-    """The frame's specials around a stretch of a source, whose documents stand one after another.
+    """The frame's specials around a stretch of a source, whose documents follow one another.
 
     Rows begin anywhere, in the middle of a sentence if need be, and continue over the ends of documents; nothing is
     padding. A source is a ring for that purpose: the row at its end continues at its beginning. What does not fill a
@@ -145,7 +140,7 @@ def _documents_at(shard: Shard, at: Ints) -> Ints:
 
 
 def _restarted(numbers: Ints) -> Ints:
-    """[R, T]: how many pieces stand before each in its row that have the same number."""
+    """[R, T]: how many pieces of the same number come before each in its row."""
     places = np.broadcast_to(np.arange(numbers.shape[1]), numbers.shape)
     begins = np.diff(numbers, axis=1, prepend=-1) != 0
     return places - np.maximum.accumulate(np.where(begins, places, 0), axis=1)

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.document_reader import Stretched, Tally, in_stretches, plain_lines
-from polyseme.corpus.layout import Ints, Layout, RowOptions, RowSource, epoch_key, gather, shuffled
+from polyseme.corpus.layout import Ints, Layout, RowOptions, RowSource, gather
 from polyseme.corpus.random_keys import permutation_at, row_keys
 from polyseme.corpus.shards import SIDES, Shard
 from polyseme.errors import InputError, OptionError, PolysemeWarning
@@ -74,17 +74,10 @@ class PairSource:
 
     def _pairs(self) -> Iterator[tuple[tuple[bytes, bytes], int]]:
         before = 0
-        one, other = (self.files[side] for side in self.files)
-        for names, sizes in zip(
-            zip(one.names, other.names, strict=True), zip(one.sizes, other.sizes, strict=True), strict=True
-        ):
+        one, other = self.files.values()
+        for *names, size, other_size in zip(one.names, other.names, one.sizes, other.sizes, strict=True):
             sides = [plain_lines(name) for name in names]
-            number = 0
-            while True:
-                number += 1
-                lines = [next(side, None) for side in sides]
-                if lines[0] is None and lines[1] is None:
-                    break
+            for number, lines in enumerate(zip_longest(*sides), start=1):
                 if lines[0] is None or lines[1] is None:
                     short, long = names if lines[0] is None else names[::-1]
                     raise InputError(
@@ -103,7 +96,7 @@ class PairSource:
                     )
                 else:
                     yield pair, before + lines[0][1] + lines[1][1]
-            before += sum(size or 0 for size in sizes)
+            before += (size or 0) + (other_size or 0)
 
 
 def pair_sources(
@@ -121,7 +114,7 @@ def pair_sources(
 
 
 def _refuse_one_side(sides: Mapping[str, Sources | None]) -> None:
-    missing = [name for name, its in sides.items() if its is None]
+    missing = [name for name, files in sides.items() if files is None]
     if missing:
         there = next(name for name in sides if name not in missing)
         raise OptionError(
@@ -131,14 +124,15 @@ def _refuse_one_side(sides: Mapping[str, Sources | None]) -> None:
 
 
 def _files(sides: Mapping[str, Sources | None]) -> dict[str, InputFiles]:
-    files = {side: find_files(its or (), endings=None) for side, its in sides.items()}
-    for its in files.values():
-        for name in its.names:
-            kind = ENDINGS.get(suffixes(name)[0], "text")
-            if name == STANDARD_INPUT or kind != "text":
-                what = "standard input" if name == STANDARD_INPUT else f"{name} ({kind})"
-                raise InputError(f"The sides of pairs are files of plain text, a text a line. Got {what} instead.")
-    counts = [len(its.names) for its in files.values()]
+    files = {side: find_files(paths or (), endings=None) for side, paths in sides.items()}
+    for name in chain.from_iterable(each.names for each in files.values()):
+        kind = ENDINGS.get(suffixes(name)[0], "text")
+        if name == STANDARD_INPUT or kind != "text":
+            input_name = "standard input" if name == STANDARD_INPUT else f"{name} ({kind})"
+            raise InputError(
+                f"The sides of pairs are files of plain text, one text per line. Got {input_name} instead."
+            )
+    counts = [len(each.names) for each in files.values()]
     if counts[0] != counts[1]:
         raise InputError(
             f"The sides of pairs must have equally many files. Got {counts[0]} of the one and {counts[1]} of the other."
@@ -223,11 +217,7 @@ class ParallelRows(RowSource):
                 f"The split {self.split!r} of {self.corpus.folder} has no pair that fits into rows of {self.length} "
                 "pieces. Choose longer rows, or give more pairs."
             )
-        epochs, places = np.divmod(indices, self.n_rows)
-        if self.is_shuffled:
-            numbers = shuffled(self.n_rows, epochs, places, lambda epoch: epoch_key(self.seed, epoch))
-        else:
-            numbers, epochs = places, np.zeros_like(epochs)
+        epochs, places, numbers = self.placed(indices)
         keys = row_keys(self.seed, epochs, places)
         begins, order = self._packed
         counts = begins[numbers + 1] - begins[numbers]
@@ -239,7 +229,7 @@ class ParallelRows(RowSource):
 
     def _laid_out(self, side: str, rows: Ints, within: Ints, pairs: Ints, keys: NDArray[np.uint64]) -> Rows:
         """One side of some rows: pair number `pairs[n]` is number `within[n]` in row `rows[n]`."""
-        its = self._sides[side]
+        shards, begins, side_lengths = self._sides[side]
         lengths = self._framed[side][pairs]
         ends = np.cumsum(lengths)
         new = np.flatnonzero(within == 0)
@@ -255,7 +245,7 @@ class ParallelRows(RowSource):
         documents[at], positions[at] = within[owner], inside
 
         n_before = len(self._before)
-        text = (inside >= n_before) & (inside < n_before + its.lengths[pairs][owner])
+        text = (inside >= n_before) & (inside < n_before + side_lengths[pairs][owner])
         flat = np.empty(len(inside), np.int64)
         flat_starts = np.ones(len(inside), np.bool_)
         for number, piece in enumerate(self._before):
@@ -263,8 +253,8 @@ class ParallelRows(RowSource):
         from_end = lengths[owner] - inside  # 1: the last
         for number, piece in enumerate(self._after[::-1], start=1):
             flat[from_end == number] = piece
-        places = its.begins[pairs][owner] + inside - n_before
-        flat[text], flat_starts[text] = gather(its.shards, places[text])
+        places = begins[pairs][owner] + inside - n_before
+        flat[text], flat_starts[text] = gather(shards, places[text])
         pieces[at], starts[at], special[at] = flat, flat_starts, ~text
         return Rows(pieces=pieces, starts=starts, special=special, keys=keys, documents=documents, positions=positions)
 

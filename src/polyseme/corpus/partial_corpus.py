@@ -53,17 +53,17 @@ class Writers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._each(ShardWriter.close)
+        self._mapped(ShardWriter.close)
 
     def begin(self) -> None:
-        self._each(ShardWriter.begin)
+        self._mapped(ShardWriter.begin)
 
     def resume(self, states: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bool:
         """Resume where the shards were; False if they are not as they were then."""
         pairs = [
             (writer, State.from_json(states[name][side][split]))
-            for name, its in self._writers.items()
-            for side, mine in its.items()
+            for name, sides in self._writers.items()
+            for side, mine in sides.items()
             for split, writer in mine.items()
         ]
         if not all(writer.holds(state) for writer, state in pairs):
@@ -86,17 +86,14 @@ class Writers:
         return self._mapped(lambda writer: writer.state.to_json())
 
     def finish(self) -> dict[str, dict[str, dict[str, State]]]:
-        self._each(ShardWriter.finish)
+        self._mapped(ShardWriter.finish)
         return self._mapped(lambda writer: writer.state)
 
     def _mapped(self, act: Callable[[ShardWriter], Any]) -> dict[str, dict[str, dict[str, Any]]]:
         return {
-            name: {side: {split: act(writer) for split, writer in mine.items()} for side, mine in its.items()}
-            for name, its in self._writers.items()
+            name: {side: {split: act(writer) for split, writer in mine.items()} for side, mine in sides.items()}
+            for name, sides in self._writers.items()
         }
-
-    def _each(self, act: Callable[[ShardWriter], None]) -> None:
-        self._mapped(act)
 
 
 class Unfinished:
@@ -122,8 +119,8 @@ class Unfinished:
     def writing(self, lines: list[dict[str, Any]]) -> Iterator[Any]:
         """Continue the journal after `lines`; gives a function that writes a line."""
         path = self.folder / JOURNAL
-        with whole_file(path, force=True) as made:
-            made.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        with whole_file(path, force=True) as new:
+            new.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         with path.open("a", encoding="utf-8") as file:
 
             def write(line: Mapping[str, Any]) -> None:

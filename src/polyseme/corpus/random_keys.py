@@ -44,7 +44,7 @@ def uniform(keys: Keys, name: str, n: int) -> NDArray[np.float64]:
 
 
 def permutation_at(n: int, key: int, i: ArrayLike) -> Ints:
-    """Which of the numbers below `n` stands at place `i` of a random order that `key` decides.
+    """Which of the numbers below `n` is at place `i` of a random order that `key` decides.
 
     No list of `n` numbers is made: a Feistel network permutes the numbers of as many bits as `n` has, and is applied
     again where the result is not below `n` (at most half of them are not).

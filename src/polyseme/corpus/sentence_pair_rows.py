@@ -56,7 +56,7 @@ class Sentences(NamedTuple):
     firsts: Ints
     """[documents + 1]: the number of each document's first sentence, and that of all sentences."""
     shards: Ints
-    """[shards]: how many sentences stand in each shard and those before it."""
+    """[shards]: how many sentences each shard and those before it have."""
 
     @classmethod
     def of(cls, shards: list[Shard], *, separated: bool) -> Sentences:
@@ -71,8 +71,8 @@ class Sentences(NamedTuple):
 
 
 class SentencePairRows(WeightedRows):
-    """Rows of two segments; a row's sentences are the same in every epoch, where they are parted and what the second
-    segment is are drawn anew.
+    """Rows of two segments; a row's sentences are the same in every epoch, where they are split and what the second
+    segment is changes.
 
     A document of one sentence has no continuation. Such documents only serve as random text, and are warned of.
     """
@@ -113,10 +113,10 @@ class SentencePairRows(WeightedRows):
                     stacklevel=2,
                 )
             return
-        what = f"{n_documents:,} documents, and none has two sentences" if n_documents > 1 else "only one document"
+        lack = f"{n_documents:,} documents, and none has two sentences" if n_documents > 1 else "only one document"
         reason = (
             f"Next-sentence prediction needs several documents with two sentences or more, and the split "
-            f"{self.split!r} of {self.corpus.folder} has {what}."
+            f"{self.split!r} of {self.corpus.folder} has {lack}."
         )
         if self.is_shuffled:
             raise InputError(

@@ -3,7 +3,7 @@
 | file | |
 |---|---|
 | text.train.pieces | the pieces, document after document, `uint16`, or `uint32` where a vocabulary needs it |
-| text.train.starts | a bit a piece, lowest first: whether it begins a word |
+| text.train.starts | one bit per piece, lowest first: whether it begins a word |
 | text.train.documents | `int64`: where each document ends; its separator, where there is one, is its last piece |
 | text.train.sentences | `int64`: where each sentence begins |
 
@@ -37,7 +37,7 @@ SIDES = ("source", "target")
 """The two of pairs."""
 FILES = ("pieces", "starts", "documents", "sentences")
 SHARDS = "shards"
-"""The folder of a corpus that they are in, a folder a source."""
+"""The folder of a corpus that they are in, one folder per source."""
 
 _BLOCK = 1 << 22
 """Bytes, or pieces, looked at together."""
@@ -102,7 +102,7 @@ class Stretch(NamedTuple):
 
 
 class Shard:
-    """A shard that is read: arrays over its files, of which only what is read comes into memory."""
+    """A shard that is read: arrays over its files, read into memory only where they are used."""
 
     def __init__(
         self, folder: Path, source: str, split: str, counts: Counts, dtype: np.dtype[Any], side: str = SIDE
@@ -193,9 +193,9 @@ def _check_of(path: Path, n_bytes: int) -> int | None:
 def _check_size(path: Path, n_bytes: int) -> None:
     size = path.stat().st_size if path.is_file() else None
     if size != n_bytes:
-        what = "is not there" if size is None else f"has {size:,} bytes where {n_bytes:,} belong"
+        damage = "is not there" if size is None else f"has {size:,} bytes where {n_bytes:,} belong"
         raise InputError(
-            f"The corpus is damaged: {path} {what}. Copy it again from where it came from, or build it anew "
+            f"The corpus is damaged: {path} {damage}. Copy it again from where it came from, or rebuild it "
             "(polyseme corpus … --force)."
         )
 
@@ -237,7 +237,7 @@ class ShardWriter:
             self._files[file] = path.open("wb")
 
     def resume(self, state: State) -> None:
-        """Start from what was written when `state` was taken; what came after it goes."""
+        """Start from what was written when `state` was taken; later parts are removed."""
         self.state = state
         for file, path in self._paths.items():
             self._files[file] = path.open("r+b")

@@ -23,7 +23,7 @@ EVALUATION_STEPS = 64
 """How many steps an evaluation reads at most; rows of streams are short."""
 
 _VARIED = (-2, -1, 0, 0, 0, 0, 1, 2)
-"""By how many quarters the rows of eight steps are longer than their mean, where lengths vary; in an order drawn anew
+"""By how many quarters the rows of eight steps are longer than their mean, where lengths vary; in an order drawn
 for every eight. So texts are not cut at the same places in every epoch, and there are only five shapes."""
 
 
@@ -37,8 +37,8 @@ class Streams(Layout):
     """How many pieces of the next row a row shows too, as targets: it has `length + ahead` pieces."""
     both_ways: bool = False
     """Whether a row is followed by one of the same stream read from its end: step after step these go towards the
-    beginning, for a backward encoder. They too are in the order of the text; what they show of the next row stands at
-    their beginning."""
+    beginning, for a backward encoder. They too are in the order of the text; what they show of the next row is at their
+    beginning."""
 
     def check(self, options: RowOptions, objective: str) -> None:
         if options.mask_documents or options.reset_positions:
@@ -61,7 +61,7 @@ class StreamRows(RowSource):
 
     Rows have no frame, only the separators between documents. The split, all sources one after another, is a ring; the
     streams begin at places equally far from each other and read on and on, so that in the next epoch each goes through
-    what another has read before it, and what a memory holds is always what stands before the row. Weights other than 1
+    what another has read before it, and a memory always holds the text before the row. Weights other than 1
     are refused.
     """
 

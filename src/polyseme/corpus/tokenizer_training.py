@@ -7,7 +7,7 @@
 | byte-bpe | as GPT-2 does: words with the blank before them, over bytes, so that nothing is unknown | roberta |
 | unigram | words with the blank before them, the likeliest pieces (SentencePiece) | albert |
 | words | words and marks, whole | lm |
-| blanks | what stands between blanks, whole: for text that was split before | lm |
+| blanks | everything between blanks, whole: for text that was split before | lm |
 | characters | single characters | lm |
 
 Training gives the same vocabulary each time for all kinds but one. The library goes through words in an order that is
@@ -59,13 +59,14 @@ class Kind:
 
     frame: str
     """The default; another can be chosen."""
-    lowercase: Callable[[str], bool]
+    lowercase: Callable[[str], bool] = lambda frame: False
     """Whether text is lower-cased by default, by frame."""
     build: Callable[[Frame, bool], Tokenizer]
-    trainer: Callable[[Frame, int, list[str], Sequence[str]], Any]
-    n_least: int
+    trainer: Callable[[Mapping[str, Any], Frame, Sequence[str]], Any]
+    """From the options that all trainers take, the frame, and the alphabet."""
+    n_least: int = 1
     """Pieces that are there besides specials, whatever the text."""
-    has_alphabet: bool = True
+    has_alphabet: bool = False
     has_unknown: bool = True
     masks_take_blanks: bool = True
     reads_all: bool = False
@@ -91,7 +92,8 @@ def train_tokenizer(
     texts = texts if chosen.reads_all else list(texts)
     alphabet = _alphabet(list(texts), backend, min(_ALPHABET, vocab_size // _SHARE)) if chosen.has_alphabet else []
     try:
-        backend.train_from_iterator(texts, chosen.trainer(its_frame, vocab_size, specials, alphabet))
+        shared = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
+        backend.train_from_iterator(texts, chosen.trainer(shared, its_frame, alphabet))
     except (PolysemeError, OSError):
         raise  # from where the texts come from
     except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
@@ -99,10 +101,8 @@ def train_tokenizer(
             f"A vocabulary of {kind} with {vocab_size:,} pieces besides {len(sentinels)} sentinels cannot be learned "
             f"from this text ({error}). Ask for more pieces (--vocab-size), or choose the kind 'byte-bpe'."
         ) from None
-    if chosen.has_alphabet:
-        backend = _without_added(backend)
-    if chosen.reads_all:
-        backend = _renumbered(backend, specials)
+    if chosen.has_alphabet or chosen.reads_all:
+        backend = _without_added(backend, first=specials if chosen.reads_all else ())
     mark_specials(backend, its_frame.specials, masks_take_blanks=chosen.masks_take_blanks)
     backend.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in sentinels])
     return PieceTokenizer(backend, its_frame)
@@ -132,20 +132,21 @@ def frame_for(kind: str, frame: str | None) -> str:
 # --- the kinds -------------------------------------------------------------------------------------------------------
 
 
-def _wordpiece(frame: Frame, lowercase: bool) -> Tokenizer:
-    backend = Tokenizer(models.WordPiece(unk_token=frame.specials["unknown"]))
+def _bert_like(model: Any, decoder: Any, lowercase: bool) -> Tokenizer:
+    backend = Tokenizer(model)
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece()
+    backend.decoder = decoder
     return backend
+
+
+def _wordpiece(frame: Frame, lowercase: bool) -> Tokenizer:
+    return _bert_like(models.WordPiece(unk_token=frame.specials["unknown"]), decoders.WordPiece(), lowercase)
 
 
 def _bpe(frame: Frame, lowercase: bool) -> Tokenizer:
-    backend = Tokenizer(models.BPE(unk_token=frame.specials["unknown"], end_of_word_suffix="</w>"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.BPEDecoder(suffix="</w>")
-    return backend
+    model = models.BPE(unk_token=frame.specials["unknown"], end_of_word_suffix="</w>")
+    return _bert_like(model, decoders.BPEDecoder(suffix="</w>"), lowercase)
 
 
 def _byte_bpe(frame: Frame, lowercase: bool) -> Tokenizer:
@@ -169,88 +170,15 @@ def _unigram(frame: Frame, lowercase: bool) -> Tokenizer:
     return backend
 
 
-def _wordpiece_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
-    return trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=_MIN_FREQUENCY,
-        special_tokens=[*specials, *(f"##{character}" for character in alphabet)],
-        initial_alphabet=list(alphabet),
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
-
-
-def _bpe_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
-    return trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=_MIN_FREQUENCY,
-        special_tokens=[*specials, *(f"{character}</w>" for character in alphabet)],
-        initial_alphabet=list(alphabet),
-        limit_alphabet=len(alphabet),
-        end_of_word_suffix="</w>",
-        show_progress=False,
-    )
-
-
-def _byte_bpe_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
-    return trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=_MIN_FREQUENCY,
-        special_tokens=specials,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-
-
-def _unigram_trainer(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
-    return trainers.UnigramTrainer(
-        vocab_size=vocab_size,
-        special_tokens=specials,
-        unk_token=frame.specials["unknown"],
-        seed_size=_SEEDS * vocab_size,  # type: ignore[call-arg]
-        show_progress=False,
-    )
-
-
-def _words(frame: Frame, lowercase: bool) -> Tokenizer:
-    """Words and marks, each by itself."""
-    return _word_level(
-        frame,
-        lowercase,
-        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_WORD), "isolated")]),
-    )
-
-
-def _blanks(frame: Frame, lowercase: bool) -> Tokenizer:
-    """What stands between blanks: for text that was split into words before, as WikiText is."""
-    return _word_level(frame, lowercase, pre_tokenizers.WhitespaceSplit())
-
-
-def _characters(frame: Frame, lowercase: bool) -> Tokenizer:
-    """Every character, blanks and the ends of lines among them."""
-    backend = _word_level(frame, lowercase, pre_tokenizers.Split(Regex(CHARACTER), "isolated"))
-    backend.decoder = decoders.Fuse()
-    return backend
-
-
-def _by_frequency(frame: Frame, vocab_size: int, specials: list[str], alphabet: Sequence[str]) -> Any:
-    """The most frequent ones; of equally frequent ones those first in the order of their characters."""
-    return trainers.WordLevelTrainer(
-        vocab_size=vocab_size, min_frequency=1, special_tokens=specials, show_progress=False
-    )
-
-
-def _renumbered(backend: Tokenizer, specials: Sequence[str]) -> Tokenizer:
-    """The same tokenizer with the specials first, also where the text spells one out.
-
-    WikiText does: its rare words are written `<unk>`, which training then counts as a word like any other.
-    """
-    settings = json.loads(backend.to_str())
-    ids = settings["model"]["vocab"]
-    others = [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in specials]
-    settings["model"]["vocab"] = {piece: id for id, piece in enumerate([*specials, *others])}
-    settings["added_tokens"] = []
-    return Tokenizer.from_str(json.dumps(settings))
+def _with_alphabet(shared: Mapping[str, Any], alphabet: Sequence[str], inside_words: str) -> dict[str, Any]:
+    """The options of a trainer whose characters, also as they are written inside or at the end of words, are given."""
+    return {
+        **shared,
+        "min_frequency": _MIN_FREQUENCY,
+        "special_tokens": [*shared["special_tokens"], *(inside_words.format(character) for character in alphabet)],
+        "initial_alphabet": list(alphabet),
+        "limit_alphabet": len(alphabet),
+    }
 
 
 def _word_level(frame: Frame, lowercase: bool, splitting: Any) -> Tokenizer:
@@ -261,48 +189,84 @@ def _word_level(frame: Frame, lowercase: bool, splitting: Any) -> Tokenizer:
     return backend
 
 
+def _words(frame: Frame, lowercase: bool) -> Tokenizer:
+    """Words and marks, each by itself."""
+    words = pre_tokenizers.Split(Regex(_WORD), "isolated")
+    return _word_level(frame, lowercase, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words]))
+
+
+def _blanks(frame: Frame, lowercase: bool) -> Tokenizer:
+    """Everything between blanks: for text that was split into words before, as WikiText is."""
+    return _word_level(frame, lowercase, pre_tokenizers.WhitespaceSplit())
+
+
+def _characters(frame: Frame, lowercase: bool) -> Tokenizer:
+    """Every character, blanks and the ends of lines among them."""
+    backend = _word_level(frame, lowercase, pre_tokenizers.Split(Regex(CHARACTER), "isolated"))
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _without_added(backend: Tokenizer, *, first: Sequence[str]) -> Tokenizer:
+    """The same tokenizer, with its pieces in the vocabulary only, none of them known as special, and some first.
+
+    So the specials of whole words are numbered first, also where the text spells one out. WikiText does: its rare words
+    are written `<unk>`, which training then counts as a word like any other.
+    """
+    settings = json.loads(backend.to_str())
+    settings["added_tokens"] = []
+    if first:
+        ids = settings["model"]["vocab"]
+        others = [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in first]
+        settings["model"]["vocab"] = {piece: id for id, piece in enumerate([*first, *others])}
+    return Tokenizer.from_str(json.dumps(settings))
+
+
 KINDS: Mapping[str, Kind] = {
     "wordpiece": Kind(
         frame="bert",
         lowercase=lambda frame: True,
         build=_wordpiece,
-        trainer=_wordpiece_trainer,
-        n_least=1,
+        trainer=lambda shared, _, alphabet: trainers.WordPieceTrainer(**_with_alphabet(shared, alphabet, "##{}")),
+        has_alphabet=True,
         masks_take_blanks=False,
     ),
-    "bpe": Kind(frame="gpt", lowercase=lambda frame: True, build=_bpe, trainer=_bpe_trainer, n_least=1),
+    "bpe": Kind(
+        frame="gpt",
+        lowercase=lambda frame: True,
+        build=_bpe,
+        trainer=lambda shared, _, alphabet: trainers.BpeTrainer(
+            **_with_alphabet(shared, alphabet, "{}</w>"), end_of_word_suffix="</w>"
+        ),
+        has_alphabet=True,
+    ),
     "byte-bpe": Kind(
         frame="roberta",
-        lowercase=lambda frame: False,
         build=_byte_bpe,
-        trainer=_byte_bpe_trainer,
+        trainer=lambda shared, *_: trainers.BpeTrainer(
+            **shared, min_frequency=_MIN_FREQUENCY, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())
+        ),
         n_least=256,
-        has_alphabet=False,
         has_unknown=False,
     ),
     "unigram": Kind(
         frame="albert",
         lowercase=lambda frame: frame == "albert",
         build=_unigram,
-        trainer=_unigram_trainer,
-        n_least=1,
-        has_alphabet=False,
+        trainer=lambda shared, frame, _: trainers.UnigramTrainer(
+            **shared,
+            unk_token=frame.specials["unknown"],
+            seed_size=_SEEDS * shared["vocab_size"],  # type: ignore[call-arg]
+        ),
     ),
     **{
         name: Kind(
             frame="lm",
-            lowercase=lambda frame: False,
             build=build,
-            trainer=_by_frequency,
-            n_least=1,
-            has_alphabet=False,
+            trainer=lambda shared, *_: trainers.WordLevelTrainer(**shared, min_frequency=1),
             reads_all=True,
         )
-        for name, build in (
-            ("words", _words),
-            ("blanks", _blanks),
-            ("characters", _characters),
-        )
+        for name, build in (("words", _words), ("blanks", _blanks), ("characters", _characters))
     },
 }
 """The kinds of tokenizer that can be learned from text."""
@@ -332,8 +296,9 @@ def _alphabet(texts: Sequence[str], backend: Tokenizer, most: int) -> list[str]:
     counts = np.zeros(0x110000, np.int64)
     for text in texts:
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        counts += np.bincount(codes, minlength=len(counts)) if len(codes) > len(counts) else 0
-        if len(codes) <= len(counts):
+        if len(codes) > len(counts):
+            counts += np.bincount(codes, minlength=len(counts))
+        else:
             unique, n = np.unique(codes, return_counts=True)
             counts[unique] += n
     normalized: dict[str, int] = {}
@@ -342,13 +307,6 @@ def _alphabet(texts: Sequence[str], backend: Tokenizer, most: int) -> list[str]:
             if not character.isspace():
                 normalized[character] = normalized.get(character, 0) + int(counts[code])
     return sorted(normalized, key=lambda character: (-normalized[character], character))[:most]
-
-
-def _without_added(backend: Tokenizer) -> Tokenizer:
-    """The same tokenizer, with its pieces in the vocabulary only, and none of them known as special."""
-    settings = json.loads(backend.to_str())
-    settings["added_tokens"] = []
-    return Tokenizer.from_str(json.dumps(settings))
 
 
 # --- the sample that a tokenizer is trained on ------------------------------------------------------------------------

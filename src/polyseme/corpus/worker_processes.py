@@ -52,7 +52,7 @@ class Worked(NamedTuple):
     stretches: dict[str, dict[str, Stretch]]
     """By side and split."""
     ranks: dict[str, NDArray[np.uint64]]
-    """By split, a number a document that decides between training and held out; equal texts have equal ones."""
+    """By split, one number per document that decides between training and held out; equal texts have equal ones."""
     sizes: dict[str, NDArray[np.int64]]
     """By split, [documents, sides]: the bytes of each."""
     n_vanished: int
@@ -122,7 +122,7 @@ class Work:
 
 
 def rank_of(text: bytes, key: bytes) -> int:
-    """A random number below 2**64 that a text gets, the same wherever it stands."""
+    """A random number below 2**64 that a text gets, the same wherever it is."""
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest(), "little")
 
 

@@ -1,1 +1,1 @@
-"""Objectives: a corruption of rows and a loss, a file each."""
+"""Objectives: a corruption of rows and a loss, one file each."""

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.random_keys import uniform
@@ -40,7 +40,7 @@ from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, Nets, Vocabulary
+from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, Vocabulary
 from polyseme.objectives.streams import Softmax, check_softmax, refuse_sampling, softmax_flops, with_samples
 from polyseme.outputs.softmaxes import SAMPLES, TwoWayOutput
 from polyseme.parts.memory import Memory
@@ -151,16 +151,16 @@ class BiLM(BaseObjective):
         return BiLMNets(bundle, unknown, self.n_samples if self.softmax == "sampled" else None)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
-        """As if every word were spelled where it stands, though each is only once in a pass."""
-        its = cast(BiLMNets, nets)
-        forward = forward_flops(its.encoder.config, [length] * n_rows)
-        return 3.0 * (forward + 2 * softmax_flops(its.output, n_rows * length))
+        """As if every word were spelled wherever it occurs, though each is spelled once in a pass."""
+        nets = cast(BiLMNets, nets)
+        forward = forward_flops(nets.encoder.config, [length] * n_rows)
+        return 3.0 * (forward + 2 * softmax_flops(nets.output, n_rows * length))
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:
         """The model as others know it, with its softmax and the words of that."""
-        its = cast(BiLMNets, nets)
-        bundle = its.bundle
-        tokenizer = CharacterTokenizer(self.max_characters, self.spelling.words[: its.n_words])
+        nets = cast(BiLMNets, nets)
+        bundle = nets.bundle
+        tokenizer = CharacterTokenizer(self.max_characters, self.spelling.words[: nets.n_words])
         outputs = {"two-way": bundle.outputs["two-way"]}
         return {"model": Bundle(family=bundle.family, encoder=bundle.encoder, outputs=outputs, tokenizer=tokenizer)}
 
@@ -176,9 +176,7 @@ class BiLMNets(Nets):
         self.n_words = int(cast(Any, bundle.config).n_outputs)
         self.unknown = unknown
 
-    def forward(
-        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
-    ) -> tuple[dict[str, Tensor], Memory | None]:
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: numbers and targets [R, 2T], those of the forward half first; characters [U, C]; fresh [R]."""
         vectors = self.encoder.tokens(arrays["characters"].long())  # [U, D]
         tokens = nn.functional.embedding(arrays["numbers"].long(), vectors)  # [R, 2T, D]

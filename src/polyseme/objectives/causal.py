@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from torch import Tensor, nn
+from torch import nn
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.packed_rows import Packed
 from polyseme.cost import forward_flops
-from polyseme.objectives.objective import BaseObjective, Nets, batch_of, output_flops, shared_arrays
+from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, batch_of, output_flops, shared_arrays
 from polyseme.parts.memory import Memory
 from polyseme.types import Example, Needs, Rows
 
@@ -36,9 +35,9 @@ class Causal(BaseObjective):
         return CausalNets(bundle, None if self.known_vocabulary is None else self.known_vocabulary.pad)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
-        its = cast(CausalNets, nets)
-        forward = forward_flops(its.encoder.config, [length] * n_rows)
-        return 3.0 * (forward + output_flops(its.output, n_rows * (length - 1)))
+        nets = cast(CausalNets, nets)
+        forward = forward_flops(nets.encoder.config, [length] * n_rows)
+        return 3.0 * (forward + output_flops(nets.output, n_rows * (length - 1)))
 
 
 class CausalNets(Nets):
@@ -48,9 +47,7 @@ class CausalNets(Nets):
         super().__init__(bundle, "causal")
         self.pad = pad
 
-    def forward(
-        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
-    ) -> tuple[dict[str, Tensor], Memory | None]:
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: pieces [R, T]."""
         pieces = arrays["pieces"].long()
         states = self.encoder(batch_of(arrays, pieces), layers=[-1], memory=memory)

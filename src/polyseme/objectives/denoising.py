@@ -4,8 +4,8 @@ Five corruptions, in any combination, one after the other:
 
 | setting | |
 |---|---|
-| permute | sentences stand in a random order |
-| rotate | the text begins at a random piece, and what stood before that comes last |
+| permute | sentences come in a random order |
+| rotate | the text begins at a random piece, and the part before it comes last |
 | infill_rate | a share of pieces is replaced, in spans of Poisson lengths, by one mask each; empty spans add one |
 | mask_rate | pieces become masks |
 | delete_rate | pieces are deleted |
@@ -28,8 +28,7 @@ from polyseme.bundle import Bundle
 from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import Bools, Floats, Ints, Keys, uniform
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective
-from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.objective import BaseObjective, TwoStackNets, refuse_no_first, training_flops
 from polyseme.objectives.target_selection import LAST
 from polyseme.types import Example, Needs, Rows
 
@@ -74,14 +73,14 @@ class Denoising(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        layout = Packed(sentences=self.permute, separable=False)
+        layout = Packed(sentences=self.permute, separates_documents=False)
         return Needs(directions=("both",), outputs=("causal",), layout=layout, two_stacks=True)
 
     def refuse(self, bundle: Bundle) -> None:
         refuse_no_first(bundle, self.name, self.vocabulary)
         needed: Mapping[str, Any] = {"mask": self.infill_rate or self.mask_rate, "pad": True}
-        for role, wanted in needed.items():
-            if wanted and role not in self.vocabulary.specials:
+        for role, is_needed in needed.items():
+            if is_needed and role not in self.vocabulary.specials:
                 raise OptionError(
                     f"The objective 'denoising' needs a {role} piece, and the tokenizer has none. It has: "
                     f"{', '.join(self.vocabulary.specials) or 'no special pieces'}. Train one with the frame 'bart'."
@@ -149,37 +148,36 @@ def infilled(text: Text, rate: float, mean_length: float, mask: int, keys: Keys)
     text. The last span is as much shorter as it must be; masks put in are so many that the text does not grow.
     """
     n_pieces = text.pieces.shape[1]
-    wanted = np.rint(rate * text.lengths).astype(np.int64)
-    lengths = span_lengths(wanted, mean_length, keys)  # [R, M], -1 where there is no span
-    n_spans, n_gone = (lengths >= 0).sum(axis=1), np.maximum(lengths, 0).sum(axis=1)
-    n_slots = text.lengths - n_gone + n_spans
+    n_removed = np.rint(rate * text.lengths).astype(np.int64)
+    lengths = span_lengths(n_removed, mean_length, keys)  # [R, M], -1 where there is no span
+    n_spans = (lengths >= 0).sum(axis=1)
+    n_slots = text.lengths - np.maximum(lengths, 0).sum(axis=1) + n_spans
     slots = np.arange(n_pieces)[None]
     numbers = np.where(slots < n_slots[:, None], uniform(keys, "span places", n_pieces), LAST)
     is_span = _ranks(numbers) < n_spans[:, None]
     before = np.cumsum(is_span, axis=1) - is_span  # [R, n]: spans before each slot
     upto = np.cumsum(np.pad(np.maximum(lengths, 0), ((0, 0), (1, 0))), axis=1)  # [R, M + 1]: pieces of that many spans
     places = slots - before + np.take_along_axis(upto, np.minimum(before, upto.shape[1] - 1), axis=1)
-    kept = np.take_along_axis(text.pieces, np.minimum(places, n_pieces - 1), axis=1)
-    return Text(np.where(is_span, mask, kept), n_slots)
+    pieces = np.take_along_axis(text.pieces, np.minimum(places, n_pieces - 1), axis=1)
+    return Text(np.where(is_span, mask, pieces), n_slots)
 
 
-def span_lengths(wanted: Ints, mean_length: float, keys: Keys) -> Ints:
-    """[R, M]: lengths of Poisson spans that come to `wanted` [R] pieces; where there are fewer spans, -1, behind them.
+def span_lengths(n_pieces: Ints, mean_length: float, keys: Keys) -> Ints:
+    """[R, M]: lengths of Poisson spans that sum to `n_pieces` [R]; where there are fewer spans, -1, behind them.
 
     There are no more spans than pieces in them: of those without any, the last are left out.
     """
-    most = int(wanted.max(initial=0))
-    n_drawn = 2 * most + 8
+    n_drawn = 2 * int(n_pieces.max(initial=0)) + 8
     lengths = poisson(uniform(keys, "span lengths", n_drawn), mean_length)
     before = np.cumsum(lengths, axis=1) - lengths
-    used = before < wanted[:, None]
-    lengths = np.minimum(lengths, np.maximum(wanted[:, None] - before, 0))
+    used = before < n_pieces[:, None]
+    lengths = np.minimum(lengths, np.maximum(n_pieces[:, None] - before, 0))
     empty = used & (lengths == 0)
-    room = wanted - (used & ~empty).sum(axis=1)
+    room = n_pieces - (used & ~empty).sum(axis=1)
     used &= ~empty | (np.cumsum(empty, axis=1) <= room[:, None])
     order = np.argsort(~used, axis=1, kind="stable")
-    found: Ints = np.take_along_axis(np.where(used, lengths, -1), order, axis=1)
-    return found
+    result: Ints = np.take_along_axis(np.where(used, lengths, -1), order, axis=1)
+    return result
 
 
 def poisson(numbers: Floats, mean: float) -> Ints:
@@ -192,22 +190,22 @@ def poisson(numbers: Floats, mean: float) -> Ints:
 
 def masked(text: Text, rate: float, mask: int, keys: Keys) -> Text:
     """A share of the pieces that are no masks yet becomes masks."""
-    return Text(np.where(_some(text, rate, mask, keys, "masked pieces"), mask, text.pieces), text.lengths)
+    return Text(np.where(_choose(text, rate, mask, keys, "masked pieces"), mask, text.pieces), text.lengths)
 
 
 def deleted(text: Text, rate: float, keys: Keys) -> Text:
     """A share of the pieces goes."""
-    gone = _some(text, rate, None, keys, "deleted pieces")
-    order = np.argsort(gone | ~text.there, axis=1, kind="stable")
-    return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths - gone.sum(axis=1))
+    removed = _choose(text, rate, None, keys, "deleted pieces")
+    order = np.argsort(removed | ~text.there, axis=1, kind="stable")
+    return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths - removed.sum(axis=1))
 
 
-def _some(text: Text, rate: float, mask: int | None, keys: Keys, name: str) -> Bools:
+def _choose(text: Text, rate: float, mask: int | None, keys: Keys, name: str) -> Bools:
     """Some of the pieces that are there and are no masks, as many as the rate says, rounded."""
     allowed = text.there if mask is None else text.there & (text.pieces != mask)
-    wanted = np.rint(rate * allowed.sum(axis=1)).astype(np.int64)
+    n_chosen = np.rint(rate * allowed.sum(axis=1)).astype(np.int64)
     numbers = np.where(allowed, uniform(keys, name, text.pieces.shape[1]), LAST)
-    chosen: Bools = _ranks(numbers) < wanted[:, None]
+    chosen: Bools = _ranks(numbers) < n_chosen[:, None]
     return chosen
 
 

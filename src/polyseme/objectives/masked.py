@@ -1,6 +1,6 @@
 """Masked language modeling (Devlin et al. 2018): some pieces are masked, and predicted from all the others.
 
-Masked are pieces, whole words, or spans of words (SpanBERT); anew each time a row is seen (RoBERTa's dynamic masking),
+Masked are pieces, whole words, or spans of words (SpanBERT); newly each time a row is seen (RoBERTa's dynamic masking),
 or in one of a few copies that are fixed for a row (BERT's static masking). Rows are packed; with next-sentence
 prediction they are BERT's pairs of segments, and the model also predicts whether the second follows the first.
 
@@ -24,7 +24,16 @@ from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.corpus.sentence_pair_rows import SentencePairs
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, Nets, batch_of, output_flops, pick, shared_arrays
+from polyseme.objectives.objective import (
+    Arrays,
+    BaseObjective,
+    Nets,
+    Parts,
+    batch_of,
+    output_flops,
+    pick,
+    shared_arrays,
+)
 from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, how_many, most
 from polyseme.outputs.output import Output
 from polyseme.parts.memory import Memory
@@ -47,7 +56,7 @@ class Masked(BaseObjective):
     """Of the geometric distribution of spans' lengths in words."""
     longest_span: int = 10
     static_copies: int | None = None
-    """None: masks are drawn anew each time; k: a row comes in one of k copies, which follow from its content."""
+    """None: masks are drawn each time; k: a row comes in one of k copies, which follow from its content."""
     next: Literal["nsp"] | None = None
     """nsp: rows are pairs of segments, and next-sentence prediction is a second part of the loss."""
 
@@ -84,20 +93,20 @@ class Masked(BaseObjective):
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)
         allowed = ~rows.special
-        wanted = how_many(allowed, self.mask_rate)
+        n_targets = how_many(allowed, self.mask_rate)
         width = most(allowed.shape[1], self.mask_rate)
         if self.unit == "span":
             chosen, group = choose_spans(
-                allowed, rows.starts, wanted, keys, shape=self.span_shape, longest=self.longest_span
+                allowed, rows.starts, n_targets, keys, shape=self.span_shape, longest=self.longest_span
             )
             places, real = places_of(chosen, width)
             treatment = uniform(keys, "treatment", allowed.shape[1])
             treatment = np.take_along_axis(treatment, np.take_along_axis(group, places, axis=1), axis=1)
         else:
             if self.unit == "word":
-                chosen = choose_words(allowed, rows.starts, wanted, keys)
+                chosen = choose_words(allowed, rows.starts, n_targets, keys)
             else:
-                chosen = choose_pieces(allowed, wanted, keys)
+                chosen = choose_pieces(allowed, n_targets, keys)
             places, real = places_of(chosen, width)
             treatment = uniform(keys, "treatment", width)
         arrays = {
@@ -134,25 +143,23 @@ class Masked(BaseObjective):
         return MaskedNets(bundle, "masked") if self.next is None else MaskedAndNextNets(bundle)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
-        its = cast(MaskedNets, nets)
-        forward = forward_flops(its.encoder.config, [length] * n_rows)
-        forward += output_flops(its.output, n_rows * most(length, self.mask_rate))
-        if isinstance(its, MaskedAndNextNets):
-            forward += output_flops(its.pooled, n_rows) + output_flops(its.next, n_rows)
+        nets = cast(MaskedNets, nets)
+        forward = forward_flops(nets.encoder.config, [length] * n_rows)
+        forward += output_flops(nets.output, n_rows * most(length, self.mask_rate))
+        if isinstance(nets, MaskedAndNextNets):
+            forward += output_flops(nets.pooled, n_rows) + output_flops(nets.next, n_rows)
         return 3.0 * forward
 
 
 class MaskedNets(Nets):
     """Encoder and output; only the targets' states reach the vocabulary."""
 
-    def forward(
-        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
-    ) -> tuple[dict[str, Tensor], Memory | None]:
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: pieces [R, T], and places, targets and weights [R, K]."""
         states = self.encoder(batch_of(arrays, arrays["pieces"].long()), layers=[-1], memory=memory)
         return self.losses(states[-1], arrays), states.memory
 
-    def losses(self, states: Tensor, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, states: Tensor, arrays: Arrays) -> dict[str, Tensor]:
         """The parts of the loss, from the states of all pieces [R, T, D]."""
         losses = self.output.loss(pick(states, arrays["places"].long()), arrays["targets"].long().flatten())
         return {"masked": (losses * arrays["weights"].flatten()).sum()}
@@ -166,7 +173,7 @@ class MaskedAndNextNets(MaskedNets):
         self.pooled = bundle.outputs["pooled"]
         self.next = cast(Output, bundle.outputs["next"])
 
-    def losses(self, states: Tensor, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, states: Tensor, arrays: Arrays) -> dict[str, Tensor]:
         """`arrays` also has next_labels [R]."""
         losses = self.next.loss(self.pooled(states[:, 0]), arrays["next_labels"].long())
         return {**super().losses(states, arrays), "next": losses.sum()}
@@ -198,7 +205,7 @@ def places_of(chosen: NDArray[np.bool_], width: int) -> tuple[NDArray[np.int64],
 def target_arrays(
     pieces: NDArray[np.int64], places: NDArray[np.int64], real: NDArray[np.bool_]
 ) -> dict[str, NDArray[np.generic]]:
-    """Where the targets stand, what they are, and how much each counts: 1, or 0 where there is none."""
+    """The places of the targets, what they are, and how much each counts: 1, or 0 where there is none."""
     return {
         "places": places.astype(np.int32),
         "targets": np.take_along_axis(pieces, places, axis=1).astype(np.int32),

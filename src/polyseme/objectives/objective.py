@@ -1,32 +1,40 @@
 """What every objective is, a corruption of rows and a loss, and what all of them do with rows and tensors.
 
-A new objective is one file, with a `BaseObjective` and its `Nets`, and one line of `objective_table`.
+A new objective is one file, with a `BaseObjective` and its `Nets`, and one line of `objective_table`. Those of two
+stacks share `TwoStackNets`: an encoder reads a source, and a decoder predicts the target.
 
-Shapes: R rows, T pieces of a row, K targets of a row, D width.
+Shapes: R rows, S pieces of a source, T pieces of a row or a target, K targets of a row, D width.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.config import Config, EncoderConfig
+from polyseme.cost import decoder_flops, forward_flops
+from polyseme.encoders.encoder import Encoder
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.outputs.output import Output
-from polyseme.parts.masks import SameDocument
+from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.memory import Memory
 from polyseme.types import Batch, Example, Loss, Needs, Rows, Tokenizer
 
+Arrays: TypeAlias = Mapping[str, Tensor]
+"""What a pass reads, by name."""
+Parts: TypeAlias = tuple[dict[str, Tensor], Memory | None]
+"""The parts of a pass's loss, summed, and the memory that it ends with."""
 AnyObjective = TypeVar("AnyObjective", bound="BaseObjective")
 AnyVocabulary = TypeVar("AnyVocabulary", bound="Vocabulary")
 
@@ -155,7 +163,8 @@ class BaseObjective(Config, ABC):
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:
         """The bundles to keep, by name: the model with the outputs that were trained."""
-        return {"model": trained(cast(Nets, nets).bundle, self.needs.outputs)}
+        bundle = cast(Nets, nets).bundle
+        return {"model": with_outputs(bundle, {name: bundle.outputs[name] for name in self.needs.outputs})}
 
 
 class Nets(nn.Module):
@@ -177,13 +186,13 @@ class Nets(nn.Module):
         return self.encoder.new_memory(n_rows)
 
 
-def trained(bundle: Bundle, outputs: Iterable[str]) -> Bundle:
-    """A bundle of the same parts with only those outputs that were trained; others no longer fit the encoder."""
+def with_outputs(bundle: Bundle, outputs: Mapping[str, nn.Module]) -> Bundle:
+    """A bundle of the same parts with only these outputs: others no longer fit an encoder that was trained."""
     return Bundle(
         family=bundle.family,
         encoder=bundle.encoder,
         decoder=bundle.decoder,
-        outputs={name: bundle.outputs[name] for name in outputs},
+        outputs=outputs,
         tokenizer=bundle.tokenizer,
         tied=bundle.tied,
         foreign=bundle.foreign,
@@ -218,8 +227,69 @@ def pick(states: Tensor, places: Tensor) -> Tensor:
 
 
 def in_full(numbers: Tensor) -> Tensor:
-    """At least single precision: losses and what is sampled are never computed in half."""
+    """At least single precision: neither losses nor samples are computed in half precision."""
     return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
+
+
+# --- two stacks ------------------------------------------------------------------------------------------------------
+
+
+class TwoStackNets(Nets):
+    """Encoder, decoder and output; the decoder predicts each piece of a target from those before it and the source."""
+
+    def __init__(self, bundle: Bundle, vocabulary: Vocabulary | None, part: str, smoothing: float = 0.0) -> None:
+        super().__init__(bundle, "causal")
+        self.part = part
+        self.smoothing = smoothing
+        self.first = 0 if vocabulary is None else vocabulary.specials.get(str(bundle.family.first), 0)
+        """What a decoder reads before any piece of the target."""
+
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
+        """`arrays`: pieces [R, S] and targets [R, T].
+
+        Also weights [R, T], where not all targets count; lengths [R], where the source is padded; and where several
+        pairs share a row, documents and positions, those of the target as `target_…`.
+        """
+        targets = arrays["targets"].long()
+        target = self._target(arrays, targets)
+        target.source = self.encoder(batch_of(arrays, arrays["pieces"].long()), layers=[-1])
+        states = cast(Encoder, self.decoder)(target, layers=[-1])
+        losses = self._losses(states[-1].flatten(0, 1), targets.flatten())
+        if "weights" in arrays:
+            losses = losses * arrays["weights"].flatten()
+        return {self.part: losses.sum()}, None
+
+    def _target(self, arrays: Arrays, targets: Tensor) -> Batch:
+        """Each piece of a target is read one place later than it is predicted, and a first one before all."""
+        read = F.pad(targets[:, :-1], (1, 0), value=self.first)
+        if "target_documents" not in arrays:
+            return Batch(read)
+        documents, positions = arrays["target_documents"].long(), arrays["target_positions"].long()
+        read = torch.where(positions == 0, torch.full_like(read, self.first), read)
+        return Batch(
+            read,
+            positions=positions,
+            mask=SameDocument(documents),
+            source_mask=OwnSource(documents, arrays["documents"].long()),
+        )
+
+    def _losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        """[T]: with smoothing only in training, so that an evaluation says what a piece truly costs."""
+        if not self.smoothing or not self.training:
+            return self.output.loss(states, targets)
+        logits = in_full(cast(Any, self.output).logits(states))
+        return F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.smoothing)
+
+
+def refuse_no_first(bundle: Bundle, name: str, vocabulary: Vocabulary) -> None:
+    """Refuse a tokenizer without the piece that the family's decoders begin with."""
+    role = bundle.family.first
+    if role is None or role not in vocabulary.specials:
+        raise OptionError(
+            f"The objective {name!r} needs a piece that the decoder reads first, the {role or 'first'!s} of the family "
+            f"{bundle.family.name!r}, and the tokenizer has none. It has: "
+            f"{', '.join(vocabulary.specials) or 'no special pieces'}. Train one with the family's own frame."
+        )
 
 
 # --- cost ------------------------------------------------------------------------------------------------------------
@@ -231,6 +301,13 @@ def output_flops(output: nn.Module, n_targets: int) -> float:
 
 
 def memory_flops(config: EncoderConfig, n_queries: int) -> float:
-    """What a memory of earlier pieces costs per row: keys and values made of it anew, which every query meets."""
+    """What a memory of earlier pieces costs per row: its keys and values, and reading them by every query."""
     held = config.memory_length or 0 if config.memory == "segment" else 0
     return 4.0 * held * config.attention_widths * (config.widths[-1] + n_queries)
+
+
+def training_flops(nets: TwoStackNets, n_rows: int, source_length: int, target_length: int) -> float:
+    """Floating-point operations of a step over rows of these lengths, forwards and backwards."""
+    forward = forward_flops(nets.encoder.config, [source_length] * n_rows)
+    forward += n_rows * decoder_flops(cast(Encoder, nets.decoder).config, source_length, target_length)
+    return 3.0 * (forward + output_flops(nets.output, n_rows * target_length))

@@ -30,7 +30,7 @@ CARRIED = ("state", "segment")
 
 SIDES = {
     "both": "both sides of a piece",
-    "causal": "only what stands before a piece",
+    "causal": "only the pieces before it",
     "two-way": "each side of a piece by itself",
     "any-order": "the pieces before it in any order",
     "none": "the piece alone",
@@ -50,11 +50,11 @@ def check_encoder(objective: BaseObjective, family: Family, config: EncoderConfi
     """Refuse an encoder that the objective cannot train: the wrong direction, no decoder, memory or output."""
     needs, name = objective.needs, objective.name
     if config.direction not in needs.directions:
-        wanted = " or ".join(SIDES[each] for each in needs.directions)
+        sides = " or ".join(SIDES[each] for each in needs.directions)
         fitting = [each.name for each in OBJECTIVES.values() if _fits(each().needs, config)]
         advice = f"For this encoder there is: {', '.join(fitting)}." if fitting else "No objective trains this encoder."
         raise OptionError(
-            f"The objective {name!r} needs an encoder that sees {wanted}, and this one ({family.name}) sees "
+            f"The objective {name!r} needs an encoder that sees {sides}, and this one ({family.name}) sees "
             f"{SIDES[config.direction]}. {advice}"
         )
     if needs.two_stacks and config.decoder is None:

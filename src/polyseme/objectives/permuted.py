@@ -1,7 +1,7 @@
 """Permutation language modeling (XLNet; Yang et al. 2019): pieces are predicted in a random order.
 
 A piece that was predicted is seen by those that come later in the order, so targets are not predicted independently of
-each other, as masked ones are. A second stream predicts it, which knows where it stands and not what stands there.
+each other, as masked ones are. A second stream predicts it, which knows its place but not the piece itself.
 Only the last pieces of an order, one in six, are targets: the first ones have too little to go by.
 
 Which pieces these are is drawn as in the original program: a row is cut into windows, each `one_in` times as long as a
@@ -12,12 +12,11 @@ Shapes: R rows, T pieces of a row, K targets of a row, D width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.layout import Layout
@@ -27,7 +26,7 @@ from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
 from polyseme.objectives.masked import places_of, target_arrays
-from polyseme.objectives.objective import BaseObjective, Nets, memory_flops, output_flops
+from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
 from polyseme.objectives.target_selection import LAST, choose_pieces, how_many, most
 from polyseme.parts.masks import Order
 from polyseme.parts.memory import Memory
@@ -57,7 +56,7 @@ class Permuted(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        layout: Layout = Streams(ahead=0) if self.memory else Packed(separable=False)
+        layout: Layout = Streams(ahead=0) if self.memory else Packed(separates_documents=False)
         return Needs(directions=("any-order",), outputs=("permuted",), layout=layout)
 
     def refuse(self, bundle: Bundle) -> None:
@@ -99,23 +98,21 @@ class Permuted(BaseObjective):
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """Both streams; targets make no keys of their own. The terms of distances are not counted."""
-        its = cast(PermutedNets, nets)
-        config, width = its.encoder.config, most(length, 1 / self.one_in)
+        nets = cast(PermutedNets, nets)
+        config, width = nets.encoder.config, most(length, 1 / self.one_in)
         forward = forward_flops(config, [length] * n_rows)
         made_by_content = 4.0 * config.widths[-1] * config.attention_widths
         queries = 2.0 * config.matrix_weights - made_by_content + 4.0 * length * config.attention_widths
         forward += n_rows * width * queries
         if self.memory:
             forward += n_rows * memory_flops(config, length + width)
-        return 3.0 * (forward + output_flops(its.output, n_rows * width))
+        return 3.0 * (forward + output_flops(nets.output, n_rows * width))
 
 
 class PermutedNets(Nets):
     """Encoder and output; only the second stream reaches the vocabulary."""
 
-    def forward(
-        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
-    ) -> tuple[dict[str, Tensor], Memory | None]:
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: pieces, segments and ranks [R, T]; places (-1 where there is none), targets and weights [R, K]."""
         batch = Batch(
             arrays["pieces"].long(),
@@ -132,7 +129,7 @@ class PermutedNets(Nets):
 def choose_in_windows(shape: tuple[int, ...], one_in: int, longest: int, keys: Keys) -> Bools:
     """[R, T]: a span in each of the windows that a row is cut into.
 
-    A span of n pieces, 1 to `longest`, comes with a numbers in proportion to 1/n, and its window has `one_in` · n.
+    A span of n pieces, 1 to `longest`, comes with a probability in proportion to 1/n, and its window has `one_in` · n.
     """
     n_windows = -(-shape[1] // one_in)
     weights = np.cumsum(1 / np.arange(1, longest + 1))

@@ -27,14 +27,16 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
 from polyseme.objectives.masked import check_rate, places_of, target_arrays
 from polyseme.objectives.objective import (
+    Arrays,
     BaseObjective,
     Nets,
+    Parts,
     batch_of,
     in_full,
     output_flops,
     pick,
     shared_arrays,
-    trained,
+    with_outputs,
 )
 from polyseme.objectives.target_selection import choose_pieces, how_many, most
 from polyseme.outputs.labels import ReplacedOutput
@@ -108,7 +110,7 @@ class Replaced(BaseObjective):
             transformer_of(bundle)
 
     def corrupt(self, rows: Rows) -> Example:
-        """Every target is masked; the pieces that will stand there are drawn with `random_numbers`, one per target."""
+        """Every target is masked; the pieces that replace them are drawn with `random_numbers`, one per target."""
         allowed = ~rows.special
         width = most(allowed.shape[1], self.mask_rate)
         places, real = places_of(choose_pieces(allowed, how_many(allowed, self.mask_rate), rows.keys), width)
@@ -128,17 +130,20 @@ class Replaced(BaseObjective):
         return ReplacedNets(bundle, generator_for(bundle, self.sharing, self.share), self.temperature)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
-        its = cast(ReplacedNets, nets)
+        nets = cast(ReplacedNets, nets)
         lengths = [length] * n_rows
-        generator = forward_flops(its.generator.config, lengths)
-        generator += output_flops(its.generator_output, n_rows * most(length, self.mask_rate))
-        discriminator = forward_flops(its.encoder.config, lengths) + output_flops(its.output, n_rows * length)
+        generator = forward_flops(nets.generator.config, lengths)
+        generator += output_flops(nets.generator_output, n_rows * most(length, self.mask_rate))
+        discriminator = forward_flops(nets.encoder.config, lengths) + output_flops(nets.output, n_rows * length)
         return 3.0 * (generator + discriminator)
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:
         """The discriminator, and the generator beside it, which has the masked output."""
-        its = cast(ReplacedNets, nets)
-        return {"model": trained(its.bundle, ["replaced"]), "generator": trained(its.generator_bundle, ["masked"])}
+        nets = cast(ReplacedNets, nets)
+        bundles = {"model": (nets.bundle, "replaced"), "generator": (nets.generator_bundle, "masked")}
+        return {
+            name: with_outputs(bundle, {output: bundle.outputs[output]}) for name, (bundle, output) in bundles.items()
+        }
 
 
 class ReplacedNets(Nets):
@@ -155,9 +160,7 @@ class ReplacedNets(Nets):
     def generator_bundle(self) -> Bundle:
         return self._generator_bundle[0]
 
-    def forward(
-        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
-    ) -> tuple[dict[str, Tensor], Memory | None]:
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: pieces and ordinary [R, T]; places, targets, weights and random_numbers [R, K]."""
         masked, places, targets = (arrays[name].long() for name in ("pieces", "places", "targets"))
         weights = arrays["weights"]
@@ -191,26 +194,19 @@ def generator_for(bundle: Bundle, sharing: Sharing, share: float) -> Bundle:
     """
     output = {"masked": bundle.family.outputs["masked"]}
     if sharing == "all":
-        made = new_bundle(bundle.family, bundle.config, output, bundle.tokenizer, tied=bundle.tied)
-        made = Bundle(
-            family=bundle.family,
-            encoder=bundle.encoder,
-            outputs=dict(made.outputs),
-            tokenizer=bundle.tokenizer,
-            tied=bundle.tied,
-            foreign=bundle.foreign,
-        )
-        made.outputs.to(bundle.device, next(bundle.parameters()).dtype)
-        return made
+        new = new_bundle(bundle.family, bundle.config, output, bundle.tokenizer, tied=bundle.tied)
+        generator = with_outputs(bundle, dict(new.outputs))
+        generator.outputs.to(bundle.device, next(bundle.parameters()).dtype)
+        return generator
     config = transformer_of(bundle).config
     narrow = config.narrowed(share, embedding_width=None if sharing == "none" else config.width_of_embeddings)
-    made = new_bundle(bundle.family, narrow, output, bundle.tokenizer, tied=bundle.tied)
-    made.foreign = dict(bundle.foreign)
-    made.to(bundle.device, next(bundle.parameters()).dtype)
+    generator = new_bundle(bundle.family, narrow, output, bundle.tokenizer, tied=bundle.tied)
+    generator.foreign = dict(bundle.foreign)
+    generator.to(bundle.device, next(bundle.parameters()).dtype)
     if sharing == "embeddings":
-        share_tables(transformer_of(bundle), transformer_of(made))
-        made.tie()
-    return made
+        share_tables(transformer_of(bundle), transformer_of(generator))
+        generator.tie()
+    return generator
 
 
 def share_tables(owner: Transformer, reader: Transformer) -> None:
@@ -238,13 +234,13 @@ def sample(logits: Tensor, random_numbers: Tensor, temperature: float = 1.0) -> 
     top = scores.amax(dim=-1, keepdim=True)
     weights = F.pad((scores - top).exp(), (0, -n_pieces % BLOCK)).unflatten(-1, (-1, BLOCK))  # [N, B, BLOCK]
     upto = weights.sum(dim=-1).cumsum(dim=-1)  # [N, B]
-    wanted = random_numbers.to(upto.dtype)[:, None] * upto[:, -1:]  # [N, 1]
-    block = (upto <= wanted).sum(dim=-1, keepdim=True).clamp(max=upto.shape[-1] - 1)  # [N, 1]
-    before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), torch.zeros_like(wanted))
+    threshold = random_numbers.to(upto.dtype)[:, None] * upto[:, -1:]  # [N, 1]
+    block = (upto <= threshold).sum(dim=-1, keepdim=True).clamp(max=upto.shape[-1] - 1)  # [N, 1]
+    before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), torch.zeros_like(threshold))
 
     places = block * BLOCK + torch.arange(BLOCK, device=logits.device)  # [N, BLOCK]
     within = (scores.gather(1, places.clamp(max=n_pieces - 1)) - top).exp()
     within = torch.where(places < n_pieces, within, torch.zeros_like(within)).cumsum(dim=-1)
-    step: Tensor = (within <= wanted - before).sum(dim=-1).clamp(max=BLOCK - 1)
+    step: Tensor = (within <= threshold - before).sum(dim=-1).clamp(max=BLOCK - 1)
     drawn: Tensor = (block[:, 0] * BLOCK + step).clamp(max=n_pieces - 1)
     return drawn

@@ -23,8 +23,7 @@ from polyseme.bundle import Bundle
 from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import Bools, Floats, Ints, Keys, uniform
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, Vocabulary
-from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.objective import BaseObjective, TwoStackNets, Vocabulary, refuse_no_first, training_flops
 from polyseme.types import Example, Needs, Rows, Tokenizer
 
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")
@@ -65,7 +64,8 @@ class Spans(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("causal",), layout=Packed(separable=False), two_stacks=True)
+        layout = Packed(separates_documents=False)
+        return Needs(directions=("both",), outputs=("causal",), layout=layout, two_stacks=True)
 
     def read_vocabulary(self, tokenizer: Tokenizer) -> WithSentinels:
         pieces = tokenizer.pieces(range(tokenizer.n_pieces))
@@ -96,7 +96,7 @@ class Spans(BaseObjective):
         return Noise(taken, min(max(round(taken / self.mean_length), 1), n_pieces - taken))
 
     def read_length(self, n_pieces: int) -> int:
-        """What the encoder reads of so many pieces of text: what is left, a sentinel a span, and an end."""
+        """What the encoder reads of so many pieces of text: what is left, one sentinel per span, and an end."""
         noise = self.noise(n_pieces)
         return n_pieces - noise.pieces + noise.spans + 1
 
@@ -172,11 +172,10 @@ def _cut(numbers: Floats, n_parts: int, n_items: int) -> Ints:
     return np.diff(edges, axis=1)
 
 
-def _with_sentinels(text: Ints, gone: Bools, sentinels: Ints) -> Ints:
-    """The pieces that are not gone, and a sentinel for each run of those that are; as many in every row."""
-    before = np.pad(gone[:, :-1], ((0, 0), (1, 0)))
-    first = gone & ~before
+def _with_sentinels(text: Ints, removed: Bools, sentinels: Ints) -> Ints:
+    """The pieces that are not removed, and a sentinel for each run of those that are; as many in every row."""
+    before = np.pad(removed[:, :-1], ((0, 0), (1, 0)))
+    first = removed & ~before
     number = np.cumsum(first, axis=1) - 1
     filled = np.where(first, sentinels[np.maximum(number, 0)], text)
-    kept = first | ~gone
-    return filled[kept].reshape(len(text), -1)
+    return filled[first | ~removed].reshape(len(text), -1)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, Nets, memory_flops, output_flops
+from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
@@ -63,10 +63,10 @@ class Streamed(BaseObjective):
         return StreamedNets(bundle, self.n_samples if self.softmax == "sampled" else None)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
-        its = cast(StreamedNets, nets)
-        config = its.encoder.config
+        nets = cast(StreamedNets, nets)
+        config = nets.encoder.config
         forward = forward_flops(config, [length] * n_rows) + n_rows * memory_flops(config, length)
-        return 3.0 * (forward + softmax_flops(its.output, n_rows * length))
+        return 3.0 * (forward + softmax_flops(nets.output, n_rows * length))
 
 
 class StreamedNets(Nets):
@@ -76,9 +76,7 @@ class StreamedNets(Nets):
         super().__init__(bundle, "causal")
         self.output = with_samples(self.output, n_samples)
 
-    def forward(
-        self, arrays: Mapping[str, Tensor], memory: Memory | None = None
-    ) -> tuple[dict[str, Tensor], Memory | None]:
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: pieces [R, T + 1]."""
         pieces = arrays["pieces"].long()
         states = self.encoder(Batch(pieces[:, :-1]), layers=[-1], memory=memory)

@@ -1,6 +1,6 @@
 """Which places of a row become targets: single pieces, whole words, or spans of words.
 
-Every function takes the places that may be chosen, `allowed` [R, T], how many of them to choose in each row, `wanted`
+Every function takes the places that may be chosen, `allowed` [R, T], how many of them to choose in each row, `n_chosen`
 [R], and the rows' random keys, and gives [R, T], true where a place is chosen. No row depends on the rows beside it.
 
 Shapes: R rows, T pieces of a row, W words of a row, L words of the longest span.
@@ -25,8 +25,8 @@ LAST = 2.0
 def how_many(allowed: Bools, rate: float) -> Ints:
     """[R]: the share `rate` of the allowed places, rounded, and one at least where there is any."""
     n_allowed = allowed.sum(axis=1, dtype=np.int64)
-    wanted: Ints = np.minimum(np.maximum(np.rint(rate * n_allowed).astype(np.int64), 1), n_allowed)
-    return wanted
+    n_chosen: Ints = np.minimum(np.maximum(np.rint(rate * n_allowed).astype(np.int64), 1), n_allowed)
+    return n_chosen
 
 
 def most(length: int, rate: float) -> int:
@@ -34,9 +34,9 @@ def most(length: int, rate: float) -> int:
     return max(round(rate * length), 1)
 
 
-def choose_pieces(allowed: Bools, wanted: Ints, keys: Keys) -> Bools:
+def choose_pieces(allowed: Bools, n_chosen: Ints, keys: Keys) -> Bools:
     """Exactly so many places, each set of them as likely as any other."""
-    n_most = int(wanted.max(initial=0))
+    n_most = int(n_chosen.max(initial=0))
     chosen = np.zeros_like(allowed)
     if not n_most:
         return chosen
@@ -46,10 +46,10 @@ def choose_pieces(allowed: Bools, wanted: Ints, keys: Keys) -> Bools:
         first = np.argpartition(numbers, n_most - 1, axis=1)[:, :n_most]
     else:
         first = np.broadcast_to(np.arange(allowed.shape[1]), allowed.shape)
-    if (wanted < n_most).any():  # the lowest ones of each row, where some rows want fewer
+    if (n_chosen < n_most).any():  # the lowest ones of each row, where some rows want fewer
         order = np.argsort(np.take_along_axis(numbers, first, axis=1), axis=1)
         first = np.take_along_axis(first, order, axis=1)
-        taken = np.arange(n_most)[None] < wanted[:, None]
+        taken = np.arange(n_most)[None] < n_chosen[:, None]
         rows, slots = np.nonzero(taken)
         chosen[rows, first[rows, slots]] = True
     else:
@@ -66,7 +66,7 @@ class Words:
     lengths: Ints
     """[R, W]: how many pieces each word has; 0 where a row has no more words."""
     stretch: Ints
-    """[R, W]: words of one number stand side by side, with no special piece between them."""
+    """[R, W]: words of one number are side by side, with no special piece between them."""
 
 
 def words_of(allowed: Bools, starts: Bools) -> Words:
@@ -85,12 +85,12 @@ def words_of(allowed: Bools, starts: Bools) -> Words:
     return Words(np.maximum(number, 0), lengths[:, :n_words], stretch[:, :n_words])
 
 
-def choose_words(allowed: Bools, starts: Bools, wanted: Ints, keys: Keys) -> Bools:
-    """Whole words in random order; one that is longer than what is left is passed over."""
+def choose_words(allowed: Bools, starts: Bools, n_chosen: Ints, keys: Keys) -> Bools:
+    """Whole words in random order; one that is longer than the rest of `n_chosen` is passed over."""
     words = words_of(allowed, starts)
     order = _random_order(words, allowed.shape[1], keys)
     lengths = np.take_along_axis(words.lengths, order, axis=1)
-    left = wanted.copy()
+    left = n_chosen.copy()
     fits = np.zeros(lengths.T.shape, dtype=np.bool_)
     for turn, length in enumerate(np.ascontiguousarray(lengths.T)):
         fits[turn] = (length <= left) & (length > 0)
@@ -103,7 +103,7 @@ def choose_words(allowed: Bools, starts: Bools, wanted: Ints, keys: Keys) -> Boo
 
 
 def choose_spans(
-    allowed: Bools, starts: Bools, wanted: Ints, keys: Keys, *, shape: float, longest: int
+    allowed: Bools, starts: Bools, n_chosen: Ints, keys: Keys, *, shape: float, longest: int
 ) -> tuple[Bools, Ints]:
     """Spans of whole words (SpanBERT), and for each place the number of the word that its span begins with.
 
@@ -119,7 +119,7 @@ def choose_spans(
     lengths, stretch = np.pad(words.lengths, room), np.pad(words.stretch, room, constant_values=-1)
     chosen = np.zeros(lengths.shape, dtype=np.bool_)
     group = np.zeros(lengths.shape, dtype=np.int64)
-    left = wanted.copy()
+    left = n_chosen.copy()
     rows = np.flatnonzero(left)
     for turn in range(n_words):
         rows = rows[left[rows] > 0]

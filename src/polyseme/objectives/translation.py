@@ -16,8 +16,7 @@ from torch import nn
 from polyseme.bundle import Bundle
 from polyseme.corpus.parallel_text import ParallelPairs
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import BaseObjective, shared_arrays
-from polyseme.objectives.seq2seq import TwoStackNets, refuse_no_first, training_flops
+from polyseme.objectives.objective import BaseObjective, TwoStackNets, refuse_no_first, shared_arrays, training_flops
 from polyseme.types import Example, Needs, Rows
 
 

@@ -1,1 +1,1 @@
-"""Named recipes: a file a paper, each a small table of differences."""
+"""Named recipes: one file per paper, each a small table of differences."""

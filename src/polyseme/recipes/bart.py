@@ -6,7 +6,7 @@ sentences permuted.
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -17,10 +17,7 @@ _LARGE = Recipe(
     paper="Lewis et al. 2020",
     family="bart",
     shape={
-        "n_layers": 12,
-        "width": 1024,
-        "n_heads": 16,
-        "inner_width": 4096,
+        **size(12, 1024, 16),
         "decoder_layers": 12,
         "decoder_heads": None,
         "decoder_inner_width": None,
@@ -42,12 +39,12 @@ _LARGE = Recipe(
 
 _BASE = _LARGE.but(
     "bart-base",
-    shape={"n_layers": 6, "width": 768, "n_heads": 12, "inner_width": 3072, "decoder_layers": 6},
-    training=_LARGE.training.replace(
-        phases=(Phase(length=512, batch_size=256),),
-        optimizer=_LARGE.training.optimizer.replace(lr=1e-4),
-        schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
-    ),
+    shape={**size(6, 768, 12), "decoder_layers": 6},
+    training={
+        "phases": (Phase(length=512, batch_size=256),),
+        "optimizer": {"lr": 1e-4},
+        "schedule": Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
+    },
     published_steps=1_000_000,
     note="as the paper compares objectives at this size: in BERT's steps; a row stands for a document",
 )
@@ -55,22 +52,14 @@ _BASE = _LARGE.but(
 RECIPES = (
     _BASE.but(
         "bart-tiny",
-        shape={
-            "n_layers": 3,
-            "width": 256,
-            "n_heads": 4,
-            "inner_width": 1024,
-            "decoder_layers": 3,
-            "max_positions": 512,
-            **NO_DROPOUT,
-        },
+        shape={**size(3, 256, 4), "decoder_layers": 3, "max_positions": 512, **NO_DROPOUT},
         vocabulary=16_384,
-        training=_BASE.training.replace(
-            phases=(Phase(length=128, batch_size=256),),
-            optimizer=_BASE.training.optimizer.replace(lr=5e-4),
-            schedule=Schedule(kind="linear", warmup=0.1),
-            max_grad_norm=1.0,
-        ),
+        training={
+            "phases": (Phase(length=128, batch_size=256),),
+            "optimizer": {"lr": 5e-4},
+            "schedule": Schedule(kind="linear", warmup=0.1),
+            "max_grad_norm": 1.0,
+        },
         published_steps=None,
         note=FOR_SMALL_BUDGETS,
     ),

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from polyseme.recipes.bert import ADAM, BASE
-from polyseme.training.schedules import Schedule
-from polyseme.training.training_settings import Phase, TrainingSettings
-
-
-def _training(*, length: int, rows: int, lr: float) -> TrainingSettings:
-    return TrainingSettings(
-        phases=(Phase(length=length, batch_size=rows),),
-        optimizer=ADAM.replace(lr=lr),
-        schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
-        max_grad_norm=1.0,
-    )
-
+from polyseme.recipes.bert import BASE
+from polyseme.recipes.recipe import size
+from polyseme.training.training_settings import Phase
 
 _SMALL = BASE.but(
     "electra-small",
     system="ELECTRA",
     paper="Clark et al. 2020",
     family="electra",
-    shape={"n_layers": 12, "width": 256, "embedding_width": 128, "n_heads": 4, "inner_width": 1024},
+    shape={**size(12, 256, 4), "embedding_width": 128},
     objective="replaced",
     objective_settings={"generator_share": 1 / 4, "weight": 50.0},
-    training=_training(length=128, rows=128, lr=5e-4),
+    training={"phases": (Phase(length=128, batch_size=128),), "optimizer": {"lr": 5e-4}},
     published_steps=1_000_000,
     note="",
 )
@@ -33,15 +23,15 @@ RECIPES = (
     _SMALL,
     _SMALL.but(
         "electra-base",
-        shape={"width": 768, "embedding_width": None, "n_heads": 12, "inner_width": 3072},
+        shape={**size(12, 768, 12), "embedding_width": None},
         objective_settings={"generator_share": 1 / 3, "weight": 50.0},
-        training=_training(length=512, rows=256, lr=2e-4),
+        training={"phases": (Phase(length=512, batch_size=256),), "optimizer": {"lr": 2e-4}},
         published_steps=766_000,
     ),
     _SMALL.but(
         "electra-large",
-        shape={"n_layers": 24, "width": 1024, "embedding_width": None, "n_heads": 16, "inner_width": 4096},
-        training=_training(length=512, rows=2048, lr=2e-4),
+        shape={**size(24, 1024, 16), "embedding_width": None},
+        training={"phases": (Phase(length=512, batch_size=2048),), "optimizer": {"lr": 2e-4}},
         published_steps=400_000,
     ),
 )

@@ -76,12 +76,12 @@ RECIPES = (
             "n_outputs": 8192,
         },
         objective_settings={},
-        training=_ORIGINAL.training.replace(
-            phases=(Phase(length=_UNROLLED, batch_size=32),),
-            optimizer=OptimizerSettings(kind="adamw", lr=3e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0),
-            schedule=Schedule(kind="cosine", warmup=0.05, floor=0.05),
-            max_grad_norm=1.0,
-        ),
+        training={
+            "phases": (Phase(length=_UNROLLED, batch_size=32),),
+            "optimizer": OptimizerSettings(kind="adamw", lr=3e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0),
+            "schedule": Schedule(kind="cosine", warmup=0.05, floor=0.05),
+            "max_grad_norm": 1.0,
+        },
         vocabulary=200_000,
         published_steps=None,
         note="a size for small budgets: a full softmax over few words, and AdamW; a tenth of rows begin without memory",

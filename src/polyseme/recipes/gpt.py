@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -12,7 +12,7 @@ _SMALL = Recipe(
     system="GPT-2",
     paper="Radford et al. 2019; Brown et al. 2020",
     family="gpt2",
-    shape={"n_layers": 12, "width": 768, "n_heads": 12, "inner_width": 3072, "max_positions": 1024},
+    shape={**size(12, 768, 12), "max_positions": 1024},
     objective="causal",
     tokenizer="byte-bpe",
     vocabulary=50257,
@@ -29,20 +29,13 @@ _SMALL = Recipe(
 RECIPES = (
     _SMALL.but(
         "gpt-tiny",
-        shape={
-            "n_layers": 4,
-            "width": 256,
-            "n_heads": 4,
-            "inner_width": 1024,
-            "max_positions": 512,
-            **NO_DROPOUT,
-        },
+        shape={**size(4, 256, 4), "max_positions": 512, **NO_DROPOUT},
         vocabulary=16384,
-        training=_SMALL.training.replace(
-            phases=(Phase(length=256, batch_size=128),),
-            optimizer=_SMALL.training.optimizer.replace(lr=1e-3),
-            schedule=Schedule(kind="cosine", warmup=0.05, floor=0.1),
-        ),
+        training={
+            "phases": (Phase(length=256, batch_size=128),),
+            "optimizer": {"lr": 1e-3},
+            "schedule": Schedule(kind="cosine", warmup=0.05, floor=0.1),
+        },
         published_steps=None,
         note=FOR_SMALL_BUDGETS,
     ),

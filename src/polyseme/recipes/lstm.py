@@ -11,7 +11,6 @@ from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-_ADAM = OptimizerSettings(kind="adamw", lr=2e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0)
 _OURS = "AdamW and a schedule of our own instead of SGD with a rate that is lowered by hand"
 
 _WORDS = Recipe(
@@ -33,7 +32,7 @@ _WORDS = Recipe(
     vocabulary=33_278,
     training=TrainingSettings(
         phases=(Phase(length=48, batch_size=64),),
-        optimizer=_ADAM,
+        optimizer=OptimizerSettings(kind="adamw", lr=2e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0),
         schedule=Schedule(kind="cosine", warmup=0.02, floor=0.02),
         max_grad_norm=0.5,
         varied=True,
@@ -42,44 +41,32 @@ _WORDS = Recipe(
     note=f"{_OURS}; the output is tied; for WikiText: --tokenizer blanks --documents line",
 )
 
+_CHARACTERS = _WORDS.but(
+    "char-lm",
+    paper="Graves 2013; Karpathy 2015",
+    shape={"token_width": 128, "width": 1024, "dropout_rate": 0.1, "embedding_dropout_rate": 0.0},
+    tokenizer="characters",
+    vocabulary=512,
+    tied=False,
+    training={"phases": (Phase(length=128, batch_size=128),), "max_grad_norm": 1.0, "varied": False},
+    note=_OURS,
+)
+
 RECIPES = (
     _WORDS.but(
         "lstm-tiny",
         shape={"token_width": 200, "width": 200, "dropout_rate": 0.2, "embedding_dropout_rate": 0.2},
         vocabulary=8192,
-        training=_WORDS.training.replace(phases=(Phase(length=32, batch_size=32),)),
+        training={"phases": (Phase(length=32, batch_size=32),)},
         note=f"a size for small budgets; {_OURS}; the output is tied",
     ),
     _WORDS,
-    _WORDS.but(
-        "char-lm",
-        paper="Graves 2013; Karpathy 2015",
-        shape={
-            "token_width": 128,
-            "width": 1024,
-            "dropout_rate": 0.1,
-            "embedding_dropout_rate": 0.0,
-        },
-        tokenizer="characters",
-        vocabulary=512,
-        tied=False,
-        training=_WORDS.training.replace(phases=(Phase(length=128, batch_size=128),), max_grad_norm=1.0, varied=False),
-        note=_OURS,
-    ),
-    _WORDS.but(
+    _CHARACTERS,
+    _CHARACTERS.but(
         "char-lm-tiny",
-        paper="Graves 2013; Karpathy 2015",
-        shape={
-            "n_layers": 1,
-            "token_width": 64,
-            "width": 256,
-            "dropout_rate": 0.0,
-            "embedding_dropout_rate": 0.0,
-        },
-        tokenizer="characters",
+        shape={"n_layers": 1, "token_width": 64, "width": 256, "dropout_rate": 0.0},
         vocabulary=256,
-        tied=False,
-        training=_WORDS.training.replace(phases=(Phase(length=64, batch_size=32),), max_grad_norm=1.0, varied=False),
+        training={"phases": (Phase(length=64, batch_size=32),)},
         note=f"a size for small budgets; {_OURS}",
     ),
 )

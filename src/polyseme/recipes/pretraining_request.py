@@ -12,17 +12,15 @@ from typing import Any
 import torch
 
 from polyseme.bundle import Bundle, load_bundle
+from polyseme.config import Config
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
-from polyseme.corpus.shards import SIDES
 from polyseme.encoders.encoder_kinds import config_to_json
-from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources, listed
 from polyseme.objectives.objective_table import objective_from
 from polyseme.recipes.recipe import Recipe
 from polyseme.training.budget import parse_budget
-from polyseme.training.optimizers import OptimizerSettings
-from polyseme.training.pretraining_job import Job
+from polyseme.training.pretraining_job import Job, check_sides
 from polyseme.training.training_settings import Phase, TrainingSettings
 
 
@@ -58,23 +56,15 @@ class Texts:
         return [path for side in by_sides for paths, _ in side.values() for path in listed(paths)]
 
 
-def check_sides(texts: Texts, recipe: Recipe) -> None:
-    """Refuse plain text where pairs are wanted, and the other way round, before either becomes a corpus."""
-    wanted = objective_from(recipe.objective, recipe.objective_settings).needs.layout.sides == SIDES
-    if texts.corpus is not None:
-        return
+def check_texts(texts: Texts, recipe: Recipe) -> None:
+    """Refuse plain text for a recipe that learns from pairs, and the other way round, before there is a corpus."""
+    layout = objective_from(recipe.objective, recipe.objective_settings).needs.layout
     sides = [name for name in texts.named if name != "sources"]
-    if wanted and texts.sources is not None and not sides:
-        raise OptionError(
-            f"The recipe {recipe.name!r} learns from texts in pairs, and {_short(texts.sources)} is plain text. "
-            "Name both sides, a text a line each: --source FILE --target FILE."
-        )
-    if not wanted and sides and texts.sources is None:
+    if texts.corpus is None and texts.sources is not None and not sides:
+        check_sides(recipe.name, layout, in_pairs=False, name=_short(texts.sources))
+    if texts.sources is None:
         files = ", ".join(f"{name} {_short(getattr(texts, name))}" for name in sides)
-        raise OptionError(
-            f"The recipe {recipe.name!r} learns from plain text, and {files} is of texts in pairs. Name texts, or "
-            "choose a recipe that translates (transformer-tiny)."
-        )
+        check_sides(recipe.name, layout, in_pairs=True, name=files)
 
 
 def _short(sources: Sources) -> str:
@@ -147,12 +137,9 @@ def training_of(recipe: Recipe, options: Mapping[str, Any], device: str) -> Trai
         phases = (Phase(length=options["length"], batch_size=phases[0].batch_size),)
     if options["batch_size"] is not None:
         phases = tuple(phase.replace(batch_size=options["batch_size"]) for phase in phases)
-    optimizer: OptimizerSettings = settings.optimizer
-    changes = {"kind": options["optimizer"], "lr": options["learning_rate"]}
-    optimizer = optimizer.replace(**{name: value for name, value in changes.items() if value is not None})
-    changes = {"kind": options["schedule"], "warmup": options["warmup"]}
-    schedule = settings.schedule.replace(**{name: value for name, value in changes.items() if value is not None})
-    made: TrainingSettings = settings.replace(
+    optimizer = _with(settings.optimizer, kind=options["optimizer"], lr=options["learning_rate"])
+    schedule = _with(settings.schedule, kind=options["schedule"], warmup=options["warmup"])
+    changed: TrainingSettings = settings.replace(
         phases=phases,
         optimizer=optimizer,
         schedule=schedule,
@@ -164,7 +151,12 @@ def training_of(recipe: Recipe, options: Mapping[str, Any], device: str) -> Trai
         parallel=options["parallel"],
         seed=options["seed"],
     )
-    return made
+    return changed
+
+
+def _with(settings: Config, **changes: Any) -> Any:
+    """Settings with those changes that are not None."""
+    return settings.replace(**{name: value for name, value in changes.items() if value is not None})
 
 
 def objective_of(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -16,12 +16,17 @@ from polyseme.objectives.objective_table import objective_from
 from polyseme.parts.initialization import unfilled
 from polyseme.training.training_settings import TrainingSettings
 
-SOME_SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}
-"""Stand in for a tokenizer's where only counts matter."""
+SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}
+"""Placeholders for a tokenizer's special pieces where only counts matter."""
 NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
 FOR_SMALL_BUDGETS = "a size and settings of our own, for small budgets"
 ROUND_TO = 64
 """Rows that a table of pieces is rounded up to a multiple of, since products are faster so."""
+
+
+def size(n_layers: int, width: int, n_heads: int) -> dict[str, int]:
+    """The shape of a Transformer whose feed-forward layers are four times as wide as its states."""
+    return {"n_layers": n_layers, "width": width, "n_heads": n_heads, "inner_width": 4 * width}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +53,23 @@ class Recipe:
     compiled: bool = True
     """Whether torch compiles the networks on a GPU, unless the user says otherwise."""
     published_steps: int | None = None
-    """Steps of the published run, with the phases as they stand here; None: nobody published one."""
+    """Steps of the published run, with the phases of this recipe; None: nobody published one."""
     note: str = ""
     """What is not as published, or not known."""
 
-    def but(self, name: str, *, shape: Mapping[str, Any] | None = None, **changes: Any) -> Recipe:
-        """The same recipe under another name, with these differences."""
-        changes["shape"] = {**self.shape, **(shape or {})}
+    def but(
+        self,
+        name: str,
+        *,
+        shape: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> Recipe:
+        """The same recipe under another name, with these differences, also of `training` and its `optimizer`."""
+        settings = dict(training or {})
+        if isinstance(settings.get("optimizer"), Mapping):
+            settings["optimizer"] = self.training.optimizer.replace(**settings["optimizer"])
+        changes = {"shape": {**self.shape, **(shape or {})}, "training": self.training.replace(**settings), **changes}
         return dataclasses.replace(self, name=name, **changes)
 
     def config(self, n_pieces: int, shape: Mapping[str, Any] | None = None) -> EncoderConfig:
@@ -98,7 +113,7 @@ class Recipe:
         if self.published_steps is None:
             return None
         objective = objective_from(self.objective, self.objective_settings)
-        objective = objective.replace(known_vocabulary=Vocabulary(n_pieces=self.vocabulary, specials=SOME_SPECIALS))
+        objective = objective.replace(known_vocabulary=Vocabulary(n_pieces=self.vocabulary, specials=SPECIALS))
         with unfilled():
             nets = objective.nets(self._bundle())
             of_phases = [objective.flops(nets, phase.batch_size, phase.length) for phase in self.training.phases]

@@ -1,10 +1,11 @@
-"""RoBERTa (Liu et al. 2019): BERT with large batches, full rows of 512 across documents, and masks drawn anew."""
+"""RoBERTa (Liu et al. 2019): BERT with large batches, full rows of 512 across documents, and new masks each time."""
 
 from __future__ import annotations
 
-from polyseme.recipes.bert import ADAM, BASE
+from polyseme.recipes.bert import BASE
+from polyseme.recipes.recipe import size
 from polyseme.training.schedules import Schedule
-from polyseme.training.training_settings import Phase, TrainingSettings
+from polyseme.training.training_settings import Phase
 
 _BASE = BASE.but(
     "roberta-base",
@@ -15,12 +16,12 @@ _BASE = BASE.but(
     tokenizer="byte-bpe",
     vocabulary=50265,
     lowercase=False,
-    training=TrainingSettings(
-        phases=(Phase(length=512, batch_size=8192),),
-        optimizer=ADAM.replace(kind="adamw", lr=6e-4, betas=(0.9, 0.98)),
-        schedule=Schedule(kind="linear", warmup=24_000, max_warmup=0.1),
-        max_grad_norm=None,
-    ),
+    training={
+        "phases": (Phase(length=512, batch_size=8192),),
+        "optimizer": {"kind": "adamw", "lr": 6e-4, "betas": (0.9, 0.98)},
+        "schedule": Schedule(kind="linear", warmup=24_000, max_warmup=0.1),
+        "max_grad_norm": None,
+    },
     published_steps=500_000,
     note="",
 )
@@ -29,10 +30,10 @@ RECIPES = (
     _BASE,
     _BASE.but(
         "roberta-large",
-        shape={"n_layers": 24, "width": 1024, "n_heads": 16, "inner_width": 4096},
-        training=_BASE.training.replace(
-            optimizer=_BASE.training.optimizer.replace(lr=4e-4),
-            schedule=Schedule(kind="linear", warmup=30_000, max_warmup=0.1),
-        ),
+        shape=size(24, 1024, 16),
+        training={
+            "optimizer": {"lr": 4e-4},
+            "schedule": Schedule(kind="linear", warmup=30_000, max_warmup=0.1),
+        },
     ),
 )

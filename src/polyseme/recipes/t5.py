@@ -1,27 +1,22 @@
 """T5 (Raffel et al. 2020): spans are replaced by sentinels; version 1.0, as its baseline was pretrained.
 
-Adafactor, which the paper takes, is not among our optimizers: AdamW stands in for it.
+Adafactor, which the paper takes, is not among our optimizers: AdamW replaces it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-_SHARED = "AdamW and a schedule of our own for Adafactor; packed rows with ends between documents"
 
-
-def _size(layers: int, width: int, heads: int, inner: int, dropout: float = 0.1) -> dict[str, Any]:
+def _size(layers: int, width: int, heads: int, dropout: float = 0.1) -> dict[str, Any]:
     return {
-        "n_layers": layers,
-        "width": width,
-        "n_heads": heads,
+        **size(layers, width, heads),
         "head_width": 64,
-        "inner_width": inner,
         "decoder_layers": layers,
         "max_positions": 512,
         "n_buckets": 32,
@@ -40,7 +35,7 @@ _BASE = Recipe(
     system="T5",
     paper="Raffel et al. 2020",
     family="t5",
-    shape=_size(12, 768, 12, 3072),
+    shape=_size(12, 768, 12),
     objective="spans",
     objective_settings={"corruption_rate": 0.15, "mean_length": 3.0},
     tokenizer="unigram",
@@ -52,22 +47,22 @@ _BASE = Recipe(
         max_grad_norm=1.0,
     ),
     published_steps=524_288,
-    note=_SHARED,
+    note="AdamW and a schedule of our own for Adafactor; packed rows with ends between documents",
 )
 
 RECIPES = (
     _BASE.but(
         "t5-tiny",
-        shape=_size(3, 256, 4, 1024, dropout=0.0),
+        shape=_size(3, 256, 4, dropout=0.0),
         vocabulary=16_384,
-        training=_BASE.training.replace(
-            phases=(Phase(length=128, batch_size=256),),
-            optimizer=_BASE.training.optimizer.replace(betas=(0.9, 0.98)),
-            schedule=Schedule(kind="linear", warmup=0.1),
-        ),
+        training={
+            "phases": (Phase(length=128, batch_size=256),),
+            "optimizer": {"betas": (0.9, 0.98)},
+            "schedule": Schedule(kind="linear", warmup=0.1),
+        },
         published_steps=None,
         note=FOR_SMALL_BUDGETS,
     ),
-    _BASE.but("t5-small", shape=_size(6, 512, 8, 2048)),
+    _BASE.but("t5-small", shape=_size(6, 512, 8)),
     _BASE,
 )

@@ -5,7 +5,7 @@ The standard size, on WikiText-103: 151M parameters, rows of 150 words with a me
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -51,23 +51,19 @@ RECIPES = (
     _STANDARD.but(
         "transformer-xl-tiny",
         shape={
-            "n_layers": 4,
-            "width": 256,
-            "n_heads": 4,
+            **size(4, 256, 4),
             "head_width": 64,
-            "inner_width": 1024,
             "cutoffs": (2_000, 8_000),
             "memory_length": 64,
-            "dropout_rate": 0.0,
             "inner_dropout_rate": 0.0,
-            "embedding_dropout_rate": 0.0,
+            **NO_DROPOUT,
         },
         vocabulary=16_384,
-        training=_STANDARD.training.replace(
-            phases=(Phase(length=64, batch_size=64),),
-            optimizer=_STANDARD.training.optimizer.replace(lr=5e-4),
-            schedule=Schedule(kind="cosine", warmup=0.1, floor=0.05),
-        ),
+        training={
+            "phases": (Phase(length=64, batch_size=64),),
+            "optimizer": {"lr": 5e-4},
+            "schedule": Schedule(kind="cosine", warmup=0.1, floor=0.05),
+        },
         published_steps=None,
         note=FOR_SMALL_BUDGETS,
     ),

@@ -6,7 +6,7 @@ by itself unless a memory is requested (--objective memory=true --set memory_len
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe
+from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -17,10 +17,7 @@ _LARGE = Recipe(
     paper="Yang et al. 2019",
     family="xlnet",
     shape={
-        "n_layers": 24,
-        "width": 1024,
-        "n_heads": 16,
-        "inner_width": 4096,
+        **size(24, 1024, 16),
         "max_positions": 512,
         "memory_length": None,
         "reuse": None,
@@ -42,10 +39,8 @@ _LARGE = Recipe(
 
 _BASE = _LARGE.but(
     "xlnet-base",
-    shape={"n_layers": 12, "width": 768, "n_heads": 12, "inner_width": 3072},
-    training=_LARGE.training.replace(
-        phases=(Phase(length=512, batch_size=2048),), optimizer=_LARGE.training.optimizer.replace(lr=1e-4)
-    ),
+    shape=size(12, 768, 12),
+    training={"phases": (Phase(length=512, batch_size=2048),), "optimizer": {"lr": 1e-4}},
     published_steps=None,
     note=f"{_LARGE.note}; how long the base size was trained is not published",
 )
@@ -53,21 +48,14 @@ _BASE = _LARGE.but(
 RECIPES = (
     _BASE.but(
         "xlnet-tiny",
-        shape={
-            "n_layers": 4,
-            "width": 256,
-            "n_heads": 4,
-            "inner_width": 1024,
-            "inner_dropout_rate": 0.0,
-            **NO_DROPOUT,
-        },
+        shape={**size(4, 256, 4), "inner_dropout_rate": 0.0, **NO_DROPOUT},
         vocabulary=16_384,
-        training=_BASE.training.replace(
-            phases=(Phase(length=128, batch_size=128),),
-            optimizer=_BASE.training.optimizer.replace(lr=1e-3, betas=(0.9, 0.98)),
-            schedule=Schedule(kind="linear", warmup=0.1),
-            max_grad_norm=1.0,
-        ),
+        training={
+            "phases": (Phase(length=128, batch_size=128),),
+            "optimizer": {"lr": 1e-3, "betas": (0.9, 0.98)},
+            "schedule": Schedule(kind="linear", warmup=0.1),
+            "max_grad_norm": 1.0,
+        },
         note=FOR_SMALL_BUDGETS,
     ),
     _BASE,

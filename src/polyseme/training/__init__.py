@@ -1,1 +1,1 @@
-"""Training: the loop, what stands beside it, and the folder of a run."""
+"""Training: the loop, its effects, and the folder of a run."""

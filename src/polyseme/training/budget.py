@@ -27,7 +27,7 @@ _UNITS: dict[str, tuple[BudgetUnit, int]] = {
     **dict.fromkeys(("piece", "pieces"), ("pieces", 1)),
     **dict.fromkeys(("step", "steps"), ("steps", 1)),
 }
-"""What may stand behind the number, in small letters, and how much of the budget's own unit it is."""
+"""The units after the number, in small letters, and how much of the budget's own unit it is."""
 
 _BUDGET = re.compile(r"(?P<number>[0-9][0-9_]*(\.[0-9]+)?(e[+]?[0-9]{1,3})?)\s*(?P<unit>[a-z]+)", re.ASCII)
 

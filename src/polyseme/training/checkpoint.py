@@ -11,6 +11,7 @@ the checksums tell, and the run resumes from the one before.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from polyseme.convert.weight_files import read_weights, write_weights
+from polyseme.corpus.shards import digest_of
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_folder
 from polyseme.training.device_group import whole
@@ -41,24 +43,25 @@ class Checkpoint:
 
     step: int
     """Steps that were taken."""
-    about: Mapping[str, Any]
+    record: Mapping[str, Any]
+    """What else the run wants to know."""
     tensors: Mapping[str, Tensor]
     """On the CPU, memory-mapped."""
     path: Path
 
 
 class _SpoiltError(Exception):
-    """What is wrong with a checkpoint, in words that follow its file's name."""
+    """What is wrong with a checkpoint: its file, and words that follow the name."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} {reason}")
+    def __str__(self) -> str:
+        return " ".join(map(str, self.args))
 
 
 def write_checkpoint(
     folder: AnyPath,
     step: int,
     tensors: Mapping[str, Tensor],
-    about: Mapping[str, Any],
+    record: Mapping[str, Any],
     *,
     keep: int = 2,
     shard_size: int | None = None,
@@ -75,12 +78,12 @@ def write_checkpoint(
     clear_up(folder)
     path = folder / f"step-{step:08d}"
     if not _is_whole(path):
-        with whole_folder(path, force=True) as made:
-            write_weights(made, tensors, shard_size=shard_size)
-            sums = {file.name: _checksum(file) for file in sorted(made.iterdir())}
-            written = json.loads(json.dumps({"format": 1, "step": step, "about": dict(about), "files": sums}))
+        with whole_folder(path, force=True) as new:
+            write_weights(new, tensors, shard_size=shard_size)
+            sums = {file.name: digest_of(file) for file in sorted(new.iterdir())}
+            written = json.loads(json.dumps({"format": 1, "step": step, "about": dict(record), "files": sums}))
             written["checksum"] = _checksum_of_record(written)
-            (made / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (new / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     steps = _steps(folder)
     last = [each for each in steps if each <= step][-max(keep, 1) :]
     for each in sorted(set(steps) - set(last)):
@@ -130,13 +133,9 @@ def _steps(folder: Path) -> list[int]:
 
 
 def _is_whole(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        _read_about(path)
-    except _SpoiltError:
-        return False
-    return True
+    with contextlib.suppress(_SpoiltError):
+        return bool(_read_about(path))
+    return False
 
 
 def _read(path: Path) -> Checkpoint:
@@ -145,38 +144,30 @@ def _read(path: Path) -> Checkpoint:
         tensors = read_weights(path)
     except ModelError as error:
         raise _SpoiltError(path, f"cannot be read ({error})") from None
-    return Checkpoint(step=written["step"], about=written["about"], tensors=tensors, path=path)
+    return Checkpoint(step=written["step"], record=written["about"], tensors=tensors, path=path)
 
 
 def _read_about(path: Path) -> dict[str, Any]:
     """What `about.json` says, after every checksum in it."""
-    about = path / ABOUT
+    file = path / ABOUT
     try:
-        written = json.loads(about.read_bytes())
+        written = json.loads(file.read_bytes())
         expected = written.pop("checksum")
         sums = dict(written["files"])
     except OSError as error:
-        raise _SpoiltError(about, f"cannot be read ({error.strerror})") from None
+        raise _SpoiltError(file, f"cannot be read ({error.strerror})") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise _SpoiltError(about, "is cut short or damaged") from None
+        raise _SpoiltError(file, "is cut short or damaged") from None
     if _checksum_of_record(written) != expected:
-        raise _SpoiltError(about, "has been altered: its checksum is another")
+        raise _SpoiltError(file, "has been altered: its checksum is another")
     for name, checksum in sums.items():
         try:
-            actual = _checksum(path / name)
+            actual = digest_of(path / name)
         except OSError as error:
             raise _SpoiltError(path / name, f"cannot be read ({error.strerror})") from None
         if actual != checksum:
             raise _SpoiltError(path / name, "is cut short or has been altered: its checksum is another")
     return dict(written)
-
-
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _checksum_of_record(record: Mapping[str, Any]) -> str:

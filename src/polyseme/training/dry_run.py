@@ -64,15 +64,9 @@ def dry_run_of(
     # Before the networks are put back, so that the optimizer's state and what streams carry are in it.
     timing = pretraining.trial(seconds=0.0, then=lambda: keep.now(pretraining.trainer, 2, 0.0))
     trainer, training = pretraining.trainer, job.training
-    budget = parse_budget(job.budget)
     flops = training.mean_over_phases(pretraining.flops_per_step())
     a_step = training.mean_over_phases(timing.steps)
-    pieces = training.mean_over_phases([float(each.pieces) for each in training.phases])
-    n_steps = (
-        pretraining.steps_within(budget.amount, timing)
-        if budget.unit == "seconds"
-        else budget.n_steps(seconds=a_step, flops=flops, pieces=pieces)
-    )
+    n_steps = pretraining.counted_steps() or pretraining.steps_within(parse_budget(job.budget).amount, timing)
     results = pretraining.results()
     if devices.leads:
         read_latest(folder / CHECKPOINTS)

@@ -1,6 +1,6 @@
 """What happens beside the loop after each step: evaluate, log, report, stop a run that diverges, write checkpoints.
 
-Each effect is a small object that is called with the moment at which a run stands. All processes call it; the leading
+Each effect is a small object that is called with the state of the run. All processes call it; the leading
 one writes and prints.
 """
 
@@ -27,14 +27,14 @@ from polyseme.training.trainer import Trainer
 CHECKPOINTS = "checkpoints"
 LOG = "log.jsonl"
 PREDICTION_PARTS = (("masked",), ("causal",), ("forward", "backward"), ("permuted",), ("denoising",), ("spans",))
-"""The parts of a loss that predict pieces; those that stand together count alike."""
+"""The parts of a loss that predict pieces; those of one group count alike."""
 HIGH = 5
 """Logged steps in a row that the loss must be high for the run to be called lost."""
 
 
 @dataclass
 class Moment:
-    """Where a run stands after a step."""
+    """The state of a run after a step."""
 
     done: int
     """Steps taken since the run began."""
@@ -87,12 +87,12 @@ def due(moment: Moment, every: int) -> bool:
     return moment.done % every == 0 or moment.done == 1 or moment.last
 
 
+@dataclass
 class Evaluate:
     """The loss over held-out rows, every `every` steps and at the end; always the same rows, corrupted alike."""
 
-    def __init__(self, rows: Callable[[], Iterable[StepRows]], every: int) -> None:
-        self.rows = rows
-        self.every = every
+    rows: Callable[[], Iterable[StepRows]]
+    every: int
 
     def __call__(self, moment: Moment) -> None:
         if moment.done % self.every == 0 or moment.last:
@@ -100,34 +100,28 @@ class Evaluate:
             moment.held_out.update({"loss": moment.trainer.total(means), **means} if means else {})
 
 
+@dataclass
 class Log:
     """Appends one line of JSON per logged step: loss, its parts, pieces, seconds, lr; if evaluated also `held_out`."""
 
-    def __init__(self, folder: Path, every: int) -> None:
-        self.path = folder / LOG
-        self.every = every
+    folder: Path
+    every: int
 
     def __call__(self, moment: Moment) -> None:
         if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
             return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(log_line(moment)) + "\n")
-
-
-def log_line(moment: Moment) -> dict[str, Any]:
-    """The entry of a step in the log."""
-    line: dict[str, Any] = {
-        "step": moment.done,
-        "loss": moment.loss,
-        **moment.losses,
-        "pieces": moment.pieces,
-        "seconds": round(moment.seconds, 3),
-        "lr": moment.learning_rate,
-        "wait": round(moment.wait_share, 4),
-    }
-    if moment.held_out:
-        line["held_out"] = moment.held_out
-    return line
+        line = {
+            "step": moment.done,
+            "loss": moment.loss,
+            **moment.losses,
+            "pieces": moment.pieces,
+            "seconds": round(moment.seconds, 3),
+            "lr": moment.learning_rate,
+            "wait": round(moment.wait_share, 4),
+            **({"held_out": moment.held_out} if moment.held_out else {}),
+        }
+        with (self.folder / LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
@@ -195,13 +189,13 @@ class Report:
 OnReport = Callable[[Report], None]
 
 
+@dataclass
 class ReportProgress:
     """Calls `on_report` on logged steps."""
 
-    def __init__(self, on_report: OnReport, every: int) -> None:
-        self.on_report = on_report
-        self.every = every
-        self._since = (0, 0.0)
+    on_report: OnReport
+    every: int
+    _since: tuple[int, float] = (0, 0.0)
 
     def __call__(self, moment: Moment) -> None:
         if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
@@ -228,13 +222,13 @@ class TrainingStoppedError(PolysemeError):
     """The loss is not a number, or does not come down again."""
 
 
+@dataclass
 class StopIfDiverged:
     """Stops a run whose loss is not a number, or stays over twice what it was at first."""
 
-    def __init__(self, every: int) -> None:
-        self.every = every
-        self.first: float | None = None
-        self.n_high = 0
+    every: int
+    first: float | None = None
+    n_high: int = 0
 
     def __call__(self, moment: Moment) -> None:
         if not due(moment, self.every):
@@ -256,23 +250,16 @@ class StopIfDiverged:
             )
 
 
+@dataclass
 class WriteCheckpoints:
     """Writes a checkpoint every `every` steps and at the end, unless weights are no numbers."""
 
-    def __init__(
-        self,
-        folder: Path,
-        every: int,
-        about: Callable[[int, float], dict[str, Any]],
-        *,
-        keep: int,
-        shard_size: int | None,
-    ) -> None:
-        self.folder = folder / CHECKPOINTS
-        self.every = every
-        self.about = about
-        self.keep = keep
-        self.shard_size = shard_size
+    folder: Path
+    every: int
+    record: Callable[[int, float], dict[str, Any]]
+    """From the steps taken and the seconds trained, what else a checkpoint holds."""
+    keep: int
+    shard_size: int | None
 
     def __call__(self, moment: Moment) -> None:
         if moment.done % self.every == 0 or moment.last:
@@ -284,7 +271,6 @@ class WriteCheckpoints:
             return
         tensors = trainer.tensors()
         if trainer.devices.leads:
-            write_checkpoint(
-                self.folder, done, tensors, self.about(done, seconds), keep=self.keep, shard_size=self.shard_size
-            )
+            folder, record = self.folder / CHECKPOINTS, self.record(done, seconds)
+            write_checkpoint(folder, done, tensors, record, keep=self.keep, shard_size=self.shard_size)
         trainer.devices.wait()

@@ -73,8 +73,10 @@ class Meter:
         device = torch.device(device)
         self.measured = False
         """Whether a counter was read, or watts were only stated."""
-        self._watts = _stated_watts(device, rates or Rates(), n_cores)
-        self.how = f"estimated at {self._watts:,.0f} W"
+        rates = rates or Rates()
+        on_cpu = rates.watts_per_core * (n_cores or torch.get_num_threads())
+        self._watts = on_cpu if device.type == "cpu" else rates.watts_per_gpu
+        self.method = f"estimated at {self._watts:,.0f} W"
         self._since = time.monotonic()
         self._stopped: float | None = None
         self._read: Callable[[], float] = lambda: self._watts * (time.monotonic() - self._since)
@@ -82,7 +84,7 @@ class Meter:
         counter = _counter(device, self._ended) if device.type == "cuda" else None
         if counter is not None:
             first = counter()
-            self.measured, self.how = True, "measured by the GPU's driver"
+            self.measured, self.method = True, "measured by the GPU's driver"
             self._read = lambda: counter() - first
 
     def joules(self) -> float:
@@ -207,19 +209,17 @@ class Ledger(Config):
         """
         seconds = max(self.seconds, 1e-9)
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
+        devices = self.device if self.n_devices == 1 else f"{self.n_devices} × {self.device}"
         sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
         share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
-            f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{sessions} on {self._devices()} "
+            f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
             f"{_digits(self.price)} {self.currency}",
         ]
-
-    def _devices(self) -> str:
-        return self.device if self.n_devices == 1 else f"{self.n_devices} × {self.device}"
 
 
 def measured_peak(device: torch.device | str, dtype: torch.dtype) -> float:
@@ -255,12 +255,6 @@ def _wait(device: torch.device) -> None:
 
 
 # --- energy ----------------------------------------------------------------------------------------------------------
-
-
-def _stated_watts(device: torch.device, rates: Rates, n_cores: int | None) -> float:
-    if device.type == "cpu":
-        return rates.watts_per_core * (n_cores or torch.get_num_threads())
-    return rates.watts_per_gpu
 
 
 def _counter(device: torch.device, ended: threading.Event) -> Callable[[], float] | None:

@@ -40,24 +40,17 @@ class StepRows:
     """Seconds that the step waited for this."""
 
 
+@dataclass
 class Loader:
     """Makes the rows of a step: taken from the corpus, corrupted, cut into passes."""
 
-    def __init__(
-        self,
-        row_sources: Sequence[RowSource],
-        objective: Objective,
-        plan: Plan,
-        devices: Devices,
-        micro_batch_size: Sequence[int],
-    ) -> None:
-        self.row_sources = row_sources
-        """The rows of each phase."""
-        self.objective = objective
-        self.plan = plan
-        self.devices = devices
-        self.micro_batch_size = micro_batch_size
-        """Rows of a pass, for each phase."""
+    row_sources: Sequence[RowSource]
+    """The rows of each phase."""
+    objective: Objective
+    plan: Plan
+    devices: Devices
+    micro_batch_size: Sequence[int]
+    """Rows of a pass, for each phase."""
 
     def make(self, step: int) -> StepRows:
         """The rows of a step, whichever steps were made before."""

@@ -6,7 +6,7 @@ no state for it, so it can be unfrozen later (gradual unfreezing) without touchi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -116,11 +116,6 @@ class Several:
         """Those of all, which may be changed in place."""
         return [group for each in self.optimizers for group in each.param_groups]
 
-    @property
-    def state(self) -> dict[Tensor, dict[str, Any]]:
-        """The state of each parameter, in any of them."""
-        return {parameter: state for each in self.optimizers for parameter, state in each.state.items()}
-
     def step(self) -> None:
         for each in self.optimizers:
             each.step()
@@ -147,14 +142,14 @@ def build_optimizer(
     device: torch.device | str,
     rates: Mapping[nn.Parameter, float] | None = None,
 ) -> Optimizer:
-    """The optimizer of everything in `nets`, which stand on their device, and are spread out where FSDP does that.
+    """The optimizer of everything in `nets`, which are on their device, and spread out where FSDP does that.
 
     `rates` multiplies the rate of single parameters (see `layer_rates`); those that are not in it have the rate itself.
     """
     named = dict(nets.named_parameters())
     device = torch.device(device)
     if settings.kind != "muon":
-        return _BUILDERS[settings.kind](_groups(named, settings, rates), settings, device)
+        return _single(_groups(named, settings, rates), settings, device)
     if not hasattr(torch.optim, "Muon"):
         raise OptionError(
             f"The optimizer 'muon' needs torch 2.9 or newer, and this is torch {torch.__version__}. Update torch, or "
@@ -169,7 +164,7 @@ def build_optimizer(
         )
     others = {name: each for name, each in named.items() if name not in matrices}
     return Several(
-        _muon(_groups(matrices, settings, rates), settings), _adamw(_groups(others, settings, rates), settings, device)
+        _muon(_groups(matrices, settings, rates), settings), _single(_groups(others, settings, rates), settings, device)
     )
 
 
@@ -205,21 +200,11 @@ def _decays(name: str, parameter: nn.Parameter) -> bool:
 
 
 def _inside_stacks(nets: nn.Module) -> set[nn.Parameter]:
-    """What stands above the lowest group of layers of every encoder: no tables, no outputs."""
+    """The parameters above the lowest group of layers of every encoder: no tables, no outputs."""
     encoders = [module for module in nets.modules() if isinstance(module, Encoder)]
     above = {parameter for encoder in encoders for group in encoder.layer_groups()[1:] for parameter in group}
     tables = {module.weight for module in nets.modules() if isinstance(module, nn.Embedding)}
     return above - tables
-
-
-def _adamw(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
-    """Fused where torch has that; on a CPU too it is the fastest, and the same on any number of cores."""
-    fused = True if device.type in ("cuda", "cpu") else None
-    return torch.optim.AdamW(groups, betas=settings.betas, eps=settings.epsilon, fused=fused)
-
-
-def _uncorrected(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
-    return UncorrectedAdamW(groups, betas=settings.betas, epsilon=settings.epsilon)
 
 
 def _muon(groups: Groups, settings: OptimizerSettings) -> torch.optim.Optimizer:
@@ -229,18 +214,15 @@ def _muon(groups: Groups, settings: OptimizerSettings) -> torch.optim.Optimizer:
     return built
 
 
-def _adagrad(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
-    return torch.optim.Adagrad(groups, eps=settings.epsilon, initial_accumulator_value=settings.initial_sum)
-
-
-def _sgd(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
-    nesterov = settings.nesterov and settings.momentum > 0
-    return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=nesterov)
-
-
-_BUILDERS: Mapping[str, Callable[[Groups, OptimizerSettings, torch.device], torch.optim.Optimizer]] = {
-    "adamw": _adamw,
-    "adamw-uncorrected": _uncorrected,
-    "adagrad": _adagrad,
-    "sgd": _sgd,
-}
+def _single(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
+    """The optimizer of a kind; AdamW is also what Muon leaves the other parameters to."""
+    if settings.kind == "adamw-uncorrected":
+        return UncorrectedAdamW(groups, betas=settings.betas, epsilon=settings.epsilon)
+    if settings.kind == "adagrad":
+        return torch.optim.Adagrad(groups, eps=settings.epsilon, initial_accumulator_value=settings.initial_sum)
+    if settings.kind == "sgd":
+        nesterov = settings.nesterov and settings.momentum > 0
+        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=nesterov)
+    # Fused where torch has that; on a CPU too it is the fastest, and the same on any number of cores.
+    fused = True if device.type in ("cuda", "cpu") else None
+    return torch.optim.AdamW(groups, betas=settings.betas, eps=settings.epsilon, fused=fused)

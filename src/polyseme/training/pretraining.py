@@ -84,21 +84,10 @@ class Pretraining:
         objective = job.make_objective(corpus.tokenizer)
         held_out = rows_of(job, corpus, training.phases[0], "held")
         trainer = Trainer(objective, objective.nets(bundle), training, devices)
-        width = max(bundle.config.widths)
-        micro_batch_size = [
-            fitting_micro_batch(phase, width, training.micro_batch_size, devices) for phase in training.phases
-        ]
-        return cls(
-            job,
-            corpus,
-            devices,
-            objective,
-            trainer,
-            row_sources,
-            held_out if held_out.n_rows else None,
-            micro_batch_size,
-            workers,
-        )
+        width, rows = max(bundle.config.widths), training.micro_batch_size
+        micro_batch_size = [fitting_micro_batch(phase, width, rows, devices) for phase in training.phases]
+        evaluated = held_out if held_out.n_rows else None
+        return cls(job, corpus, devices, objective, trainer, row_sources, evaluated, micro_batch_size, workers)
 
     def loader(self, plan: Plan) -> Loader:
         return Loader(self.row_sources, self.objective, plan, self.devices, self.micro_batch_size)
@@ -134,22 +123,29 @@ class Pretraining:
             for phase in self.job.training.phases
         ]
 
-    def n_steps(self, started: float) -> int:
-        """The budget as a number of steps; one of time is measured first, and what that took is taken off it."""
-        budget = parse_budget(self.job.budget)
-        training = self.job.training
+    def counted_steps(self) -> int | None:
+        """The budget as a number of steps; None where it is one of time."""
+        budget, training = parse_budget(self.job.budget), self.job.training
+        if budget.unit == "seconds":
+            return None
         pieces = training.mean_over_phases([float(phase.pieces) for phase in training.phases])
         flops = training.mean_over_phases(self.flops_per_step())
-        if budget.unit != "seconds":
-            return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
+        return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
+
+    def n_steps(self, started: float) -> int:
+        """The same; a budget of time is measured first, and what that took is taken off it."""
+        n_counted = self.counted_steps()
+        if n_counted is not None:
+            return n_counted
         timing = self.trial()
-        spent = time.perf_counter() - started
-        n_steps: int = self.devices.agree(self.steps_within(budget.amount - spent, timing))
+        left = parse_budget(self.job.budget).amount - (time.perf_counter() - started)
+        n_steps: int = self.devices.agree(self.steps_within(left, timing))
         if n_steps < FEW_STEPS and self.devices.leads:
             warnings.warn(
                 f"The budget of {self.job.budget} is enough for {n_steps} step{'s' if n_steps > 1 else ''} of "
-                f"{training.mean_over_phases(timing.steps):.1f} s here, too few to learn anything. Take a smaller "
-                "recipe (bert-tiny, gpt-tiny), smaller steps (--batch-size, --length), a larger budget or a GPU.",
+                f"{self.job.training.mean_over_phases(timing.steps):.1f} s here, too few to learn anything. Take a "
+                "smaller recipe (bert-tiny, gpt-tiny), smaller steps (--batch-size, --length), a larger budget or a "
+                "GPU.",
                 PolysemeWarning,
                 stacklevel=2,
             )
@@ -185,12 +181,13 @@ class Pretraining:
                 began = time.perf_counter()
                 self.trainer.step(loader.on_device(loader.make(start + warmup)), plan)
                 self._finish()
-                took = time.perf_counter() - began
-                if self._tells_enough(took):
+                duration = time.perf_counter() - began
+                # One step that takes longer than timing should is enough; on a GPU the first ones compile and prepare.
+                if self.devices.agree(self.devices.device.type == "cpu" and duration > TRIAL_SECONDS):
                     break
             else:
-                took = self._mean_step(loader, plan, start, seconds, least)
-            steps.append(took)
+                duration = self._mean_step(loader, plan, start, seconds, least)
+            steps.append(duration)
         began = time.perf_counter()
         self.trainer.evaluate(self.held_rows())
         return Timing(steps, time.perf_counter() - began)
@@ -206,13 +203,6 @@ class Pretraining:
                 if self.devices.agree(time.perf_counter() - began > seconds):
                     break
         return (time.perf_counter() - began) / n_done
-
-    def _tells_enough(self, took: float) -> bool:
-        """Whether one step took longer than timing should; on a GPU the first ones compile and prepare, and tell
-        nothing.
-        """
-        slow: bool = self.devices.agree(self.devices.device.type == "cpu" and took > TRIAL_SECONDS)
-        return slow
 
     def _finish(self) -> None:
         if self.devices.device.type == "cuda":
@@ -287,7 +277,7 @@ def run_job(
     on_report: OnReport | None = None,
     start: Bundle | None = None,
 ) -> Ledger:
-    """Train a run to its end, from where it stands, and write its model; what it cost is returned."""
+    """Train a run to its end, from where it is, and write its model; what it cost is returned."""
     started = time.perf_counter()
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
     trainer = pretraining.trainer
@@ -296,8 +286,8 @@ def run_job(
     first, before, past = 0, 0.0, None
     if checkpoint is not None:
         trainer.put(checkpoint.tensors)
-        first, before = checkpoint.step, float(checkpoint.about["seconds"])
-        past = Ledger.from_json(checkpoint.about["ledger"]) if checkpoint.about.get("ledger") else None
+        first, before = checkpoint.step, float(checkpoint.record["seconds"])
+        past = Ledger.from_json(checkpoint.record["ledger"]) if checkpoint.record.get("ledger") else None
     if run.n_steps is None:
         run.n_steps = pretraining.n_steps(started)
         if devices.leads:
@@ -307,6 +297,7 @@ def run_job(
         truncate_log(run.folder, first)
     devices.wait()
     flops = pretraining.flops_per_step()
+    device_name = torch.cuda.get_device_name(devices.device) if devices.device.type == "cuda" else str(devices.device)
     peak = measured_peak(devices.device, torch.bfloat16 if job.training.dtype == "bf16" else torch.float32)
 
     def ledger(done: int, seconds: float) -> Ledger:
@@ -318,7 +309,7 @@ def run_job(
             ),
             seconds=seconds - before,
             steps=done - first,
-            device=_device_name(devices.device),
+            device=device_name,
             n_devices=devices.world,
             peak=peak,
             joules=meter.joules() * devices.world,
@@ -362,15 +353,11 @@ def run_job(
     return bill
 
 
-def fitting_micro_batch(phase: Phase, width: int, wanted: int | None, devices: Devices) -> int:
-    """How many of a step's rows a device runs at once: passes of one size, none above what is wanted or suits it."""
+def fitting_micro_batch(phase: Phase, width: int, requested: int | None, devices: Devices) -> int:
+    """How many of a step's rows a device runs at once: passes of one size, none above the request or what suits it."""
     rows = phase.batch_size // devices.world
-    most = wanted or PASS_WEIGHT[devices.device.type] // (width * phase.length)
+    most = requested or PASS_WEIGHT[devices.device.type] // (width * phase.length)
     n_passes = -(-rows // max(most, 1))
     while rows % n_passes:
         n_passes += 1
     return rows // n_passes
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

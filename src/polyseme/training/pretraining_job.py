@@ -97,7 +97,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) 
     check_plan(job, devices)
     with unfilled():
         bundle = fresh_bundle(job, corpus)
-    _check_sides(job, corpus)
+    check_sides(job.recipe, job.layout, in_pairs=corpus.sides == SIDES, name=str(corpus.folder))
     if start is not None:
         _check_tokenizer(job, corpus, start)
     check_needs(job.make_objective(corpus.tokenizer), bundle, corpus.tokenizer)
@@ -159,7 +159,7 @@ def _check_tokenizer(job: Job, corpus: Corpus, start: Bundle) -> None:
     if words is not None and tuple(corpus.tokenizer.pieces(range(len(words)))) != words:
         raise OptionError(
             f"The softmax of {job.start} chooses from other words than the first {len(words):,} of the corpus "
-            f"{corpus.folder}. Train it further on a corpus with its table of words, or start afresh."
+            f"{corpus.folder}. Train it further on a corpus with its table of words, or train a new model."
         )
     if words is None and theirs.fingerprint != corpus.tokenizer.fingerprint:
         raise OptionError(
@@ -183,18 +183,17 @@ def _check_phase(phase: Phase, config: EncoderConfig, devices: Devices) -> None:
         )
 
 
-def _check_sides(job: Job, corpus: Corpus) -> None:
-    """Refuse plain text where pairs are wanted, and the other way round."""
-    wanted = job.layout.sides == SIDES
-    if wanted and corpus.sides != SIDES:
+def check_sides(recipe: str, layout: Layout, *, in_pairs: bool, name: str) -> None:
+    """Refuse plain text for a recipe that learns from pairs, and the other way round."""
+    if layout.sides == SIDES and not in_pairs:
         raise OptionError(
-            f"The recipe {job.recipe!r} learns from texts in pairs, and {corpus.folder} is plain text. Name both "
-            "sides, a text a line each: --source FILE --target FILE."
+            f"The recipe {recipe!r} learns from texts in pairs, and {name} is plain text. Name both sides, one text "
+            "per line each: --source FILE --target FILE."
         )
-    if not wanted and corpus.sides == SIDES:
+    if layout.sides != SIDES and in_pairs:
         raise OptionError(
-            f"The recipe {job.recipe!r} learns from plain text, and {corpus.folder} is of texts in pairs. Name texts, "
-            "or choose a recipe that translates (transformer-tiny)."
+            f"The recipe {recipe!r} learns from plain text, and {name} is of texts in pairs. Name texts, or choose a "
+            "recipe that translates (transformer-tiny)."
         )
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: `run.json`, which holds everything that decides it, and what stands beside it.
+"""The folder of a run: `run.json`, which holds everything that decides it, and what is beside it.
 
 run.json        settings, number of steps, versions, whether it is finished
 corpus/         where the run built its own
@@ -68,9 +68,9 @@ class Run:
         """The run in a folder."""
         path = Path(folder)
         if not (path / RUN).is_file():
-            what = "has no run.json" if path.is_dir() else "is no folder"
+            reason = "has no run.json" if path.is_dir() else "is no folder"
             raise InputError(
-                f"{path} is no run: it {what}. Name the folder that `polyseme pretrain … -o FOLDER` has written."
+                f"{path} is no run: it {reason}. Name the folder that `polyseme pretrain … -o FOLDER` has written."
             )
         try:
             content = json.loads((path / RUN).read_text(encoding="utf-8"))
@@ -108,8 +108,8 @@ class Run:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """A file of JSON, whole or as it was."""
-    with whole_file(path, force=True) as made:
-        made.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with whole_file(path, force=True) as new:
+        new.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def is_beginning(path: Path) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -155,8 +156,7 @@ class Trainer:
 
     def _new_memory(self, n_rows: int) -> Memory:
         """What streams begin with."""
-        made: Memory = self.inner.new_memory(n_rows)  # type: ignore[operator]
-        return made
+        return self.inner.new_memory(n_rows)  # type: ignore[operator, no-any-return]
 
     def finite(self) -> bool:
         """Whether every weight is finite."""
@@ -170,15 +170,15 @@ class Trainer:
         return torch.stack(weighted).sum()
 
 
+@dataclass
 class Carried:
     """The memory of a step's rows, handed to its passes and joined afterwards."""
 
-    def __init__(self, memory: Memory | None, new: Callable[[int], Memory] | None) -> None:
-        self.memory = memory
-        self.new = new
-        """Makes a memory of nothing for so many rows; None where none is carried."""
-        self.parts: list[Memory] = []
-        self.n_rows = 0
+    memory: Memory | None
+    new: Callable[[int], Memory] | None
+    """Makes a memory of nothing for so many rows; None where none is carried."""
+    parts: list[Memory] = field(default_factory=list)
+    n_rows: int = 0
 
     def before(self, n_rows: int) -> Memory | None:
         """What the next pass, of so many rows, begins with."""

@@ -226,7 +226,7 @@ def _resume(
     names = {parameter: name for name, parameter in model.named_parameters()}
     put_optimizer_tensors(optimizer, names, kept(OPTIMIZER))
     best.update({name: each.to(model.device) for name, each in kept(BEST).items()})
-    about = checkpoint.about
+    about = checkpoint.record
     learned.best_step, learned.dev, learned.curve = about["best_step"], about["dev"], about["curve"]
     learned.seconds = about["seconds"]
     return checkpoint.step

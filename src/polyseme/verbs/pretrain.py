@@ -21,7 +21,7 @@ from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_sides, objective_of, training_of
+from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts, objective_of, training_of
 from polyseme.recipes.recipe_table import recipe_named
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import Devices, devices_for
@@ -71,7 +71,7 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun:
             "tensorboard": options.tensorboard,
         },
     )
-    check_sides(texts, chosen)
+    check_texts(texts, chosen)
     building: dict[str, Any] = {
         "tokenizer": options.tokenizer or (chosen.tokenizer if options.model is None else request.start),
         "vocab_size": options.vocab_size or chosen.vocabulary,
@@ -83,23 +83,20 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun:
         "seed": options.seed,
         "progress": options.progress,
     }
-    workers = options.workers
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
             check_plan(request.plan(building["vocab_size"]), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
-            job = request.job(corpus, "corpus")
-            start = request.start_bundle
-            return dry_run_of(job, corpus, devices, Path(folder) / "run", workers=workers, start=start)
+            job, place = request.job(corpus, "corpus"), Path(folder) / "run"
+            return dry_run_of(job, corpus, devices, place, workers=options.workers, start=request.start_bundle)
     with devices_for(device) as devices:
         run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force)
-        job = Job.from_json(run.settings)
         return run_job(
             run,
-            job,
+            Job.from_json(run.settings),
             corpus,
             devices,
-            workers=workers,
+            workers=options.workers,
             rates=costs,
             on_report=options.on_report,
             start=request.start_bundle,
@@ -137,19 +134,16 @@ def _check(options: PretrainOptions, texts: Texts) -> None:
 
 def _refuse_useless(options: PretrainOptions, corpus: Path | None) -> None:
     """Refuse what would be ignored: how texts become pieces, where they are; a shape, where there is a model."""
-    changed = options.changed()
-    settled = [
-        (f"The corpus {corpus} is made already", corpus, ("tokenizer", "vocab_size", "field", "documents", "held_out")),
-        (
-            f"The model {options.model} has its shape and its tokenizer",
-            options.model,
-            ("shape", "tokenizer", "vocab_size"),
-        ),
-    ]
-    for why, there, names in settled:
-        useless = [name for name in changed if name in names]
-        if there is not None and useless:
-            raise OptionError(f"{why}, and {', '.join(useless)} would change nothing. Leave that out.")
+    reasons: dict[str, tuple[str, ...]] = {}
+    if corpus is not None:
+        of_texts = ("tokenizer", "vocab_size", "field", "documents", "held_out")
+        reasons[f"The corpus {corpus} is made already"] = of_texts
+    if options.model is not None:
+        reasons[f"The model {options.model} has its shape and its tokenizer"] = ("shape", "tokenizer", "vocab_size")
+    for reason, names in reasons.items():
+        useless = [name for name in options.changed() if name in names]
+        if useless:
+            raise OptionError(f"{reason}, and {', '.join(useless)} would change nothing. Leave that out.")
 
 
 def _begin(
