@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {"tokenizer": "byte-bpe", "vocab_size": 300, "held_ou
 PROGRAM = """
 import os, pathlib, signal, sys, time
 from polyseme.corpus import document_reader as documents
-from polyseme.corpus import build
+from polyseme.verbs.corpus import build_corpus
 documents.STRETCH = 2000
 text, output, workers, wait, die_at = sys.argv[1:]
 journal = pathlib.Path(f"{output}.unfinished", "journal.jsonl")
@@ -35,7 +35,7 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(float(wait))
 
-build.build_corpus(
+build_corpus(
     text, output=output, workers=int(workers), progress=progress, tokenizer="byte-bpe", vocab_size=300, held_out=0.1
 )
 """
