@@ -7,7 +7,6 @@ Line ends become `\n`. Records (JSON Lines, CSV, TSV, Parquet) come through `fil
 from __future__ import annotations
 
 import codecs
-import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -115,8 +114,12 @@ class TextSource:
         if self.documents == "line":
             yield from plain_lines(name)
             return
-        with _plain_text(name) as (source, blocks):
+        source = open_source(name)
+        try:
+            blocks = _plain_text(source)
             yield from _whole(blocks, source) if self.documents == "file" else _split(blocks, source, _BLANK_LINES)
+        finally:
+            source.close()
 
 
 def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[Stretched]:
@@ -247,22 +250,23 @@ def _cut(text: bytes, tally: Tally) -> Iterator[bytes]:
 
 def plain_lines(name: str) -> Iterator[tuple[bytes, int]]:
     """The lines of a file of plain text, and how many of its bytes were read by then."""
-    with _plain_text(name) as (source, blocks):
-        yield from _split(blocks, source, _LINE)
+    source = open_source(name)
+    try:
+        yield from _split(_plain_text(source), source, _LINE)
+    finally:
+        source.close()
 
 
-@contextlib.contextmanager
-def _plain_text(name: str) -> Iterator[tuple[Source, Iterator[bytes]]]:
-    """A file of plain text and its blocks; one that is empty, or looks to be something else, is refused."""
-    with contextlib.closing(open_source(name)) as source:
-        head = b"" if source.total == 0 else source.head()
-        if not head:
-            raise InputError(f"{source.name} is empty: there is nothing to read.")
-        look = binary_look(head)
-        if look:
-            content = "What is packed in " if source.compressed else ""
-            raise InputError(f"{content}{source.name} looks to be {look.what}. {look.advice}")
-        yield source, _checked(source)
+def _plain_text(source: Source) -> Iterator[bytes]:
+    """The blocks of a file of plain text; one that is empty, or looks to be something else, is refused."""
+    head = b"" if source.total == 0 else source.head()
+    if not head:
+        raise InputError(f"{source.name} is empty: there is nothing to read.")
+    look = binary_look(head)
+    if look:
+        content = "What is packed in " if source.compressed else ""
+        raise InputError(f"{content}{source.name} looks to be {look.what}. {look.advice}")
+    return _checked(source)
 
 
 def _checked(source: Source) -> Iterator[bytes]:
