@@ -236,10 +236,10 @@ def test_what_cannot_be_learnt_from_is_refused(folder: str, texts: Any, labels: 
         (["Dawn broke"], [["N", "V"]], "Text 0 must be a list of words, each of which gets a tag. Got the string 'Da"),
         ([["Dawn", "broke"]], [["N"]], "Text 0: there are 2 words and 1 tags."),
         ([["Dawn", "broke"]], [["N", "V"], ["N"]], "There are 1 sentences and 2 lists of tags."),
-        ([["Dawn", "broke"]], ["NV"], "Text 0: its tags must be a list, one a word. Got 'NV' instead."),
+        ([["Dawn", "broke"]], ["NV"], "Text 0: its tags must be a list, one per word. Got 'NV' instead."),
         ([["Dawn", "broke"]], [["N", None]], "must be a string or a whole number. Got None"),
         ([["Dawn", "broke"]], [["N", "N"]], "two tags or more"),
-        ([["Dawn", "broke"]], None, "must come as a list of tags a sentence"),
+        ([["Dawn", "broke"]], None, "must come as one list of tags per sentence"),
     ],
 )
 def test_what_cannot_be_tagged_is_refused(folder: str, sentences: Any, tags: Any, said: str) -> None:

@@ -42,36 +42,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "glue", "next", "pieces", "predict", "pretrain", "score")
 _HOMES = {
-    "Model": "api",
+    **{verb: f"verbs.{verb}" for verb in (*_VERBS, "senses", "show", "similar")},
+    **dict.fromkeys(("Model", "load"), "api"),
+    **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
+    **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
+    "WordEncoder": "word_encoder",
     "build_corpus": "verbs.corpus",
     "convert_model": "verbs.convert",
-    "embed": "verbs.embed",
-    "evaluate": "verbs.evaluate",
-    "fill": "verbs.fill",
-    "finetune": "verbs.finetune",
-    "generate": "verbs.generate",
-    "glue": "verbs.glue",
     "list_recipes": "verbs.recipes",
-    "load": "api",
     "load_task_model": "transfer.task_folder",
-    "next": "verbs.next",
-    "pieces": "verbs.pieces",
-    "predict": "verbs.predict",
-    "pretrain": "verbs.pretrain",
-    "score": "verbs.score",
-    "senses": "verbs.senses",
-    "show": "verbs.show",
-    "similar": "verbs.similar",
-    "PolysemeError": "errors",
-    "PolysemeWarning": "errors",
     "read_vectors": "files",
-    "Document": "types",
-    "Embedded": "types",
-    "Word": "types",
-    "WordEncoder": "word_encoder",
     "view": "word_senses.similarity_view",
 }
+"""Where each public name is."""
 
 __all__ = [
     "Document",

@@ -29,17 +29,19 @@ from polyseme.text.documents import string_to_document, to_document, to_document
 from polyseme.types import Batch, Embedded, Framed
 from polyseme.verb_options import (
     Dtype,
-    EmbedderOptions,
     EmbedTextsOptions,
     GenerateTextsOptions,
     MaskOptions,
+    ModelEmbedderOptions,
     ScoreTextsOptions,
+    ScoringOptions,
 )
 
 if TYPE_CHECKING:
     from polyseme.generating.decoding_options import Decoding
     from polyseme.generating.next_piece import LanguageModel
     from polyseme.generating.text_generator import TextGenerator
+    from polyseme.scoring.scorer import Scorer
     from polyseme.scoring.text_scores import Scored
 
 AnyPath = str | PathLike[str]
@@ -71,11 +73,11 @@ class PieceStates:
 
 @dataclass(frozen=True)
 class Filled:
-    """What may stand at one mask: pieces with their probabilities, the likeliest first."""
+    """What may be at one mask: pieces with their probabilities, the likeliest first."""
 
     start: int
     end: int
-    """Where the mask stands in the text."""
+    """Where the mask is in the text."""
     pieces: list[str]
     probabilities: list[float]
 
@@ -123,39 +125,25 @@ class Model:
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
         check_per(options.per)
-        embedder = self.embedder(**options.values(EmbedderOptions), batch_pieces=options.batch_pieces)
-        found = embedder(to_documents(options.texts))
+        embedder = self.embedder(**options.values(ModelEmbedderOptions))
+        embedded = embedder(to_documents(options.texts))
         warn_unread(embedder.tally)
         if options.per == "word":
-            return found
+            return embedded
         if embedder.tally.wordless:
             warn_wordless(embedder.tally.wordless)
-        return per_text(found)
+        return per_text(embedded)
 
     def forget(self) -> None:
-        """Begin anew after texts that were embedded with `carry_state`."""
+        """Drop the state that texts embedded with `carry_state` have left."""
         self._carried.memory = None
 
-    def embedder(
-        self,
-        *,
-        layer: str | int = -1,
-        pool: str = "mean",
-        stack: Stack = "encoder",
-        batch_pieces: int | None = None,
-        carry_state: bool = False,
-    ) -> Embedder:
+    @flat_method(ModelEmbedderOptions)
+    def embedder(self, options: ModelEmbedderOptions) -> Embedder:
         """What `embed` runs, to be called with documents as often as wanted; it keeps a tally of all of them."""
-        return Embedder(
-            self.bundle,
-            layer=layer,
-            pool=pool,
-            stack=stack,
-            batch_pieces=batch_pieces,
-            precision=self.precision,
-            inference=self._inference,
-            carried=self._carried if carry_state else None,
-        )
+        values = options.values()
+        carried = self._carried if values.pop("carry_state") else None
+        return Embedder(self.bundle, **values, precision=self.precision, inference=self._inference, carried=carried)
 
     @cached_property
     def _carried(self) -> Carried:
@@ -178,8 +166,7 @@ class Model:
         piece that it begins with, without the last special.
         """
         check_stack(self.bundle, stack)
-        given = to_document(text, 0)
-        encoded = self._tokenizer.encode(given)
+        encoded = self._tokenizer.encode(to_document(text, 0))
         framed = self._tokenizer.frame(encoded.ids)
         self._check_length(framed)
         batch = self._batch(framed)
@@ -204,7 +191,7 @@ class Model:
         )
 
     def fill(self, text: str, *, top: int = 5) -> list[Filled]:
-        """What may stand at each `[MASK]` of a text: the `top` likeliest pieces, each mask by itself."""
+        """The `top` likeliest pieces at each `[MASK]` of a text, each mask by itself."""
         output = self._output("masked", "fill masks")
         if top < 1:
             raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
@@ -255,21 +242,27 @@ class Model:
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        cache = later("polyseme.scoring.neural_cache").neural_cache_of(
-            options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness
-        )
-        scorer = later("polyseme.scoring.choose_scorer").scorer_of(
-            self.bundle,
-            **options.values(MaskOptions),
-            neural_cache=cache,
-            batch_pieces=options.batch_pieces,
-            precision=self.precision,
-            inference=self._inference if self.bundle.decoder is None else None,
+        scorer = self.scorer(
+            options, options.batch_pieces, inference=self._inference if self.bundle.decoder is None else None
         )
         sources = None if options.source is None else to_documents(options.source)
         scores: list[Scored] = scorer(to_documents(options.texts), sources=sources)
         scorer.warn()
         return scores
+
+    def scorer(self, options: MaskOptions, batch_pieces: int | None, **settings: Any) -> Scorer:
+        """What `score` runs, to be called with documents as often as wanted; it keeps a tally of all of them."""
+        if isinstance(options, ScoringOptions):
+            settings["neural_cache"] = later("polyseme.scoring.neural_cache").neural_cache_of(
+                options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness
+            )
+        return later("polyseme.scoring.choose_scorer").scorer_of(  # type: ignore[no-any-return]
+            self.bundle,
+            **options.values(MaskOptions),
+            batch_pieces=batch_pieces,
+            precision=self.precision,
+            **settings,
+        )
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
@@ -294,18 +287,20 @@ class Model:
         if self.precision != "own":
             raise OptionError(f"On a CPU, {self.precision} is for embed. To generate, load the model in fp32.")
         texts = later("polyseme.generating.text_generator")
-        made: TextGenerator = texts.TextGenerator(self.bundle, self._language_model, decoding, batch_size=batch_size)
-        return made
+        generator: TextGenerator = texts.TextGenerator(
+            self.bundle, self._language_model, decoding, batch_size=batch_size
+        )
+        return generator
 
     @property
     def usual_length(self) -> int:
-        """How many pieces `generate` writes at most, where nothing is said."""
+        """How many pieces `generate` writes at most by default."""
         return self._language_model.usual_length
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        made: LanguageModel = later("polyseme.generating.language_model").language_model(self.bundle)
-        return made
+        model: LanguageModel = later("polyseme.generating.language_model").language_model(self.bundle)
+        return model
 
     # --- the model itself ---------------------------------------------------------------------------------------------
 
@@ -387,20 +382,15 @@ def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")
     chosen = find_device(device)
-    precision = _precision(dtype, chosen)
+    on_cpu = torch.device(chosen).type == "cpu"
+    if dtype == "int8" and not on_cpu:
+        raise OptionError(f"int8 runs on a CPU only. On {chosen}, use bf16.")
+    precision: Precision = "own"  # what products run in, where weights are in fp32
+    if on_cpu and dtype in ("bf16", "int8"):
+        precision = "bf16" if dtype == "bf16" else "int8"
     folder = find_model(None if model is None else str(model))
     bundle = load_bundle(folder, dtype=torch.float32 if precision != "own" else DTYPES[dtype], device=chosen)
     return Model(bundle, path=str(folder), precision=precision)
-
-
-def _precision(dtype: str, device: str) -> Precision:
-    """What products run in where that is not what weights are kept in: bf16 and int8 on a CPU."""
-    on_cpu = torch.device(device).type == "cpu"
-    if dtype == "int8" and not on_cpu:
-        raise OptionError(f"int8 runs on a CPU only. On {device}, use bf16.")
-    if dtype not in ("bf16", "int8") or not on_cpu:
-        return "own"
-    return "bf16" if dtype == "bf16" else "int8"
 
 
 def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
@@ -412,5 +402,4 @@ def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    found: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()
-    return found
+    return (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -97,6 +98,10 @@ class Bundle(nn.Module):
                 output.tie(table)
             if isinstance(output, Output) and clusters is not None:
                 output.tie_clusters(clusters)
+
+    def copied(self) -> Bundle:
+        """A bundle with weights of its own; the tokenizer, which nothing changes, is shared."""
+        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
 
     def n_parameters(self) -> int:
         """Parameters, each counted once."""

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -38,11 +38,11 @@ class OptionDoc:
     metavar: str = ""
     """What the command line calls its value."""
     default: str = ""
-    """What is used where it is not given, if that is not the field's default: "the recipe's"."""
+    """In words, the value that None stands for: "the recipe's"."""
     flags: str = ""
-    """How the command line spells it, as click writes that; empty: `--name`."""
+    """Its flags on the command line, as click writes them; empty: `--name`."""
     parse: str = ""
-    """How the command line reads it: a name in `cli.record_options.PARSERS`; empty: by its type."""
+    """Its parser on the command line, a name in `cli.record_options.PARSERS`; empty: by its type."""
     only_python: bool = False
     """Whether the command line has no such option: callbacks."""
 
@@ -63,12 +63,19 @@ class Options(Config):
         return {name: value for name, value in self.values(of).items() if value != defaults[name]}
 
 
-def option(value: Value, help: str, metavar: str = "", *, default: str = "", flags: str = "", parse: str = "") -> Value:
+def option(value: Value, help: str, metavar: str = "", **settings: str) -> Value:
     """A field of a record: its default value, and what is known of it (`OptionDoc`)."""
-    made: Value = dataclasses.field(
-        default=value, metadata=doc(help, metavar, default=default, flags=flags, parse=parse)
-    )
-    return made
+    return dataclasses.field(default=value, metadata=doc(help, metavar, **settings))
+
+
+def output_option(help: str, *, default: str = "printed only") -> Any:
+    """A field of a record for a file or folder that is written on request."""
+    return option(None, help, "OUTPUT", default=default, flags="-o --output")
+
+
+def column_option(help: str, *, default: str = "by the task") -> Any:
+    """A field of a record for a column: a name, or a number counted from 1."""
+    return option(None, help, "COLUMN", default=default, parse="column")
 
 
 def callback(help: str) -> Any:
@@ -77,11 +84,9 @@ def callback(help: str) -> Any:
     return dataclasses.field(default=None, repr=False, compare=False, metadata=metadata)
 
 
-def doc(
-    help: str, metavar: str = "", *, default: str = "", flags: str = "", parse: str = ""
-) -> Mapping[str, OptionDoc]:
+def doc(help: str, metavar: str = "", **settings: str) -> Mapping[str, OptionDoc]:
     """The metadata of a field that is written with `dataclasses.field`: one without a default, or a positional one."""
-    return {_DOC: OptionDoc(help=help, metavar=metavar, default=default, flags=flags, parse=parse)}
+    return {_DOC: OptionDoc(help=help, metavar=metavar, **settings)}  # type: ignore[arg-type]
 
 
 def same(record: Any, name: str) -> Any:
@@ -92,8 +97,7 @@ def same(record: Any, name: str) -> Any:
 
 def doc_of(field: dataclasses.Field[Any]) -> OptionDoc:
     """What is known of a field of a record."""
-    found: OptionDoc = field.metadata[_DOC]
-    return found
+    return field.metadata[_DOC]  # type: ignore[no-any-return]
 
 
 def fields_of(record: Any) -> list[dataclasses.Field[Any]]:
@@ -125,41 +129,32 @@ def flat(record: Callable[P, Record]) -> Callable[[Callable[[Record], Result]], 
     Traceback (most recent call last):
     polyseme.errors.OptionError: greet() has no option 'polit'. Did you mean 'polite'? There are: name, polite.
     """
-
-    def decorate(function: Callable[[Record], Result]) -> Callable[P, Result]:
-        signature = signature_of(record, returns=function.__annotations__.get("return"))
-
-        @functools.wraps(function)
-        def call(*args: P.args, **options: P.kwargs) -> Result:
-            check_names(function.__name__, options, signature.parameters)
-            signature.bind(*args, **options)
-            return function(record(*args, **options))
-
-        _document(call, record, signature)
-        return call
-
-    return decorate
+    return functools.partial(_flatten, record, owners=[])
 
 
 def flat_method(
     record: Callable[P, Record],
 ) -> Callable[[Callable[[Owner, Record], Result]], Callable[Concatenate[Owner, P], Result]]:
     """As `flat`, of a method."""
+    return functools.partial(_flatten, record, owners=["self"])
 
-    def decorate(method: Callable[[Owner, Record], Result]) -> Callable[Concatenate[Owner, P], Result]:
-        signature = signature_of(record, returns=method.__annotations__.get("return"))
 
-        @functools.wraps(method)
-        def call(self: Owner, /, *args: P.args, **options: P.kwargs) -> Result:
-            check_names(method.__name__, options, signature.parameters)
-            signature.bind(*args, **options)
-            return method(self, record(*args, **options))
+def _flatten(record: Any, function: Any, *, owners: list[str]) -> Any:
+    """A function that takes its `owners` (of a method, `self`) and a record's fields instead of the record."""
+    signature = signature_of(record, returns=function.__annotations__.get("return"))
 
-        owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        _document(call, record, signature.replace(parameters=[owner, *signature.parameters.values()]))
-        return call
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        check_names(function.__name__, options, signature.parameters)
+        first, others = args[: len(owners)], args[len(owners) :]
+        signature.bind(*others, **options)
+        return function(*first, record(*others, **options))
 
-    return decorate
+    owned = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in owners]
+    call.__signature__ = signature.replace(parameters=[*owned, *signature.parameters.values()])  # type: ignore[attr-defined]
+    call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{arguments_doc(record)}"
+    del call.__wrapped__  # or its signature would be shown
+    return call
 
 
 def signature_of(record: Any, *, returns: Any = None) -> inspect.Signature:
@@ -177,6 +172,12 @@ def signature_of(record: Any, *, returns: Any = None) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=returns)
 
 
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        raise OptionError(f"There is no {name} {value!r}. {nearest(str(value), choices)}")
+
+
 def check_names(function: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Refuse an option that a function does not have."""
     for name in options:
@@ -188,13 +189,7 @@ def arguments_doc(record: Any) -> str:
     """The fields of a record as the `Args:` of a docstring."""
     lines = ["Args:"]
     for each in fields_of(record):
-        about = doc_of(each)
-        text = f"{each.name}: {about.help}{f' None: {about.default}.' if about.default else ''}"
+        described = doc_of(each)
+        text = f"{each.name}: {described.help}{f' None: {described.default}.' if described.default else ''}"
         lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
     return "\n".join(lines)
-
-
-def _document(function: Any, record: Any, signature: inspect.Signature) -> None:
-    function.__signature__ = signature
-    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{arguments_doc(record)}"
-    del function.__wrapped__  # or its signature would be shown

@@ -1,6 +1,5 @@
 """The options of the verbs that train: corpus, pretrain, finetune, glue; and of those that use a task model.
 
-
 What an option means is written here and nowhere else.
 """
 
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from polyseme.files.reading_options import ReadingOptions, TableOptions
-from polyseme.options import Options, callback, doc, option
-from polyseme.verb_options import BYTES_DONE, SOURCES, ComputeOptions, ForceOption, MaskOptions
+from polyseme.options import Options, callback, column_option, doc, option, output_option
+from polyseme.verb_options import BYTES_DONE, SOURCES, ComputeOptions, DeviceOption, ForceOption, MaskOptions
 
 if TYPE_CHECKING:
     from polyseme.api import Model
@@ -33,7 +32,6 @@ SAMPLE = 1 << 25
 RECIPE = "the recipe's"
 ENCODER = "by the encoder"
 SCHEDULES = "constant, linear, cosine, noam, slanted-triangular, warmup-stable-decay"
-DEVICE = "Device to compute on: auto (a GPU where there is one), cpu, cuda, cuda:N."
 
 
 # --- what several verbs share -----------------------------------------------------------------------------------------
@@ -79,19 +77,9 @@ class CostOption(Options):
 class TaskColumns(Options):
     """Which columns of a file hold the parts of a task's items."""
 
-    text: Column | None = option(
-        None, "Column with the text: a name, or counted from 1.", "COLUMN", default="by the task", parse="column"
-    )
-    second: Column | None = option(
-        None,
-        "Column with the second text of a pair, or with the question on a passage.",
-        "COLUMN",
-        default="by the task",
-        parse="column",
-    )
-    label: Column | None = option(
-        None, "Column with the label, the tags or the answer.", "COLUMN", default="by the task", parse="column"
-    )
+    text: Column | None = column_option("Column with the text: a name, or counted from 1.")
+    second: Column | None = column_option("Column with the second text of a pair, or with the question on a passage.")
+    label: Column | None = column_option("Column with the label, the tags or the answer.")
     choices: Sequence[Column] | Column | None = option(
         None,
         "Columns with the choices, separated by commas, or the one with lists of them.",
@@ -99,12 +87,8 @@ class TaskColumns(Options):
         default="by the task",
         parse="columns",
     )
-    marks: Column | None = option(
-        None,
-        "Column with one number per word: 1 at the predicate whose roles are labeled.",
-        "COLUMN",
-        default="none",
-        parse="column",
+    marks: Column | None = column_option(
+        "Column with one number per word: 1 at the predicate whose roles are labeled.", default="none"
     )
 
 
@@ -203,7 +187,7 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneRunOptions(FinetuneOptions, CostOption, ForceOption):
+class FinetuneRunOptions(FinetuneOptions, DeviceOption, CostOption, ForceOption):
     """What `finetune` and `glue` share."""
 
     model: Model | AnyPath | None = option(
@@ -214,7 +198,6 @@ class FinetuneRunOptions(FinetuneOptions, CostOption, ForceOption):
         default="minilm, of the extra 'demo'",
         flags="-m --model",
     )
-    device: str = option("auto", DEVICE, "DEVICE")
     cache: AnyPath | None = option(None, "Folder to keep frozen vectors in, for other runs.", "FOLDER", default="none")
     checkpoint_seconds: float = option(CHECKPOINT_SECONDS, "Least number of seconds between checkpoints.", "SECONDS")
     on_report: Callable[[StepReport], None] | None = callback("Called with how training goes, after each step.")
@@ -228,12 +211,8 @@ class FinetuneRunOptions(FinetuneOptions, CostOption, ForceOption):
 class TaskDataOptions(TaskColumns, TableOptions):
     """How files of a task are read."""
 
-    start: Column | None = option(
-        None,
-        "Column with the character at which an answer starts.",
-        "COLUMN",
-        default="the answer is looked for",
-        parse="column",
+    start: Column | None = column_option(
+        "Column with the character at which an answer starts.", default="the answer is looked for"
     )
     regression: bool | None = option(
         None, "Whether labels are numbers on a scale.", default="if they look so", flags="--regression/--labels"
@@ -257,12 +236,8 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
             "tag, span or choose; or its data."
         ),
     )
-    output: AnyPath | None = option(
-        None,
-        "Folder of the fitted model: encoder, head, labels, report.json and report.html.",
-        "OUTPUT",
-        default="not kept",
-        flags="-o --output",
+    output: AnyPath | None = output_option(
+        "Folder of the fitted model: encoder, head, labels, report.json and report.html.", default="not kept"
     )
     data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
     train: AnyPath | None = option(
@@ -285,30 +260,20 @@ class GlueOptions(FinetuneRunOptions):
     tasks: Sequence[str] = option(
         (), "Tasks to fit, separated by commas.  [default: those whose data is there]", "NAMES", parse="names"
     )
-    output: AnyPath | None = option(
-        None,
-        "Folder for one model per task, glue.json and glue.md.",
-        "OUTPUT",
-        default="not kept",
-        flags="-o --output",
-    )
+    output: AnyPath | None = output_option("Folder for one model per task, glue.json and glue.md.", default="not kept")
     on_start: Callable[[str], None] | None = callback("Called with the name of each task as it begins.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(ReadingOptions, ForceOption):
+class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
     """What `predict` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES))
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
     model: AnyPath = dataclasses.field(
         metadata=doc("Model to predict with: a folder that finetune has written.", "MODEL", flags="-m --model")
     )
-    output: AnyPath | None = option(
-        None,
-        "File of the predictions: .jsonl, .tsv, .parquet, or .conll for tags.",
-        "OUTPUT",
-        default="printed",
-        flags="-o --output",
+    output: AnyPath | None = output_option(
+        "File of the predictions: .jsonl, .tsv, .parquet, or .conll for tags.", default="printed"
     )
     second: str | None = option(
         None, "Field with the second text, or with the question.", "NAME", default="as in training"
@@ -325,7 +290,6 @@ class PredictOptions(ReadingOptions, ForceOption):
         "NAME",
         default="as in training",
     )
-    device: str = option("auto", DEVICE, "DEVICE")
     dtype: str = option("fp32", "Precision to compute in: fp32, bf16.", "DTYPE")
     progress: Progress | None = callback(BYTES_DONE)
 
@@ -339,7 +303,8 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
         metadata=doc(
             "A benchmark (blimp, lambada, agreement, pairs, bleu), or a file of minimal pairs: a table with the "
             "columns good and bad, and group where there are several kinds. For a model that finetune has written: a "
-            "file with labels, or the name of its benchmark."
+            "file with labels, or the name of its benchmark.",
+            "NAME|FILE",
         ),
     )
     data: AnyPath | None = option(None, "File or folder with the data of the benchmark.", "PATH", default="none")
@@ -349,12 +314,8 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     reference: AnyPath | Sequence[AnyPath] = option(
         (), "For bleu: file of their references; may be given several times.", "FILE", parse="several"
     )
-    output: AnyPath | None = option(
-        None,
-        "File of the report: .json, .tsv, .html, .png or .svg; .jsonl has one line per item.",
-        "OUTPUT",
-        default="printed only",
-        flags="-o --output",
+    output: AnyPath | None = output_option(
+        "File of the report: .json, .tsv, .html, .png or .svg; .jsonl has one line per item."
     )
     progress: Progress | None = callback("Called with the number of pieces (of a task: items) done, and of all.")
 
@@ -368,7 +329,8 @@ class CorpusOptions(PairedTextOptions, ForceOption):
         kw_only=False,
         metadata=doc(
             "Files, folders and patterns of text, JSON Lines, CSV, TSV or Parquet, compressed or not. Several sources "
-            'with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among others.'
+            'with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among others.',
+            "[TEXTS]...",
         ),
     )
     output: AnyPath = dataclasses.field(metadata=doc("Folder of the corpus.", "OUTPUT", flags="-o --output"))
@@ -411,17 +373,15 @@ class CorpusOptions(PairedTextOptions, ForceOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainOptions(PairedTextOptions, CostOption):
+class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     """What `pretrain` takes."""
 
     sources: Sources | None = dataclasses.field(
         default=None,
         kw_only=False,
-        metadata=doc("Files, folders or patterns of text, or the folder of a corpus (`build_corpus`)."),
+        metadata=doc("Files, folders or patterns of text, or the folder of a corpus (`build_corpus`).", "[TEXTS]..."),
     )
-    output: AnyPath | None = option(
-        None, "Folder of the run; its model/ is the model.", "OUTPUT", default="none", flags="-o --output"
-    )
+    output: AnyPath | None = output_option("Folder of the run; its model/ is the model.", default="none")
     resume: AnyPath | None = option(
         None, "Folder of a run to resume, with the settings that it has.", "RUN", default="none"
     )
@@ -476,7 +436,6 @@ class PretrainOptions(PairedTextOptions, CostOption):
         default=RECIPE,
         parse="pairs",
     )
-    device: str = option("auto", DEVICE, "DEVICE")
     dtype: str = option("auto", "Precision: auto (bf16 on a GPU, else fp32), fp32, bf16, fp64.", "DTYPE")
     compile: bool | None = option(
         None, "Whether torch compiles the networks.", default="on a GPU", flags="--compile/--no-compile"

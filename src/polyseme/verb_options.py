@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from polyseme.files.reading_options import ReadingOptions, TextOptions
-from polyseme.options import Options, callback, doc, option
+from polyseme.options import Options, callback, doc, option, output_option
 
 if TYPE_CHECKING:
     from polyseme.embedding.decoder_stack import Stack
@@ -34,8 +34,8 @@ BYTES_DONE = "Called with the number of bytes of the input that are done, and th
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceOptions(Options):
-    """Which model runs, and where."""
+class ShowOptions(Options):
+    """What `show` takes: which model is used."""
 
     model: AnyPath | None = option(
         None,
@@ -44,7 +44,18 @@ class DeviceOptions(Options):
         default="minilm, of the extra 'demo'",
         flags="-m --model",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOption(Options):
+    """Where a model runs."""
+
     device: str = option("auto", "Device to compute on: auto (a GPU where there is one), cpu, cuda, cuda:N.", "DEVICE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(ShowOptions, DeviceOption):
+    """Which model runs, and where."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +66,17 @@ class LoadOptions(DeviceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComputeOptions(LoadOptions):
-    """Which model runs, and how."""
+class BatchOption(Options):
+    """How many pieces run together."""
 
     batch_pieces: int | None = option(
         None, "Batch size, in pieces: how many run together.", "N", default="2048, on a GPU 65536"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeOptions(LoadOptions, BatchOption):
+    """Which model runs, and how."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +123,11 @@ class EmbedderOptions(LayerOptions, StackOption):
         "Let a recurrent encoder carry its state from text to text, as the original ELMo did: 64 texts side by side, "
         "each from where the one 64 before it ended. Interrupted work then restarts.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEmbedderOptions(EmbedderOptions, BatchOption):
+    """What `Model.embedder` takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +222,7 @@ class DecodingOptions(Options):
 class EmbedOptions(EmbedderOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `embed` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES))
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
     output: AnyPath = dataclasses.field(
         metadata=doc(
             "File of the vectors: .parquet, .npz, .safetensors, .h5 or .jsonl; with shard rows, a folder.",
@@ -219,14 +240,13 @@ class EmbedOptions(EmbedderOptions, ReadingOptions, ComputeOptions, ForceOption)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedTextsOptions(EmbedderOptions):
+class EmbedTextsOptions(ModelEmbedderOptions):
     """What `Model.embed` takes."""
 
     texts: Texts = dataclasses.field(
         kw_only=False, metadata=doc("Strings, which are split into words, or lists of words, which stay as they are.")
     )
     per: Per = option("word", "What gets a vector: every word, or every text (the mean of its words).", "UNIT")
-    batch_pieces: int | None = option(None, "Batch size, in pieces.", default="2048, on a GPU 65536")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,9 +280,7 @@ class SimilarOptions(UsesOptions):
     same_word: bool | None = option(
         None, "Only uses of the marked word, or only of other words.", default="both", flags="--same-word/--other-words"
     )
-    output: AnyPath | None = option(
-        None, "File of the result: .json or .html.", "OUTPUT", default="printed only", flags="-o --output"
-    )
+    output: AnyPath | None = output_option("File of the result: .json or .html.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,9 +291,7 @@ class SensesOptions(UsesOptions):
     source: Sources = dataclasses.field(
         metadata=doc(f"Texts in which to look for uses. {SOURCES}", "INPUT", flags="--in")
     )
-    output: AnyPath | None = option(
-        None, "File of the senses: .html, .png, .svg or .json.", "OUTPUT", default="printed only", flags="-o --output"
-    )
+    output: AnyPath | None = output_option("File of the senses: .html, .png, .svg or .json.")
     n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
     map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
     seed: int = option(0, "Seed of clusters and projection.", "N")
@@ -287,12 +303,8 @@ class PiecesOptions(StackOption, DeviceOptions, ForceOption):
 
     text: str | Sequence[str] = dataclasses.field(kw_only=False, metadata=doc("A text, or its words."))
     attentions: bool = option(False, "Include the attention weights of every layer.")
-    output: AnyPath | None = option(
-        None,
-        "File of ids, spans and the states of every layer: .npz.",
-        "OUTPUT",
-        default="not kept",
-        flags="-o --output",
+    output: AnyPath | None = output_option(
+        "File of ids, spans and the states of every layer: .npz.", default="not kept"
     )
 
 
@@ -304,17 +316,14 @@ class GenerateOptions(DecodingOptions, ReadingOptions, LoadOptions, ForceOption)
     """What `generate` takes."""
 
     prompts: str | Sequence[str] = dataclasses.field(
-        default=(), kw_only=False, metadata=doc("One text to continue, or several.")
+        default=(), kw_only=False, metadata=doc("One text to continue, or several.", "PROMPT...")
     )
     source: Sources | None = option(
         None, f"Prompts in files; an output is needed then. {SOURCES}", "INPUT", default="the prompts", flags="--in"
     )
-    output: AnyPath | None = option(
-        None,
+    output: AnyPath | None = output_option(
         "File of the texts: .jsonl for one record per text, with its score; any other ending for plain lines.",
-        "OUTPUT",
         default="printed",
-        flags="-o --output",
     )
     batch_size: int | None = option(None, "Batch size: texts written side by side.", "N", default="16, on a GPU 64")
     on_start: Callable[[bool], None] | None = callback(
@@ -342,7 +351,7 @@ class GenerateTextsOptions(DecodingOptions):
 class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `score` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES))
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
     source: AnyPath | None = option(
         None,
         "For a model with a decoder: file with the source of each text, in the same order, read as the texts are.",
@@ -350,19 +359,15 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
         default="none",
     )
     source_field: str | None = option(None, "Field of that file with the source.", "NAME", default="that of the texts")
-    output: AnyPath | None = option(
-        None,
-        "File of the scores: .tsv, .jsonl, .parquet, or .html with the text shaded.",
-        "OUTPUT",
-        default="printed",
-        flags="-o --output",
+    output: AnyPath | None = output_option(
+        "File of the scores: .tsv, .jsonl, .parquet, or .html with the text shaded.", default="printed"
     )
     by: By = option("word", "What has a score of its own: word, piece, byte.", "UNIT")
     progress: Progress | None = callback(BYTES_DONE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreTextsOptions(ScoringOptions):
+class ScoreTextsOptions(ScoringOptions, BatchOption):
     """What `Model.score` takes."""
 
     texts: Texts = dataclasses.field(
@@ -371,7 +376,6 @@ class ScoreTextsOptions(ScoringOptions):
     source: Texts | None = option(
         None, "For a model with a decoder: the source of each text, in the same order.", default="none"
     )
-    batch_pieces: int | None = option(None, "Batch size, in pieces.", default="2048, on a GPU 65536")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,19 +395,6 @@ class NextOptions(DeviceOptions):
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShowOptions(Options):
-    """What `show` takes."""
-
-    model: AnyPath | None = option(
-        None,
-        "Model to show: a model folder, the folder of a run, or hub:owner/name.",
-        "MODEL",
-        default="minilm, of the extra 'demo'",
-        flags="-m --model",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,7 @@ def test_other_numbers_that_cannot_be(refuse: Refuse, tiny: Path, tmp_path: Path
 
 
 def test_attentions_that_would_go_nowhere(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
-    assert "give -o too" in refuse("pieces", "Dawn", "-m", tiny, "--attentions", folder=tmp_path)
+    assert "Add -o" in refuse("pieces", "Dawn", "-m", tiny, "--attentions", folder=tmp_path)
 
 
 @pytest.mark.parametrize(

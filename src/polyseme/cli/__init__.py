@@ -38,7 +38,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "generate": "Continue a prompt.",
         "score": "Score texts: how likely each word, piece or byte is.",
         "evaluate": "Evaluate a model: BLiMP, agreement, LAMBADA, BLEU, your own data.",
-        "fill": "Predict what stands at [MASK].",
+        "fill": "Predict the piece at [MASK].",
         "next": "Predict whether one sentence follows another.",
     },
     "Models": {
@@ -48,7 +48,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 }
 """The verbs with what they do, as `--help` groups them; `cli/VERB.py` holds each as `command`."""
 
-VERBS: Mapping[str, str] = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items()}
+VERBS: Mapping[str, str] = {verb: help for verbs in GROUPS.values() for verb, help in verbs.items()}
 
 
 class Verbs(click.Group):

@@ -7,13 +7,12 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli.record_options import options_of
+from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
 from polyseme.verb_options import ConvertOptions
 
 
-@click.command()
-@options_of(ConvertOptions)
+@command_of(ConvertOptions)
 def command(output: str, **settings: Any) -> None:
     """Convert a model to today's layout: config.json, model.safetensors, tokenizer.json, as transformers loads them.
 

@@ -7,14 +7,12 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli.record_options import options_of
+from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
 from polyseme.training_options import CorpusOptions
 
 
-@click.command()
-@click.argument("sources", metavar="[TEXTS]...", nargs=-1)
-@options_of(CorpusOptions)
+@command_of(CorpusOptions)
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     """Build a corpus from [TEXTS]...: pieces, ready for pretraining, with their tokenizer.
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
 from typing import Any
 
-import click
-
 import polyseme
-from polyseme.cli.record_options import options_of
-from polyseme.cli.terminal import Bar
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import bar_over, print_cost
 from polyseme.verb_options import EmbedOptions
 
 
-@click.command()
-@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
-@options_of(EmbedOptions)
+@command_of(EmbedOptions)
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     """Embed every word of INPUT...: files, folders or patterns, or - for standard input.
 
@@ -36,9 +30,6 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
       polyseme embed text.txt -m path/to/elmo --layer mix -o vectors.h5
       cat notes.txt | polyseme embed - -o notes.npz
     """
-    typed = "-" in sources and sys.stdin.isatty()
-    if typed:
-        click.echo("Type texts, one per line; Ctrl-D ends the input.", err=True)
-    with nullcontext() if typed else Bar("loading the model", then="embedding") as bar:
+    with bar_over(sources, then="embedding") as bar:
         cost = polyseme.embed(sources, output=output, **settings, progress=bar)
-    click.echo(f"{output}: {cost.line()}", err=True)
+    print_cost(cost.line(), output)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_cost, print_json, print_table
 from polyseme.training_options import EvaluateOptions
 
 DEEPEST = 2
 """Depth of the groups that are printed: all, wide ones, and those within them."""
 
 
-@click.command()
-@click.argument("name", metavar="NAME|FILE")
-@options_of(EvaluateOptions)
-@as_json
+@command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
     """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of your own minimal pairs.
 
@@ -40,12 +35,10 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate test.conll -m models/ner
       polyseme evaluate bleu --in test.hyp --reference test.de
     """
-    with Bar("loading the model", then="scoring", what="done") as bar:
+    with Bar("loading the model", then="scoring", unit="done") as bar:
         report = polyseme.evaluate(name, **settings, progress=bar)
     if as_json:
-        content = dataclasses.asdict(report)
-        del content["items"]
-        click.echo(json.dumps(content))
+        print_json({name: value for name, value in vars(report).items() if name != "items"})
         return
     from polyseme.metrics.evaluation_report import notes_of, spelled
 
@@ -59,6 +52,5 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
     )
     if any(line.depth > DEEPEST for line in report.lines):
         click.echo("The report has narrower groups than these: see --output, --json.", err=True)
-    prefix = f"{settings['output']}: " if settings["output"] is not None else ""
     for number, note in enumerate(notes_of(report)):
-        click.echo(f"{prefix if number == 0 else ''}{note}", err=True)
+        print_cost(note, settings["output"] if number == 0 else None)

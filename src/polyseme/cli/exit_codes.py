@@ -5,7 +5,7 @@
 | 0 | done |
 | 2 | refused, in one paragraph on standard error; nothing was left half-written |
 | 130, 143, 129 | stopped by Ctrl-C, SIGTERM or a closed terminal, in one line; nothing was left half-written |
-| 141 | whoever read the output has gone (`polyseme show \\| head -1`); nothing is said |
+| 141 | whoever read the output has gone (`polyseme show \\| head -1`); nothing is printed |
 
 What is worth knowing besides (`PolysemeWarning`) goes to standard error as notes. An exception that is none of these is
 a fault of polyseme, and is shown with its traceback.
@@ -60,13 +60,13 @@ class Stopped(BaseException):
 
 
 def exit_code(command: Callable[[], Any]) -> int:
-    """Carry out a command, say what is to be said, and return what the process ends with."""
+    """Run a command, print how it ended, and return the exit code."""
     try:
-        with _stoppable(), _notes():
+        with _SignalHandler(), _notes():
             code = command()
             return code if isinstance(code, int) else 0
     except PolysemeError as error:
-        return _refuse(" ".join([str(error), *_notes_on(error)]))
+        return _refuse(str(error), error)
     except click.ClickException as error:
         return _refuse_usage(error)
     except Stopped as stop:
@@ -76,21 +76,21 @@ def exit_code(command: Callable[[], Any]) -> int:
             _say(" ".join([f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.", *_notes_on(stop)]))
         return stop.exit_code
     except OSError as error:
-        said = f"The system refused: {error.strerror or error}{_where(error)}."
-        return _refuse(" ".join([said, *_notes_on(error)]))
+        where = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, (str, bytes)) else ""
+        return _refuse(f"The system refused: {error.strerror or error}{where}.", error)
     except (MemoryError, RuntimeError) as error:
         if not _is_lack_of_memory(error):
             raise
-        said = (
+        return _refuse(
             "There is not enough memory for this. Use a smaller --batch-pieces or a smaller model, or, where that of "
-            "the GPU has run out, --device cpu."
+            "the GPU has run out, --device cpu.",
+            error,
         )
-        return _refuse(" ".join([said, *_notes_on(error)]))
 
 
 @contextlib.contextmanager
 def written_to_the_end() -> Iterator[None]:
-    """See to it that what was printed has arrived; a reader that has gone away ends the command without a word."""
+    """Flush standard output; a reader that has gone away ends the command without a message."""
     try:
         yield
         sys.stdout.flush()
@@ -102,19 +102,19 @@ def written_to_the_end() -> Iterator[None]:
         raise
 
 
-def _refuse(message: str) -> int:
-    _say(f"polyseme: {message}")
+def _refuse(message: str, error: BaseException) -> int:
+    _say(" ".join([f"polyseme: {message}", *_notes_on(error)]))
     return REFUSED
 
 
 def _refuse_usage(error: click.ClickException) -> int:
     message, context = error.format_message(), error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
-        return _refuse(message)
+        return _refuse(message, error)
     if isinstance(error, click.NoSuchOption):
         known = [flag for each in context.command.get_params(context) for flag in each.opts if flag.startswith("--")]
         message = f"There is no option {error.option_name!r}. {nearest(error.option_name, known)}"
-    return _refuse(f"{message}{'' if message.endswith('.') else '.'} See: {context.command_path} --help")
+    return _refuse(f"{message}{'' if message.endswith('.') else '.'} See: {context.command_path} --help", error)
 
 
 def _say(message: str) -> None:
@@ -164,7 +164,7 @@ class _SignalHandler:
         self._replaced: dict[signal.Signals, Any] = {}
         self._unraisable: Callable[[Any], Any] = sys.unraisablehook
 
-    def install(self) -> None:
+    def __enter__(self) -> None:
         """Handle the signals that are not ignored already, as under nohup or in a script's background job."""
         if threading.current_thread() is threading.main_thread():
             handlers = {each: signal.getsignal(each) for each in _STOPS}
@@ -173,17 +173,13 @@ class _SignalHandler:
                 signal.signal(each, self)
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._send_once_more
 
-    def restore(self) -> None:
-        """Put back what was there before."""
-        if self._replaced:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """Put back the handlers of before; after a signal, ignore others: nothing is left to be stopped."""
+        stopped = kind is not None and issubclass(kind, Stopped)
+        if self._replaced and not stopped:
             sys.unraisablehook = self._unraisable
         for each, handler in self._replaced.items():
-            signal.signal(each, handler)
-
-    def ignore(self) -> None:
-        """From now on nothing is left to be stopped."""
-        for each in self._replaced:
-            signal.signal(each, signal.SIG_IGN)
+            signal.signal(each, signal.SIG_IGN if stopped else handler)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self._raised() is not None:
@@ -209,22 +205,6 @@ class _SignalHandler:
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN)
 
 
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let signals unwind what is going on."""
-    handler = _SignalHandler()
-    handler.install()
-    try:
-        yield
-    except Stopped:
-        handler.ignore()
-        raise
-    except BaseException:
-        handler.restore()
-        raise
-    handler.restore()
-
-
 def _forget_standard_output() -> None:
     """Let what is still in the buffer go nowhere, or Python would try again, and complain, at the very end."""
     with contextlib.suppress(OSError, ValueError):
@@ -245,7 +225,3 @@ def _is_lack_of_memory(error: Exception) -> bool:
         or type(error).__name__ == "OutOfMemoryError"
         or "can't allocate memory" in str(error)
     )
-
-
-def _where(error: OSError) -> str:
-    return f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, (str, bytes)) else ""

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from typing import Any
 
-import click
-
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options import FillOptions
 
 
-@click.command()
-@click.argument("text")
-@options_of(FillOptions)
-@as_json
+@command_of(FillOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Predict what stands at each [MASK] of TEXT, with probabilities; each mask by itself.
+    """Predict the piece at each [MASK] of TEXT, with probabilities; each mask by itself.
 
     The model needs a masked output; `polyseme show` lists the outputs of a model.
 
@@ -31,7 +24,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     with Bar("loading the model"):
         filled = polyseme.fill(text, **settings)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(each) for each in filled]))
+        print_json(filled)
         return
     print_table(
         [

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import FinetuneLine
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import FinetuneLine, print_json
 from polyseme.training_options import FinetuneTaskOptions
 
 
-@click.command()
-@click.argument("task", metavar="TASK")
-@options_of(FinetuneTaskOptions)
-@as_json
+@command_of(FinetuneTaskOptions, json=True)
 def command(task: str, as_json: bool, **settings: Any) -> None:
     """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose with files of your own.
 
     The whole encoder is fine-tuned, or with --frozen its vectors are computed once and only a head learns. Dev chooses
-    the best step and the best seed; test is scored once. Interrupted work is resumed by the
-    same command.
+    the best step and the best seed; test is scored once. Interrupted work is resumed by the same command.
 
     \b
     Examples:
@@ -36,7 +31,7 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
     with FinetuneLine() as line:
         report = polyseme.finetune(task, **settings, on_report=line.report, progress=line.bar)
     if as_json:
-        click.echo(json.dumps(report.to_json()))
+        print_json(report.to_json())
         return
     if settings["output"] is not None:
         click.echo(f"{settings['output']}: the model of seed {report.best_seed}, the best on dev")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import nullcontext
 from typing import Any
@@ -10,15 +9,12 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_cost, print_json
 from polyseme.verb_options import GenerateOptions
 
 
-@click.command()
-@click.argument("prompts", metavar="PROMPT...", nargs=-1)
-@options_of(GenerateOptions)
-@as_json
+@command_of(GenerateOptions, json=True)
 def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Continue each PROMPT..., or those of a file; a model with a decoder reads them as sources.
 
@@ -42,7 +38,7 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     if shown:
         click.echo()
     elif as_json:
-        click.echo(json.dumps(_records(result), ensure_ascii=False, indent=2))
+        print_json(_records(result), ensure_ascii=False, indent=2)
     else:
         whole = [
             prompt + each.text if result.continues else each.text
@@ -51,8 +47,7 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
             if settings["output"] is None
         ]
         click.echo("\n\n".join(whole), nl=bool(whole))
-    prefix = "" if settings["output"] is None else f"{settings['output']}: "
-    click.echo(f"{prefix}{result.cost.line()}", err=True)
+    print_cost(result.cost.line(), settings["output"])
 
 
 def _streams(prompts: tuple[str, ...], as_json: bool, settings: dict[str, Any]) -> bool:
@@ -62,7 +57,7 @@ def _streams(prompts: tuple[str, ...], as_json: bool, settings: dict[str, Any]) 
 
 
 class _Shown:
-    """Shows a prompt, where it is gone on from, then text as it is written."""
+    """Shows a prompt that is continued, then text as it is written."""
 
     def __init__(self, prompt: str) -> None:
         self.prompt: str | None = prompt

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import FinetuneLine, print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import FinetuneLine, print_json, print_table
 from polyseme.training_options import GlueOptions
 
 
-@click.command()
-@options_of(GlueOptions)
-@as_json
+@command_of(GlueOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
     """Fit a model to each of GLUE's nine tasks, and print one table beside ELMo, GPT and BERT.
 
@@ -29,11 +26,11 @@ def command(as_json: bool, **settings: Any) -> None:
     with FinetuneLine() as line:
 
         def begins(task: str) -> None:
-            line.about = task
+            line.task = task
 
         report = polyseme.glue(**settings, on_start=begins, on_report=line.report, progress=line.bar)
     if as_json:
-        click.echo(json.dumps(report.to_json()))
+        print_json(report.to_json())
         return
     print_table(report.rows(), header=report.columns)
     for text in report.lines():

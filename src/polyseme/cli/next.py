@@ -7,15 +7,12 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli.record_options import options_of
+from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
 from polyseme.verb_options import NextOptions
 
 
-@click.command()
-@click.argument("first")
-@click.argument("second")
-@options_of(NextOptions)
+@command_of(NextOptions)
 def command(first: str, second: str, **settings: Any) -> None:
     """Predict how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
 

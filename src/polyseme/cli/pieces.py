@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options import PiecesOptions
 
 
-@click.command()
-@click.argument("text")
-@options_of(PiecesOptions)
-@as_json
+@command_of(PiecesOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Show TEXT in a model's pieces, specials included, and where in TEXT each is; -o writes the states.
 
@@ -31,7 +27,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     with Bar("loading the model"):
         result = polyseme.pieces(text, **settings)
     if as_json:
-        click.echo(json.dumps({"pieces": result.pieces, "ids": result.ids.tolist(), "spans": result.spans.tolist()}))
+        print_json({"pieces": result.pieces, "ids": result.ids.tolist(), "spans": result.spans.tolist()})
         return
     print_table(
         [

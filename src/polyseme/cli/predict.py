@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import click
-
 import polyseme
-from polyseme.cli.record_options import options_of
-from polyseme.cli.terminal import Bar
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_cost, print_json
 from polyseme.training_options import PredictOptions
 
 
-@click.command()
-@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
-@options_of(PredictOptions)
+@command_of(PredictOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
     """Predict every text of INPUT... (as for embed) with a model that finetune has fitted to a task.
 
@@ -32,6 +27,5 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
     with Bar("loading the model", then="predicting") as bar:
         result = polyseme.predict(sources, **settings, progress=bar)
     for each in result.predictions:
-        click.echo(json.dumps(each.record(), ensure_ascii=False, default=str))
-    prefix = f"{settings['output']}: " if settings["output"] is not None else ""
-    click.echo(f"{prefix}{result.cost.line()}", err=True)
+        print_json(each.record(), ensure_ascii=False)
+    print_cost(result.cost.line(), settings["output"])

@@ -7,14 +7,12 @@ from typing import Any
 import click
 
 import polyseme
-from polyseme.cli.record_options import options_of
+from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import PretrainLine
 from polyseme.training_options import PretrainOptions
 
 
-@click.command()
-@click.argument("sources", metavar="[TEXTS]...", nargs=-1)
-@options_of(PretrainOptions)
+@command_of(PretrainOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
     """Pretrain a model on [TEXTS]...: files, folders or patterns, or a folder that `polyseme corpus` built.
 

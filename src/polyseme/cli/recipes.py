@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json
-from polyseme.cli.terminal import print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import print_json, print_table
+from polyseme.options import Options
 
 
-@click.command()
-@as_json
+@command_of(Options, json=True)
 def command(as_json: bool) -> None:
     """List the recipes: what `polyseme pretrain --recipe NAME` trains.
 
@@ -27,7 +24,7 @@ def command(as_json: bool) -> None:
     """
     cards = polyseme.list_recipes()
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(card) for card in cards], indent=2))
+        print_json(cards, indent=2)
         return
     print_table(
         [
@@ -44,6 +41,5 @@ def command(as_json: bool) -> None:
         ],
         header=("recipe", "system", "objective", "layers", "parameters", "FLOPs", "paper"),
     )
-    noted = [(f"{card.name}:", card.note) for card in cards if card.note]
     click.echo()
-    print_table(noted)
+    print_table([(f"{card.name}:", card.note) for card in cards if card.note])

@@ -1,20 +1,16 @@
-"""A record of options (`polyseme.options`) as options of the command line: names, defaults and help come from it."""
+"""A record of options (`polyseme.options`) as a command: arguments, options, defaults and help come from it."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from polyseme.errors import OptionError
 from polyseme.options import Options, doc_of, fields_of
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool}
 """Types that the command line reads, as annotations spell them; everything else is a string."""
@@ -24,38 +20,42 @@ SEVERAL = ("files", "several", "pairs")
 """Parsers of options that may be given several times."""
 
 
-def options_of(record: type[Options]) -> Callable[[Decorated], Decorated]:
-    """One option for every field of a record that is neither positional nor a callback."""
-
-    def decorate(command: Decorated) -> Decorated:
-        fields = sorted(fields_of(record), key=lambda field: field.name not in FIRST)
-        for field in reversed(fields):
-            if field.kw_only and not doc_of(field).only_python:
-                command = _option(field)(command)
-        return command
-
-    return decorate
+def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callable[..., None]], click.Command]:
+    """A command with an argument or option for every field of a record but callbacks, and `--json` on request."""
+    fields = sorted(fields_of(record), key=lambda field: field.name not in FIRST)
+    parameters = [(_option if field.kw_only else _argument)(field) for field in fields if not doc_of(field).only_python]
+    if json:
+        help = "Print JSON instead of a table."
+        parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=help))
+    return click.command(params=parameters)
 
 
-def _option(field: dataclasses.Field[Any]) -> Callable[[Decorated], Decorated]:
-    about = doc_of(field)
-    flags = about.flags.split() or [f"--{field.name.replace('_', '-')}"]
-    settings: dict[str, Any] = {"help": f"{about.help}{f'  [default: {about.default}]' if about.default else ''}"}
+def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
+    metavar = doc_of(field).metavar
+    n_values = -1 if metavar.endswith("...") else 1
+    required = field.default is dataclasses.MISSING
+    return click.Argument([field.name], metavar=metavar or None, nargs=n_values, required=required)
+
+
+def _option(field: dataclasses.Field[Any]) -> click.Parameter:
+    doc = doc_of(field)
+    flags = doc.flags.split() or [f"--{field.name.replace('_', '-')}"]
+    settings: dict[str, Any] = {"help": f"{doc.help}{f'  [default: {doc.default}]' if doc.default else ''}"}
     kind = TYPES.get(str(field.type).removesuffix(" | None"), str)
-    if about.parse:
-        settings["callback"] = _callback(PARSERS[about.parse], flags[-1])
-    if about.parse in SEVERAL:
+    if doc.parse:
+        settings["callback"] = _callback(PARSERS[doc.parse], flags[-1])
+    if doc.parse in SEVERAL:
         settings["multiple"] = True
     elif field.default is dataclasses.MISSING:
         settings["required"] = True
     elif kind is bool:
         settings |= {"default": field.default} | ({} if "/" in flags[-1] else {"is_flag": True})
     elif field.default not in (None, ()):
-        spelled = _SPELLED.get(about.parse, {}).get(field.default, field.default)
+        spelled = _SPELLED.get(doc.parse, {}).get(field.default, field.default)
         settings |= {"default": str(spelled) if kind is str else spelled, "show_default": True}
     if kind is not bool:
-        settings |= {"metavar": about.metavar, "type": str if about.parse else kind}
-    return click.option(*flags, field.name, **settings)
+        settings |= {"metavar": doc.metavar, "type": str if doc.parse else kind}
+    return click.Option([*flags, field.name], **settings)
 
 
 def _callback(parse: Callable[[Any, str], Any], flag: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

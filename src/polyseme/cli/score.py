@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from contextlib import nullcontext
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import bar_over, print_cost, print_json, print_table
 from polyseme.verb_options import ScoreOptions
 
 
-@click.command()
-@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
-@options_of(ScoreOptions)
-@as_json
+@command_of(ScoreOptions, json=True)
 def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Score every text of INPUT...: how likely each word is, given the others that the model sees.
 
@@ -36,17 +30,14 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
       polyseme score essay.txt --order both -m models/elmo
       polyseme score test.de --source test.en -m models/ende -o scores.tsv
     """
-    typed = "-" in sources and sys.stdin.isatty()
-    if typed:
-        click.echo("Type texts, one per line; Ctrl-D ends the input.", err=True)
-    with nullcontext() if typed else Bar("loading the model", then="scoring") as bar:
+    with bar_over(sources, then="scoring") as bar:
         result = polyseme.score(sources, **settings, progress=bar)
     from polyseme.scoring import score_files
 
     output, by = settings["output"], settings["by"]
     if as_json:
-        texts = [score_files.as_json(each, by, result.how) for each in result.texts]
-        click.echo(json.dumps({"how": result.how, "totals": result.totals.to_json(), "texts": texts}, default=str))
+        texts = [score_files.as_json(each, by, result.method) for each in result.texts]
+        print_json({"how": result.method, "totals": result.totals.to_json(), "texts": texts})
     else:
         if output is None:
             header = ("id", by, "log-probability", "surprisal")
@@ -56,15 +47,14 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
         print_table([(name.replace("_", " "), _spelled(value)) for name, value in totals.items()])
     for note in result.notes:
         click.echo(f"note: {note}", err=True)
-    prefix = f"{output}: " if output is not None else ""
-    click.echo(f"{prefix}scored {result.how}; {result.cost.line()}", err=True)
+    print_cost(f"scored {result.method}; {result.cost.line()}", output)
 
 
 def _rows(scored: Any, by: Any) -> list[tuple[str, str, str, str]]:
     from polyseme.scoring.score_files import unit_log_probs, units
     from polyseme.scoring.text_scores import surprisal
 
-    what, _ = units(scored, by)
+    spelled, _ = units(scored, by)
     return [
         (
             scored.id,
@@ -72,7 +62,7 @@ def _rows(scored: Any, by: Any) -> list[tuple[str, str, str, str]]:
             "" if math.isnan(log_prob) else f"{log_prob:.4f}",
             "" if math.isnan(log_prob) else f"{surprisal(log_prob):.2f}",
         )
-        for unit, log_prob in zip(what, unit_log_probs(scored, by).tolist(), strict=True)
+        for unit, log_prob in zip(spelled, unit_log_probs(scored, by).tolist(), strict=True)
     ]
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_uses
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_cost, print_json, print_uses
 from polyseme.verb_options import SensesOptions
 
 
-@click.command()
-@click.argument("word")
-@options_of(SensesOptions)
-@as_json
+@command_of(SensesOptions, json=True)
 def command(word: str, as_json: bool, **settings: Any) -> None:
     """Group the uses of WORD, whatever its case, by sense: how many there are and why, with examples of each.
 
@@ -30,7 +25,7 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
     with Bar("loading the model", then="embedding") as bar:
         result = polyseme.senses(word, **settings, progress=bar)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(result)))
+        print_json(result)
         return
     click.echo(f"{result.word} in {result.source}: {result.headline}. {result.explanation}")
     for sense, examples in enumerate(result.examples, start=1):
@@ -38,5 +33,4 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
         heading = f"sense {sense}, {count:,} use{'' if count == 1 else 's'}"
         click.echo("\n" + click.style(heading, bold=True))
         print_uses([(result.uses[place].id, result.uses[place]) for place in examples])
-    prefix = f"{settings['output']}: " if settings["output"] is not None else ""
-    click.echo(f"{prefix}{result.cost.line()}", err=True)
+    print_cost(result.cost.line(), settings["output"])

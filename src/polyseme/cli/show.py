@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_table
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options import ShowOptions
 
 DEFAULT_MODEL = (
     "Without -m this is all-MiniLM-L6-v2: a real BERT, trained further as a sentence model; it has no masked output."
 )
-SEES = {"both": "both sides of a piece", "causal": "what stands before a piece"}
+SEES = {"both": "both sides of a piece", "causal": "what is before a piece"}
 
 
-@click.command()
-@options_of(ShowOptions)
-@as_json
+@command_of(ShowOptions, json=True)
 def command(model: str | None, as_json: bool) -> None:
     """Show what a model is: family, sizes, parameters, tokenizer, outputs, and which verbs work with it.
 
@@ -32,7 +27,7 @@ def command(model: str | None, as_json: bool) -> None:
     with Bar("loading the model"):
         card = polyseme.show(model=model)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(card), indent=2))
+        print_json(card, indent=2)
         return
     print_table(
         [

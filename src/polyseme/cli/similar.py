@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from typing import Any
 
 import click
 
 import polyseme
-from polyseme.cli.record_options import as_json, options_of
-from polyseme.cli.terminal import Bar, print_uses
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar, print_json, print_uses
 from polyseme.verb_options import SimilarOptions
 
 
-@click.command()
-@click.argument("text")
-@options_of(SimilarOptions)
-@as_json
+@command_of(SimilarOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Find the nearest uses of the word that brackets mark in TEXT: of the same word, and of others.
 
@@ -34,7 +29,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     with Bar("loading the model", then="embedding") as bar:
         result = polyseme.similar(text, **settings, progress=bar)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(result)))
+        print_json(result)
         return
     from polyseme.word_senses.result_files import lists_of, notes_of
 

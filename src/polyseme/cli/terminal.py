@@ -6,13 +6,15 @@ in a pipe there is nothing but text.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
@@ -37,15 +39,15 @@ Reported = TypeVar("Reported")
 class Bar:
     """A line that says what is going on; it goes when the work is done.
 
-    `at_first` is shown with the time elapsed. Once the bar is called with bytes of input, or with `what` else is
-    counted, it shows them with the time left, beside `then`; and when all are done, `at_last` with the time since.
+    `at_first` is shown with the time elapsed. Once the bar is called with counts of `unit`, it shows them with the time
+    left, beside `then`; and when all are done, `at_last` with the time since.
     """
 
-    def __init__(self, at_first: str, then: str = "", at_last: str = "", *, what: str = "bytes") -> None:
+    def __init__(self, at_first: str, then: str = "", at_last: str = "", *, unit: str = "bytes") -> None:
         self.at_first = at_first
         self.then = then
         self.at_last = at_last
-        self.what = what
+        self.unit = unit
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._drawn: tuple[Progress, TaskID] | None = None
@@ -72,9 +74,7 @@ class Bar:
                 self._count(progress)
             progress.update(task, description=self.then, completed=done, total=total)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._timer is None:
             return
         self._timer.cancel()
@@ -108,8 +108,8 @@ class Bar:
 
         self._counts = True
         amount: tuple[ProgressColumn, ...] = (DownloadColumn(), TransferSpeedColumn())
-        if self.what != "bytes":
-            amount = (TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {self.what}"),)
+        if self.unit != "bytes":
+            amount = (TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {self.unit}"),)
         progress.columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
 
 
@@ -127,34 +127,29 @@ class _Line(Generic[Reported]):
         self.bar.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.bar.__exit__(*error)
         if self._shown is not None:
             self._shown[0].stop()
 
     def report(self, report: Reported) -> None:
         """Show how training goes."""
-        evaluated = self._evaluated(report)
+        evaluated, line = self._line(report)
         if not sys.stderr.isatty():
             if evaluated:
-                click.echo(self._line(report), err=True)
+                click.echo(line, err=True)
             return
         if time.monotonic() - self._drawn_at < REDRAW_SECONDS and not evaluated:
             return
         self._drawn_at = time.monotonic()
         if self._shown is None:
-            self.bar.__exit__(None, None, None)
+            self.bar.__exit__()
             self._shown = self._begin()
         progress, task = self._shown
-        progress.update(task, description=self._line(report))
+        progress.update(task, description=line)
 
-    def _evaluated(self, report: Reported) -> bool:
-        """Take note of an evaluation, if there was one."""
-        raise NotImplementedError
-
-    def _line(self, report: Reported) -> str:
+    def _line(self, report: Reported) -> tuple[bool, str]:
+        """Whether there was an evaluation, and what is shown."""
         raise NotImplementedError
 
     def _begin(self) -> tuple[Progress, TaskID]:
@@ -173,15 +168,12 @@ class PretrainLine(_Line["Report"]):
         super().__init__(Bar("setting up", then="building the corpus", at_last="setting up, timing steps"))
         self._held_out = ""
 
-    def _evaluated(self, report: Report) -> bool:
+    def _line(self, report: Report) -> tuple[bool, str]:
         if report.held_out:
             self._held_out = f"  held-out {report.held_out['loss']:.3f}"
-        return bool(report.held_out)
-
-    def _line(self, report: Report) -> str:
         perplexity = "" if report.perplexity is None else f"  perplexity {report.perplexity:,.1f}"
         left = str(timedelta(seconds=round(report.seconds_left)))
-        return (
+        return bool(report.held_out), (
             f"step {report.done:,}/{report.n_steps:,} ({left} left)  loss {report.loss:.3f}{perplexity}"
             f"{self._held_out}  {report.pieces_per_second:,.0f} pieces/s  wait {report.wait_share:.1%}"
         )
@@ -191,19 +183,38 @@ class FinetuneLine(_Line["SeedReport"]):
     """First a bar for frozen vectors, then the step of each seed, its loss and its score on dev."""
 
     def __init__(self) -> None:
-        super().__init__(Bar("setting up", then="computing frozen vectors", at_last="setting up", what="texts"))
-        self.about = ""
+        super().__init__(Bar("setting up", then="computing frozen vectors", at_last="setting up", unit="texts"))
+        self.task = ""
         self._dev: dict[int, str] = {}
 
-    def _evaluated(self, report: SeedReport) -> bool:
+    def _line(self, report: SeedReport) -> tuple[bool, str]:
         if report.dev is not None:
             name, value = next(iter(report.dev.items()))
             self._dev[report.seed] = f"  loss {report.loss:.3f}  dev {name} {100 * value:.1f}"
-        return report.dev is not None
+        step = f"seed {report.seed}, step {report.done:,}/{report.n_steps:,}{self._dev.get(report.seed, '')}"
+        return report.dev is not None, f"{self.task}, {step}" if self.task else step
 
-    def _line(self, report: SeedReport) -> str:
-        about = f"{self.about}, " if self.about else ""
-        return f"{about}seed {report.seed}, step {report.done:,}/{report.n_steps:,}{self._dev.get(report.seed, '')}"
+
+def bar_over(sources: Sequence[str], then: str) -> Bar | nullcontext[None]:
+    """A bar for work on files; where texts are typed instead, an invitation to type them."""
+    if "-" in sources and sys.stdin.isatty():
+        click.echo("Type texts, one per line; Ctrl-D ends the input.", err=True)
+        return nullcontext()
+    return Bar("loading the model", then=then)
+
+
+def print_json(content: Any, **settings: Any) -> None:
+    """Print JSON, records and all."""
+    click.echo(json.dumps(content, default=_as_json, **settings))
+
+
+def _as_json(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+def print_cost(cost: str, output: str | None) -> None:
+    """Print on standard error what the work cost, after the name of its output."""
+    click.echo(f"{'' if output is None else f'{output}: '}{cost}", err=True)
 
 
 def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None = None) -> None:

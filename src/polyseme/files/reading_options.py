@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from polyseme.errors import OptionError, nearest
+from polyseme.errors import OptionError
 from polyseme.files.readers import READERS
-from polyseme.options import Options, doc, option
+from polyseme.options import Options, check_choice, doc, option
 
 if TYPE_CHECKING:
     from polyseme.files.source_paths import Sources
@@ -129,9 +129,3 @@ class RowRequest(ReadingOptions):
     def numbered(self, number: int) -> str:
         """The id of the row with this number, where it has no other."""
         return f"{self.file}:{number}" if self.file else str(number)
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
-        raise OptionError(f"There is no {name} {value!r}. {nearest(str(value), choices)}")

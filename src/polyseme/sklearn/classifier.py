@@ -1,4 +1,4 @@
-"""`ContextualClassifier`: a label a text, by a head over any encoder, frozen or tuned."""
+"""`ContextualClassifier`: one label per text, by a head over any encoder, frozen or tuned."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from polyseme.extras import require
 from polyseme.options import flat_method
-from polyseme.sklearn.inputs import GivenError, Texts, documents, refuse_to_pickle
-from polyseme.sklearn.task_estimator import FittedTask, TaskEstimatorOptions, fit_task
+from polyseme.sklearn.inputs import GivenError, Texts, documents
+from polyseme.sklearn.task_estimator import TaskEstimator, TaskEstimatorOptions
 from polyseme.tasks.items import Item, TaskData
 from polyseme.training_options import ReadoutOption
-from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.types import Document
 
 _base: Any = require("sklearn.base", extra="sklearn")
@@ -27,7 +26,7 @@ class ClassifierOptions(TaskEstimatorOptions, ReadoutOption):
     """What `ContextualClassifier` takes."""
 
 
-class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
+class ContextualClassifier(_base.ClassifierMixin, TaskEstimator):
     """Texts in, labels out: what `polyseme finetune classify` does, as an estimator.
 
     A text is a string, which is split into words, or a list of words, which are kept as they are. Labels are what
@@ -39,21 +38,18 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
         >>> ContextualClassifier(tune=True).fit(texts, labels).predict_proba(others)         # doctest: +SKIP
     """
 
-    classes_: NDArray[Any]
-    report_: FinetuneReport
-
     @flat_method(ClassifierOptions)
     def __init__(self, options: ClassifierOptions) -> None:
         """Set the parameters; nothing is checked before `fit`."""
         self.__dict__.update(options.values())
 
     def fit(self, X: Texts, y: Any) -> ContextualClassifier:
-        """Learn from texts and a label each."""
-        given = _validation.column_or_1d(y, warn=True)
-        _multiclass.check_classification_targets(given)
+        """Learn from texts and their labels."""
+        targets = _validation.column_or_1d(y, warn=True)
+        _multiclass.check_classification_targets(targets)
         texts = list(documents(X))
-        _validation.check_consistent_length(texts, given)
-        classes, numbers = np.unique(given, return_inverse=True)
+        _validation.check_consistent_length(texts, targets)
+        classes, numbers = np.unique(targets, return_inverse=True)
         if len(classes) < 2:
             raise GivenError(
                 f"There must be two classes or more to tell apart. Got {len(classes)} class on {len(texts)} texts."
@@ -67,33 +63,20 @@ class ContextualClassifier(_base.ClassifierMixin, _base.BaseEstimator):
             splits={"train": items},
             metrics=("accuracy", "f1" if len(labels) == 2 else "macro_f1"),
         )
-        self._fitted: FittedTask = fit_task(data, **self.get_params(deep=False))
-        self.classes_, self.report_ = classes, self._fitted.report
+        self._learn(data, classes)
         return self
 
     def predict(self, X: Texts) -> NDArray[Any]:
         """The likeliest class of each text."""
         likeliest = self.predict_proba(X).argmax(axis=1)
-        found: NDArray[Any] = self.classes_[likeliest]
-        return found
+        return self.classes_[likeliest]  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Texts) -> NDArray[np.float64]:
         """[texts, classes]: how likely each class is, in the order of `classes_`."""
         _validation.check_is_fitted(self, "classes_")
         judged = self._fitted.judge([_item(text) for text in documents(X)])
         shares = np.array([each.probabilities for each in judged], dtype=np.float64).reshape(-1, len(self.classes_))
-        found: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
-        return found
-
-    def __getstate__(self) -> Any:
-        refuse_to_pickle(self.model)
-        return super().__getstate__()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags
+        return shares / shares.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 
 def _item(text: Document, gold: str | None = None) -> Item:

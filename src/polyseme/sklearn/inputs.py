@@ -11,6 +11,7 @@ from typing import Any
 from polyseme.api import AnyPath, Model, load
 from polyseme.convert.hub import HUB, find_model
 from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.extras import require
 from polyseme.text.documents import to_document
 from polyseme.types import Document
 from polyseme.verb_options import Dtype
@@ -22,24 +23,26 @@ MODEL = (
 KEPT_MODELS = 2
 """How many models stay loaded; of more, those used last."""
 
+_base: Any = require("sklearn.base", extra="sklearn")
+
 _loading = threading.Lock()
 _fetched = cache(find_model)
 
 
-def model_of(given: AnyPath | Model | None, device: str, dtype: Dtype) -> Model:
-    """The model that an estimator was given, or the one of this name."""
-    if not isinstance(given, Model):
-        return shared_model(given, device, dtype)
+def model_of(model: AnyPath | Model | None, device: str, dtype: Dtype) -> Model:
+    """The model itself, or the one of this name."""
+    if not isinstance(model, Model):
+        return shared_model(model, device, dtype)
     if (device, dtype) != ("auto", "fp32"):
         raise OptionError(
             f"A loaded model has its own device and dtype. Got device {device!r} and dtype {dtype!r}: leave them out, "
             "or give the model's path."
         )
-    return given
+    return model
 
 
 def shared_model(model: AnyPath | None, device: str, dtype: Dtype) -> Model:
-    """The model of a name, as it is on disk now: loaded when it is first wanted, and again when its files change."""
+    """The model of a name, as it is on disk now: loaded when it is first needed, and again when its files change."""
     name = None if model is None else str(model)
     with _loading:
         folder = _fetched(name) if name is not None and name.startswith(HUB) else find_model(name)
@@ -52,21 +55,32 @@ def _loaded(folder: Path, files: tuple[object, ...], device: str, dtype: Dtype) 
 
 
 def _files(folder: Path) -> tuple[object, ...]:
-    """Name, size and age of each file of a model; nothing where that cannot be said, which `load` then explains."""
+    """Name, size and age of each file of a model; nothing where they cannot be read, which `load` then explains."""
     try:
-        found = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+        files = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
     except OSError:
         return ()
-    return tuple((name, about.st_size, about.st_mtime_ns) for name, about in found)
+    return tuple((name, status.st_size, status.st_mtime_ns) for name, status in files)
 
 
-def refuse_to_pickle(model: object) -> None:
-    """A loaded model is not pickled; a name or path is."""
-    if isinstance(model, Model):
-        raise ModelError(
-            "The estimator holds a loaded model, whose weights are not pickled. Give it the model's path instead"
-            f"{f': {model.path!r}.' if model.path else '; model.save writes one.'}"
-        )
+class TextEstimator(_base.BaseEstimator):
+    """What all estimators share: their inputs are texts, and a loaded model is not pickled; a name or path is."""
+
+    model: AnyPath | Model | None
+
+    def __getstate__(self) -> Any:
+        if isinstance(self.model, Model):
+            raise ModelError(
+                "The estimator holds a loaded model, whose weights are not pickled. Give it the model's path instead"
+                f"{f': {self.model.path!r}.' if self.model.path else '; model.save writes one.'}"
+            )
+        return super().__getstate__()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
 
 
 Texts = Iterable[str] | Iterable[Sequence[str]] | Iterable[Document]

@@ -1,4 +1,4 @@
-"""`ContextualTagger`: a tag a word, by a head over any encoder, frozen or tuned."""
+"""`ContextualTagger`: one tag per word, by a head over any encoder, frozen or tuned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from polyseme.extras import require
 from polyseme.metrics.task_metrics import measure
 from polyseme.options import flat_method, option
 from polyseme.parts.crf import SCHEMES
-from polyseme.sklearn.inputs import GivenError, documents, refuse_to_pickle
-from polyseme.sklearn.task_estimator import FittedTask, TaskEstimatorOptions, fit_task
+from polyseme.sklearn.inputs import GivenError, documents
+from polyseme.sklearn.task_estimator import TaskEstimator, TaskEstimatorOptions
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.tag import in_scheme
 from polyseme.text.tag_schemes import detect_scheme
-from polyseme.transfer.finetune_report import FinetuneReport
 
-_base: Any = require("sklearn.base", extra="sklearn")
 _validation: Any = require("sklearn.utils.validation", extra="sklearn")
 
 METRICS = ("word_accuracy", "span_f1")
@@ -38,11 +36,11 @@ class TaggerOptions(TaskEstimatorOptions):
     metric: str = option("word_accuracy", "What `score` returns and what chooses the best epoch: or span_f1.")
 
 
-class ContextualTagger(_base.BaseEstimator):
+class ContextualTagger(TaskEstimator):
     """Lists of words in, lists of tags out: what `polyseme finetune tag` does, as an estimator.
 
-    Tags are strings (or whole numbers), one a word. Where they mark spans (B-PER, I-PER, O …) a sequence that its
-    scheme does not allow is refused, or with `repair` written anew, and a head with a CRF only says what is allowed.
+    Tags are strings (or whole numbers), one per word. Where they mark spans (B-PER, I-PER, O …), a sequence that its
+    scheme does not allow is refused, or with `repair` repaired, and a head with a CRF predicts only what is allowed.
     Settings have the names, meanings and defaults of `polyseme.finetune`; None is what suits the encoder and the data.
 
     Fitted, it has `classes_`, the tags, and `report_`, what `finetune` returns.
@@ -51,16 +49,13 @@ class ContextualTagger(_base.BaseEstimator):
         [['NOUN', 'VERB']]
     """
 
-    classes_: NDArray[Any]
-    report_: FinetuneReport
-
     @flat_method(TaggerOptions)
     def __init__(self, options: TaggerOptions) -> None:
         """Set the parameters; nothing is checked before `fit`."""
         self.__dict__.update(options.values())
 
     def fit(self, X: Sentences, y: Tags) -> ContextualTagger:
-        """Learn from sentences, as lists of words, and a list of tags each."""
+        """Learn from sentences, as lists of words, and their lists of tags."""
         self._check_metric()
         items = _tagged(_items(X), y)
         plain = np.unique(np.array([tag for item in items for tag in item.gold]))
@@ -77,8 +72,8 @@ class ContextualTagger(_base.BaseEstimator):
             items, notes = list(read.splits["train"]), tuple(read.notes)
         elif scheme is not None:
             scheme, notes = None, (f"Tags in {scheme} are learned as they are: their order is not held to the scheme.",)
-        said = {tag for item in items for tag in item.gold}
-        classes = plain if said <= set(map(str, plain)) else np.array(sorted(said))
+        used = {tag for item in items for tag in item.gold}
+        classes = plain if used <= set(map(str, plain)) else np.array(sorted(used))
         data = TaskData(
             name="sentences",
             kind="tag",
@@ -88,15 +83,11 @@ class ContextualTagger(_base.BaseEstimator):
             scheme=scheme,
             notes=notes,
         )
-        settings = self.get_params(deep=False)
-        for name in ("repair", "metric"):
-            del settings[name]
-        self._fitted: FittedTask = fit_task(data, **settings)
-        self.classes_, self.report_ = classes, self._fitted.report
+        self._learn(data, classes)
         return self
 
     def predict(self, X: Sentences) -> list[list[Any]]:
-        """A list of tags a sentence, one a word."""
+        """One list of tags per sentence, one tag per word."""
         _validation.check_is_fitted(self, "classes_")
         tags = dict(zip(map(str, self.classes_), self.classes_.tolist(), strict=True))
         return [[tags[tag] for tag in each.answer] for each in self._fitted.judge(_items(X))]
@@ -116,21 +107,15 @@ class ContextualTagger(_base.BaseEstimator):
         self._check_metric()
         items = _tagged(_items(X), y)
         gold = [list(map(str, item.gold)) for item in items]
-        found = [list(map(str, tags)) for tags in self.predict([item.words for item in items])]
-        return measure([self.metric], gold, found)[self.metric]
+        predicted = [list(map(str, tags)) for tags in self.predict([item.words for item in items])]
+        return measure([self.metric], gold, predicted)[self.metric]
 
     def _check_metric(self) -> None:
         if self.metric not in METRICS:
             raise OptionError(f"There is no metric {self.metric!r} here. {nearest(str(self.metric), METRICS)}")
 
-    def __getstate__(self) -> Any:
-        refuse_to_pickle(self.model)
-        return super().__getstate__()
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
 
@@ -151,24 +136,23 @@ def _items(sentences: Any) -> list[Item]:
 def _tagged(items: Sequence[Item], y: Any) -> list[Item]:
     """The items with their tags, as many as words."""
     if y is None or isinstance(y, str) or not isinstance(y, Iterable):
-        raise GivenError(f"The tags must come as a list of tags a sentence. Got a {type(y).__name__} instead.")
+        raise GivenError(f"The tags must come as one list of tags per sentence. Got a {type(y).__name__} instead.")
     tags = [_own(each, number) for number, each in enumerate(y)]
     if len(tags) != len(items):
         raise GivenError(f"There are {len(items)} sentences and {len(tags)} lists of tags.")
-    for item, its in zip(items, tags, strict=True):
-        if len(its) != len(item.words):
-            raise GivenError(f"{item.place}: there are {len(item.words)} words and {len(its)} tags.")
-    return [Item.of_words(item.words, gold=its, place=item.place) for item, its in zip(items, tags, strict=True)]
+    for item, gold in zip(items, tags, strict=True):
+        if len(gold) != len(item.words):
+            raise GivenError(f"{item.place}: there are {len(item.words)} words and {len(gold)} tags.")
+    return [Item.of_words(item.words, gold=gold, place=item.place) for item, gold in zip(items, tags, strict=True)]
 
 
 def _own(tags: Any, number: int) -> tuple[Any, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
-        raise GivenError(f"Text {number}: its tags must be a list, one a word. Got {tags!r} instead.")
-    its = tuple(tags)
-    for tag in its:
+        raise GivenError(f"Text {number}: its tags must be a list, one per word. Got {tags!r} instead.")
+    for tag in (own := tuple(tags)):
         if not isinstance(tag, str) and not hasattr(tag, "__index__"):
             raise GivenError(f"Text {number}: a tag must be a string or a whole number. Got {tag!r} instead.")
-    return its
+    return own
 
 
 def _as_strings(item: Item) -> Item:
@@ -177,5 +161,4 @@ def _as_strings(item: Item) -> Item:
 
 def _shares(rows: Sequence[Any], order: Sequence[int]) -> NDArray[np.float64]:
     shares = np.array([np.asarray(row, dtype=np.float64) for row in rows]).reshape(-1, len(order))[:, order]
-    found: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
-    return found
+    return shares / shares.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]

@@ -6,13 +6,14 @@ its model folder, which need nothing else.
 
 from __future__ import annotations
 
-import copy
 import tempfile
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
@@ -20,7 +21,7 @@ from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
 from polyseme.options import doc, option, same
 from polyseme.parts.device import find_device
-from polyseme.sklearn.inputs import MODEL, GivenError, model_of, shared_model
+from polyseme.sklearn.inputs import MODEL, GivenError, TextEstimator, model_of, shared_model
 from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kind import Judgment
@@ -37,7 +38,7 @@ from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.train_seed import put
 
 CHUNK_TEXTS = 1024
-"""Texts that are judged together: of all that went before, only what was said of them is kept."""
+"""Texts that are judged together; of those before, only the predictions stay in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,48 +59,56 @@ class TaskEstimatorOptions(TaskModelOptions):
     cache: AnyPath | None = same(FinetuneRunOptions, "cache")
 
 
+class TaskEstimator(TextEstimator):
+    """What classifier and tagger share, besides their options."""
+
+    classes_: NDArray[Any]
+    report_: FinetuneReport
+
+    def _learn(self, data: TaskData, classes: NDArray[Any]) -> None:
+        names = (each.name for each in fields(TaskEstimatorOptions))
+        settings = {name: getattr(self, name) for name in (*names, "readout") if hasattr(self, name)}
+        self._fitted: FittedTask = fit_task(data, **settings)
+        self.classes_, self.report_ = classes, self._fitted.report
+
+
 class FittedTask:
     """A task model that was learned; once unpickled, its encoder is loaded when it is first used."""
 
     def __init__(
-        self,
-        model: TaskModel,
-        report: FinetuneReport,
-        source: AnyPath | None,
-        device: str,
-        cache: Path | None = None,
+        self, model: TaskModel, report: FinetuneReport, source: AnyPath | None, device: str, cache: Path | None
     ) -> None:
         self.report = report
         self._cache = cache
         self._source = source
         self._device = device
         self._model: TaskModel | None = model
-        self._kept: dict[str, Any] = {}
+        self._content: dict[str, Any] = {}
 
     @property
     def model(self) -> TaskModel:
         if self._model is None:
-            restore = _restored_head if self._kept["frozen"] else _restored_files
-            self._model = restore(self._kept, self._source, self._device)
+            restore = _restored_head if self._content["frozen"] else _restored_files
+            self._model = restore(self._content, self._source, self._device)
         return self._model
 
     def judge(self, items: Sequence[Item]) -> list[Judgment]:
-        """What the model says of each; texts that had to be cut, or are empty, are counted, and that is said."""
+        """The model's judgment of each item; texts that were truncated, or are empty, are counted and reported."""
         model = self.model
         before = _tally(model)
-        found: list[Judgment] = []
+        judgments: list[Judgment] = []
         for start in range(0, len(items), CHUNK_TEXTS):
-            some = prepare(model, items[start : start + CHUNK_TEXTS], learning=False, cache=self._cache)
-            found += judge(model, some)
+            chunk = prepare(model, items[start : start + CHUNK_TEXTS], learning=False, cache=self._cache)
+            judgments += judge(model, chunk)
         cut = {name: count - before[name] for name, count in _tally(model).items()}
         cut["empty"] = sum(not item.text.strip() for item in items)
         for note in RowTally(**cut).notes(model.config.max_pieces):
             warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
-        return found
+        return judgments
 
     def __getstate__(self) -> dict[str, Any]:
         if self._model is not None:
-            self._kept = _head_of(self._model) if self._model.config.frozen else _files_of(self._model)
+            self._content = _head_of(self._model) if self._model.config.frozen else _files_of(self._model)
         return {**self.__dict__, "_model": None}
 
 
@@ -116,20 +125,17 @@ def fit_task(
 ) -> FittedTask:
     """Learn a task whose items are all in `data`'s train; a part of them is set aside and chooses the best step."""
     layer = settings.pop("layer")
-    wanted = FinetuneSettings(
+    checked = FinetuneSettings(
         frozen=not tune, layer=None if layer is None else str(layer), seeds=(_whole("seed", seed),), **settings
     )
     whole = _with_dev(data, dev)
-    found = model_of(model, device, "fp32")
-    bundle = found.bundle
-    if isinstance(model, Model):
-        bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer}).float()
+    loaded = model_of(model, device, "fp32")
+    bundle = loaded.bundle.copied().float() if isinstance(model, Model) else loaded.bundle
     on = str(bundle.device) if isinstance(model, Model) else find_device(device)
-    name = found.path or "a model"
     place = None if cache is None else Path(cache)
-    done = finetune_task(whole, bundle, wanted, model_name=name, device=on, cache=place)
+    done = finetune_task(whole, bundle, checked, model_name=loaded.path or "a model", device=on, cache=place)
     for note in done.cut:
-        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
+        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=4)
     return FittedTask(done.model, done.report, None if isinstance(model, Model) else model, device, place)
 
 
@@ -164,7 +170,7 @@ def _tally(model: TaskModel) -> dict[str, int]:
 def _head_of(model: TaskModel) -> dict[str, Any]:
     """What was learned over a frozen encoder, and which one that was."""
     if model.bundle is None:
-        raise ModelError("There is no encoder to be known by.")
+        raise ModelError("There is no encoder to identify the head's inputs by.")
     return {
         "frozen": True,
         "reading": model.config.to_json(),
@@ -174,17 +180,17 @@ def _head_of(model: TaskModel) -> dict[str, Any]:
     }
 
 
-def _restored_head(kept: dict[str, Any], source: AnyPath | None, device: str) -> TaskModel:
-    found = shared_model(source, device, "fp32")
-    changed = differences(kept["encoder"], fingerprint(found.bundle))
+def _restored_head(content: dict[str, Any], source: AnyPath | None, device: str) -> TaskModel:
+    loaded = shared_model(source, device, "fp32")
+    changed = differences(content["encoder"], fingerprint(loaded.bundle))
     if changed:
         raise ModelError(
-            f"The model at {found.path!r} is not the one that this estimator's head was learned over: it differs in "
+            f"The model at {loaded.path!r} is not the one that this estimator's head was learned over: it differs in "
             f"its {' and '.join(changed)}. Put that one back, or fit the estimator again."
         )
-    head = build_head(HeadConfig.from_json(kept["head"]))
-    model = TaskModel(found.bundle, TaskConfig.from_json(kept["reading"]), head).to(found.bundle.device)
-    put(model, kept["weights"])
+    head = build_head(HeadConfig.from_json(content["head"]))
+    model = TaskModel(loaded.bundle, TaskConfig.from_json(content["reading"]), head).to(loaded.bundle.device)
+    put(model, content["weights"])
     return model.eval()
 
 
@@ -197,10 +203,10 @@ def _files_of(model: TaskModel) -> dict[str, Any]:
     return {"frozen": False, "files": files}
 
 
-def _restored_files(kept: dict[str, Any], source: AnyPath | None, device: str) -> TaskModel:
+def _restored_files(content: dict[str, Any], source: AnyPath | None, device: str) -> TaskModel:
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in kept["files"].items():
+        for name, data in content["files"].items():
             place = Path(folder) / name
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            place.write_bytes(data)
         return load_task_model(folder, device=find_device(device))

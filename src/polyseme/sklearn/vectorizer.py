@@ -16,7 +16,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
 from polyseme.files.vector_files import Per
 from polyseme.options import doc, flat_method, option, same
-from polyseme.sklearn.inputs import MODEL, Texts, documents, model_of, refuse_to_pickle
+from polyseme.sklearn.inputs import MODEL, TextEstimator, Texts, documents, model_of
 from polyseme.types import Document
 from polyseme.verb_options import ComputeOptions, Dtype, LayerOptions
 
@@ -44,7 +44,7 @@ class VectorizerOptions(LayerOptions):
     batch_pieces: int | None = same(ComputeOptions, "batch_pieces")
 
 
-class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.TransformerMixin, _base.BaseEstimator):
+class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.TransformerMixin, TextEstimator):
     """Texts in, vectors of their words in context out; nothing is learned, so that `fit` only checks.
 
     A text is a string, which is split into words, or a list of words, which are kept as they are; texts come as a list,
@@ -75,16 +75,16 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         """[texts, D], or [words, D] with `per="word"`."""
         embedder = self._embedder()
         features = [np.zeros((0, embedder.choice.width(embedder.config)), dtype=np.float32)]
-        for some in _chunks(documents(X)):
-            found = embedder(some)
-            features += [each.vectors for each in (per_text(found) if self.per == "text" else found)]
+        for chunk in _chunks(documents(X)):
+            embedded = embedder(chunk)
+            features += [each.vectors for each in (per_text(embedded) if self.per == "text" else embedded)]
         warn_unread(embedder.tally)
         if embedder.tally.wordless and self.per == "text":
             warn_wordless(embedder.tally.wordless)
         return np.concatenate(features)
 
     def fit_transform(self, X: Texts, y: object = None) -> NDArray[np.float32]:
-        """As `transform`, which says what `fit` would; texts that can be had only once are read only once."""
+        """As `transform`, which checks what `fit` does; texts that can be read only once are."""
         return self.transform(X)
 
     @property
@@ -94,7 +94,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         return embedder.choice.width(embedder.config)
 
     def _embedder(self) -> Embedder:
-        """What does the work; settings that cannot be are refused here."""
+        """What does the work; impossible settings are refused here."""
         if self.per not in get_args(Per):
             raise OptionError(
                 f"Features are per text or per word. Got {self.per!r}. {nearest(str(self.per), get_args(Per))}"
@@ -106,14 +106,8 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
             raise OptionError("Layer 'all' gives a word several vectors, and features are one row. Use concat:0:-1.")
         return embedder
 
-    def __getstate__(self) -> Any:
-        refuse_to_pickle(self.model)
-        return super().__getstate__()
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
         tags.requires_fit = False
         tags.transformer_tags.preserves_dtype = []
         return tags

@@ -1,19 +1,19 @@
 """How a task model is trained: everything that decides its numbers but the model and the data.
 
 What a user does not set is chosen by what the encoder is, after Devlin et al. (2019, BERT), Peters, Ruder and Smith
-(2019, "To tune or not to tune?") and Howard and Ruder (2018, ULMFiT), and said.
+(2019, "To tune or not to tune?") and Howard and Ruder (2018, ULMFiT), and reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from polyseme.config import EncoderConfig
 from polyseme.embedding.decoder_stack import Stack
-from polyseme.errors import OptionError, nearest
+from polyseme.errors import OptionError
 from polyseme.heads.head_config import NAMES as HEAD_NAMES
+from polyseme.options import check_choice
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.schedules import Schedule
 from polyseme.training_options import FinetuneOptions, TransferDtype
@@ -21,16 +21,16 @@ from polyseme.transfer.text_labels import Answers
 
 Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
 
-MOST_PIECES = 512
-"""Of a row of an encoder that reads any length."""
+MAX_PIECES = 512
+"""Most pieces of a row of an encoder that reads any length."""
 SMALL_WIDTH = 512
 """Encoders narrower than this are called small."""
 FEW_ROWS = 10_000
-"""Training sets smaller than this are gone through once more."""
+"""Training sets smaller than this get one more epoch."""
 FROZEN_STEPS = 10_000
 """About how many steps a head over frozen vectors is trained for."""
 OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs", "inputs", "dropout")
-"""Settings of heads that read vectors, which one that writes has no use for."""
+"""Settings of heads that read vectors, which mean nothing for one that writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +43,15 @@ class FinetuneSettings(FinetuneOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         Schedule(kind=self.schedule, warmup=self.warmup)  # type: ignore[arg-type]
-        if self.readout is not None and self.readout not in get_args(Readout):
-            raise OptionError(f"There is no readout {self.readout!r}. {nearest(self.readout, get_args(Readout))}")
-        if self.dtype not in get_args(TransferDtype):
-            raise OptionError(f"There is no dtype {self.dtype!r} here. {nearest(self.dtype, get_args(TransferDtype))}")
-        if self.head is not None and self.head not in HEAD_NAMES:
-            raise OptionError(f"There is no head {self.head!r}. {nearest(self.head, HEAD_NAMES)}")
+        check_choice("dtype", self.dtype, get_args(TransferDtype))
+        choices = {"readout": get_args(Readout), "head": tuple(HEAD_NAMES), "stack": get_args(Stack)}
+        for name, names in choices.items():
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), names)
         if self.inputs not in (None, "char-cnn"):
             raise OptionError(f"There are no inputs {self.inputs!r}. There are: char-cnn.")
-        for name, least in (
-            ("epochs", 1),
-            ("batch_size", 1),
-            ("max_pieces", 8),
-            ("evaluations", 1),
-            ("inner_width", 1),
-        ):
+        bounds = {"epochs": 1, "batch_size": 1, "max_pieces": 8, "evaluations": 1, "inner_width": 1}
+        for name, least in bounds.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise OptionError(f"The {name} of a fine-tuning must be at least {least}. Got {value} instead.")
@@ -73,8 +67,6 @@ class FinetuneSettings(FinetuneOptions):
             raise OptionError("The settings reinit_layers, stride and weight_decay must be 0 or more.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise OptionError(f"The seeds must be different numbers, one at least. Got {list(self.seeds)} instead.")
-        if self.stack is not None and self.stack not in get_args(Stack):
-            raise OptionError(f"There is no stack {self.stack!r}. {nearest(self.stack, get_args(Stack))}")
         if self.head == "text":
             self._check_text()
         if self.frozen:
@@ -103,7 +95,7 @@ class FinetuneSettings(FinetuneOptions):
 
 @dataclass(frozen=True)
 class Chosen:
-    """Settings with nothing left open, and notes on what was chosen."""
+    """Settings without any None, and notes on those that were chosen."""
 
     settings: FinetuneSettings
     notes: tuple[str, ...]
@@ -119,7 +111,7 @@ def chosen(
     starts: bool,
     answers: Answers = "encoder",
 ) -> Chosen:
-    """Fill in what was left open, by the encoder's direction and width and by the size of the data.
+    """Choose what is None, by the encoder's direction and width and by the size of the data.
 
     `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]), `answers` what such
     a model's answers are read from (`answers_of`). Without a config there is no encoder, only learned inputs.
@@ -128,18 +120,17 @@ def chosen(
     filled: dict[str, Any] = {}
 
     def open_one(name: str, value: Any, why: str = "") -> Any:
-        set_value = getattr(settings, name)
-        if set_value is None:
-            filled[name] = value
-            if why:
-                notes.append(f"{name.replace('_', ' ')} {value}: {why}")
-            return value
-        return set_value
+        if getattr(settings, name) is not None:
+            return getattr(settings, name)
+        filled[name] = value
+        if why:
+            notes.append(f"{name.replace('_', ' ')} {value}: {why}")
+        return value
 
     recurrent = config is not None and config.memory == "state"
     writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)
     head = open_one(
-        "head", "text" if writes else _head(settings, kind, apart=config is None or settings.frozen),
+        "head", "text" if writes else _head(settings, kind, frozen=config is None or settings.frozen),
         "the answer is written, as by T5" if writes else "",
     )  # fmt: skip
     batch = open_one("batch_size", 32)
@@ -152,18 +143,16 @@ def chosen(
         if stack == "decoder":
             config, pooler, starts = config.decoder or config, False, False
     if config is not None:
-        window = config.window or MOST_PIECES
+        window = config.window or MAX_PIECES
         open_one("max_pieces", min(window, KINDS[kind].max_pieces))
     if config is not None and head != "text":
-        open_one("layer", "mix" if settings.frozen and _one_width(config) else "-1")
+        open_one("layer", "mix" if settings.frozen and len(set(config.widths)) == 1 else "-1")
         open_one("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
     if head != "text":
         open_one("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
-        open_one(
-            "learning_rate", 1e-3, "heads over vectors that stay as they are (Adam, as for ELMo; Peters et al. 2018)"
-        )
+        open_one("learning_rate", 1e-3, "heads over frozen vectors (Adam, as for ELMo; Peters et al. 2018)")
         open_one("epochs", max(3, min(20, FROZEN_STEPS // steps)), f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs")
         return Chosen(settings.replace(**filled), tuple(notes))
     small = config.widths[-1] < SMALL_WIDTH
@@ -171,28 +160,27 @@ def chosen(
         open_one(
             "learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)"
         )
-        open_one("head_learning_rate", 1e-3, "what is new beside a recurrent encoder")
+        open_one("head_learning_rate", 1e-3, "new weights beside a recurrent encoder")
     elif head == "text":
         open_one("learning_rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
     elif small:
         open_one("learning_rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
     else:
         open_one("learning_rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
-    few = n_train < FEW_ROWS
-    epochs = 5 if recurrent else 4 if few else 3
+    epochs = 5 if recurrent else 4 if n_train < FEW_ROWS else 3
     open_one("epochs", epochs, "BERT's 3, and one more for fewer than 10,000 items" if not recurrent else "")
     return Chosen(settings.replace(**filled), tuple(notes))
 
 
-def _head(settings: FinetuneSettings, kind: str, *, apart: bool) -> str:
-    """A linear layer over what is fine-tuned; over what is frozen a BiLSTM for words and pairs of texts."""
+def _head(settings: FinetuneSettings, kind: str, *, frozen: bool) -> str:
+    """A linear layer over a fine-tuned encoder; over a frozen one a BiLSTM for words and pairs of texts."""
     if settings.inputs is not None:
         return KINDS[kind].inputs_head
-    return KINDS[kind].frozen_head if apart else "linear"
+    return KINDS[kind].frozen_head if frozen else "linear"
 
 
 def _reads_decoder(settings: FinetuneSettings, kind: str, head: str) -> bool:
-    """Whether one vector of the row is wanted, or places in it, as the original reads them off its decoder."""
+    """Whether the task reads the decoder, as the original does: one vector per row, or places in it."""
     from_start = settings.readout in ("first", "pooled")
     over_whole = head in ("linear", "mlp") and settings.inputs is None and not from_start
     return KINDS[kind].reads_decoder(over_whole=over_whole)
@@ -208,10 +196,6 @@ def _readout(settings: FinetuneSettings, config: EncoderConfig, head: str, *, po
     return "max" if config.direction == "two-way" else "mean"
 
 
-def _one_width(config: EncoderConfig) -> bool:
-    return len(set(config.widths)) == 1
-
-
 def settings_of(options: FinetuneOptions) -> FinetuneSettings:
     """The settings among a verb's options.
 
@@ -220,13 +204,7 @@ def settings_of(options: FinetuneOptions) -> FinetuneSettings:
     """
     values = options.values(FinetuneOptions)
     layer = None if options.layer is None else str(options.layer)
-    return FinetuneSettings(**{**values, "layer": layer, "seeds": seeds_of(options.seeds)})
-
-
-def seeds_of(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """So many seeds from 0 on, or those that are named."""
-    if isinstance(seeds, int):
-        if seeds < 1:
-            raise OptionError(f"There must be one seed at least. Got {seeds} instead.")
-        return tuple(range(seeds))
-    return tuple(seeds)
+    if isinstance(options.seeds, int) and options.seeds < 1:
+        raise OptionError(f"There must be one seed at least. Got {options.seeds} instead.")
+    seeds = tuple(range(options.seeds) if isinstance(options.seeds, int) else options.seeds)
+    return FinetuneSettings(**{**values, "layer": layer, "seeds": seeds})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import platform
 import time
 import warnings
@@ -162,7 +161,7 @@ class _Finetuning:
         torch.manual_seed(seed)
         bundle = self.bundle
         if bundle is not None and not settings.frozen:
-            bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer})
+            bundle = bundle.copied()
         head: dict[str, Any] = {"labels": self.labels, "regression": data.regression, "multi": data.multi}
         head["reread_inputs"] = settings.reread_inputs
         if settings.dropout is not None:

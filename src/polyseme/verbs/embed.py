@@ -19,7 +19,7 @@ from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vector_files import format_of
 from polyseme.options import flat
-from polyseme.verb_options import EmbedderOptions, EmbedOptions
+from polyseme.verb_options import EmbedOptions, ModelEmbedderOptions
 
 
 @flat(EmbedOptions)
@@ -33,8 +33,8 @@ def embed(options: EmbedOptions) -> Cost:
     _check_output(names, options)
     reading = options.values(ReadingOptions)
     loaded = load(options.model, device=options.device, dtype=options.dtype)
-    embedder = loaded.embedder(**options.values(EmbedderOptions), batch_pieces=options.batch_pieces)
-    about = {
+    embedder = loaded.embedder(**options.values(ModelEmbedderOptions))
+    description = {
         "model": loaded.path,
         "family": loaded.bundle.family.name,
         "layer": str(options.layer),
@@ -43,13 +43,13 @@ def embed(options: EmbedOptions) -> Cost:
         "dtype": options.dtype,
         "store": options.store,
     } | ({"carry_state": "true"} if options.carry_state else {})
-    about |= {"stack": options.stack} if options.stack != "encoder" else {}
+    description |= {"stack": options.stack} if options.stack != "encoder" else {}
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
         parts = fingerprint(loaded.bundle, loaded.precision, options.stack)
         return {
-            **about,
+            **description,
             **{f"the model's {part}": hash for part, hash in parts.items()},
             "input": names,
             **reading,
@@ -68,7 +68,7 @@ def embed(options: EmbedOptions) -> Cost:
         shard_rows=options.shard_rows,
         shard_format=options.shard_format,
         force=options.force,
-        about=about,
+        about=description,
     )
     return job.embed_files(
         embedder, names, target, reading=reading, settings=settings, progress=options.progress, started=started

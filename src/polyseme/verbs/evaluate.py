@@ -1,7 +1,7 @@
-"""What users call to have a model evaluated: `evaluate`.
+"""`evaluate`: a model on a benchmark, or texts against their references.
 
 `EVALUATIONS` is the one list of what language models can be evaluated on: a row is a reader, a scorer and a metric. A
-new benchmark is a row; what it needs of a model, if anything, it asks for itself.
+new benchmark is a row, whose scorer loads the model if it needs one.
 """
 
 from __future__ import annotations
@@ -30,21 +30,19 @@ from polyseme.metrics.evaluation_report import Figures, Report, check_report_out
 from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs
-from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.training_options import EvaluateOptions, TaskColumns
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
-from polyseme.verb_options import MaskOptions
 
 
 class Answers(NamedTuple):
-    """What a model, or whatever was asked, had to say of a benchmark's items, and what that took."""
+    """The scores of a benchmark's items, by whom, and at which cost."""
 
     values: Any
-    """Between a scorer and its metric."""
+    """What the metric takes."""
     model: str
-    how: str
+    method: str
     notes: Sequence[str] = ()
     cost: Cost | None = None
 
@@ -53,17 +51,16 @@ class Answers(NamedTuple):
 class Evaluation:
     """A row of the table: a reader, a scorer and a metric."""
 
-    about: str
     files: Sequence[str]
     """Patterns of its files below the folder that a user names."""
     read: Callable[[Sequence[Path]], Any]
     """From files to items."""
     score: Callable[[Any, EvaluateOptions, float], Answers]
-    """From items, options and the time of the start to answers; loads what it needs, if anything."""
+    """From items, options and the time of the start to answers."""
     measure: Callable[[Any, Any], Figures]
     """From items and the values of answers to figures."""
     two_sides: bool = False
-    """Whether what is evaluated are texts beside their references, without a model."""
+    """Whether texts are compared with references, without a model."""
 
 
 @flat(EvaluateOptions)
@@ -79,30 +76,36 @@ def evaluate(options: EvaluateOptions) -> Report:
         check_report_output(output, force=force)
     folder = None if name in EVALUATIONS or model is None else find_model(str(model))
     if folder is not None and has_head(folder):
-        columns = options.values(TaskColumns)
-        device = find_device(options.device)
         report = evaluate_labeled(
-            name, folder, data=options.data, columns=columns, device=device, progress=options.progress
+            name,
+            folder,
+            data=options.data,
+            columns=options.values(TaskColumns),
+            device=find_device(options.device),
+            progress=options.progress,
         )
-        if output is not None:
-            write_report(report, output, force=force)
-        return report
-    chosen, files = _chosen(name, options.data, options.source, listed(options.reference), model)
+    else:
+        report = _evaluate_language_model(options, started)
+    if output is not None:
+        write_report(report, output, force=force)
+    return report
+
+
+def _evaluate_language_model(options: EvaluateOptions, started: float) -> Report:
+    name = options.name
+    chosen, files = _chosen(name, options.data, options.source, listed(options.reference), options.model)
     evaluation = EVALUATIONS[chosen]
     items = evaluation.read(files)
     answers = evaluation.score(items, options, started)
     figures = evaluation.measure(items, answers.values)
-    report = Report(
+    return Report(
         **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
         evaluation=chosen if chosen == name else Path(name).name,
         model=answers.model,
-        how=answers.how,
+        how=answers.method,
         notes=answers.notes,
         cost=answers.cost,
     )
-    if output is not None:
-        write_report(report, output, force=force)
-    return report
 
 
 def _chosen(
@@ -112,7 +115,7 @@ def _chosen(
     references: Sequence[AnyPath],
     model: AnyPath | None,
 ) -> tuple[str, list[Path]]:
-    """The row of the table, and its files. A name that is none is a file of pairs."""
+    """The row of the table, and its files. Any other name is a file of pairs."""
     if name in EVALUATIONS and EVALUATIONS[name].two_sides:
         useless = "a model" if model is not None else "data" if data is not None else None
         if useless is not None:
@@ -122,9 +125,8 @@ def _chosen(
             raise OptionError(f"{name} compares texts with their references. Name the file of {missing}.")
         return name, [Path(source), *map(Path, references)]
     if source is not None or references:
-        raise OptionError(
-            f"Texts and their references are for {', '.join(_two_sided())}, not for {name}. Leave both out."
-        )
+        two_sided = ", ".join(each for each, evaluation in EVALUATIONS.items() if evaluation.two_sides)
+        raise OptionError(f"Texts and their references are for {two_sided}, not for {name}. Leave both out.")
     if name in EVALUATIONS:
         return name, find_data(data, name, EVALUATIONS[name].files)
     if Path(name).is_file() or Path(name).suffix:
@@ -151,52 +153,48 @@ def _score_pairs(sets: Sequence[PairSet], options: EvaluateOptions, started: flo
 
 
 def _score_last_words(items: Sequence[lambada.LastWord], options: EvaluateOptions, started: float) -> Answers:
-    """Last words: how likely each is, and whether it would have been guessed, piece by piece."""
+    """Last words: how likely each is, and whether it would have been predicted, piece by piece."""
     path, scorer = _scorer(options)
     values = score_last_words(scorer, items, options.progress)
     notes = scorer.notes()
     if scorer.from_both_sides:
-        notes.append("A masked model is told how many pieces the last word has, which a causal one is not.")
+        notes.append("A masked model sees how many pieces the last word has, which a causal one does not.")
     return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - started))
 
 
 def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Answers:
-    """Texts beside their references: no model is asked."""
-    found = bleu.compare(sides)
-    return Answers(found, "none", f"beside {sides.n_references} reference{'s' * (sides.n_references > 1)}", found.notes)
+    """Texts against their references, without a model."""
+    result = bleu.compare(sides)
+    method = f"beside {sides.n_references} reference{'s' * (sides.n_references > 1)}"
+    return Answers(result, "none", method, result.notes)
 
 
 EVALUATIONS: Mapping[str, Evaluation] = {
     "blimp": Evaluation(
-        about="67 paradigms of minimal pairs (Warstadt et al. 2020)",
         files=blimp.FILES,
         read=blimp.read_blimp,
         score=_score_pairs,
         measure=accuracy.pair_figures,
     ),
     "lambada": Evaluation(
-        about="the last words of passages (Paperno et al. 2016)",
         files=lambada.FILES,
         read=lambada.read_lambada,
         score=_score_last_words,
         measure=accuracy.last_word_figures,
     ),
     "agreement": Evaluation(
-        about="subject-verb agreement (Linzen et al. 2016, Gulordava et al. 2018, Marvin and Linzen 2018)",
         files=agreement.FILES,
         read=agreement.read_agreement,
         score=_score_pairs,
         measure=accuracy.pair_figures,
     ),
     "pairs": Evaluation(
-        about="minimal pairs of one's own: columns good and bad, and group where there are several kinds",
         files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"),
         read=read_pairs,
         score=_score_pairs,
         measure=accuracy.pair_figures,
     ),
     "bleu": Evaluation(
-        about="texts beside their references (--in, --reference): BLEU and chrF by sacrebleu, without a model",
         files=(),
         read=bleu.read_sides,
         score=_compare,
@@ -207,16 +205,6 @@ EVALUATIONS: Mapping[str, Evaluation] = {
 """What can be evaluated, by name."""
 
 
-def _two_sided() -> list[str]:
-    return [name for name, evaluation in EVALUATIONS.items() if evaluation.two_sides]
-
-
 def _scorer(options: EvaluateOptions) -> tuple[str, Scorer]:
     loaded = load(options.model, device=options.device, dtype=options.dtype)
-    scorer = scorer_of(
-        loaded.bundle,
-        **options.values(MaskOptions),
-        batch_pieces=options.batch_pieces,
-        precision=loaded.precision,
-    )
-    return loaded.path, scorer
+    return loaded.path, loaded.scorer(options, options.batch_pieces)

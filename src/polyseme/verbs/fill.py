@@ -1,4 +1,4 @@
-"""`fill`: what may stand at each mask of a text."""
+"""`fill`: the likeliest pieces at each mask of a text."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from polyseme.verb_options import FillOptions
 
 @flat(FillOptions)
 def fill(options: FillOptions) -> list[Filled]:
-    """Predict what stands at each `[MASK]` of a text, each mask by itself."""
+    """Predict the piece at each `[MASK]` of a text, each mask by itself."""
     return load(options.model, device=options.device).fill(options.text, top=options.top)

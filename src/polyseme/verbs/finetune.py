@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -72,16 +71,16 @@ def _read_task(
     task: str | TaskData, data: AnyPath | None, files: Mapping[str, AnyPath | None], columns: Mapping[str, Any]
 ) -> TaskData:
     """The data of a task, read and checked."""
-    given = {split: file for split, file in files.items() if file is not None}
+    named = {split: file for split, file in files.items() if file is not None}
     if isinstance(task, TaskData):
         return checked_data(task, unseen=columns["unseen"])
     if task in KINDS:
         if data is not None:
             raise OptionError(f"The data of a task of your own are files (train, dev, test), not a folder ({data}).")
-        if "train" not in given:
+        if "train" not in named:
             raise OptionError(f"There is nothing to learn {task!r} from. Name a file (train=…, --train FILE).")
-        return read_own(task, given, **columns)
-    if given:
+        return read_own(task, named, **columns)
+    if named:
         if task not in BENCHMARKS:
             raise OptionError(f"There is no kind of task {task!r}. {nearest(task, KINDS)}")
         raise OptionError(
@@ -97,11 +96,10 @@ def _read_task(
 def _bundle(model: Model | AnyPath | None, settings: FinetuneSettings) -> tuple[str, Bundle | None]:
     """The model to begin with, which stays as it is where it is the caller's."""
     if isinstance(model, Model):
-        bundle = model.bundle
-        return model.path or "a model", copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer}).float()
+        return model.path or "a model", model.bundle.copied().float()
     if model is not None and str(model) == NO_MODEL:
         if settings.inputs is None:
-            raise OptionError("Without a model a head needs inputs of its own. Ask for them: inputs='char-cnn'.")
+            raise OptionError("Without a model, the head needs inputs of its own. Set them: inputs='char-cnn'.")
         return "no language model", None
     folder = find_model(None if model is None else str(model))
     return str(model or "minilm"), load_bundle(folder)
@@ -128,13 +126,12 @@ def _decides(data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, 
         "device": device.partition(":")[0],
         "polyseme": __version__,
     }
-    made: dict[str, Any] = json.loads(json.dumps(content))
-    return made
+    return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
 def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:
     report = done.report
-    kept = {name: value for name, value in columns.items() if name not in ("regression", "unseen")}
+    used = {name: value for name, value in columns.items() if name not in ("regression", "unseen")}
     save_task_model(
         done.model,
         os.fspath(output),
@@ -142,7 +139,7 @@ def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, forc
             "name": report.task,
             "metrics": list(report.metrics),
             "labels": list(report.labels),
-            "columns": kept,
+            "columns": used,
             "settings": report.settings,
             "dev": dict(report.kept.dev),
         },

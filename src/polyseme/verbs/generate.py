@@ -1,4 +1,4 @@
-"""The verb `generate`: prompts, or files of them, to what a model writes after them."""
+"""`generate`: what a model writes after prompts, or after those of files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Generated:
     continuations: list[list[Continuation]]
     cost: Cost
     continues: bool = True
-    """Whether texts go on from their prompts; else each is a text of its own, made from its prompt."""
+    """Whether texts continue their prompts; otherwise each is a text of its own, written from its prompt."""
 
 
 @flat(GenerateOptions)
@@ -64,14 +64,14 @@ def generate(options: GenerateOptions) -> Generated:
             force=options.force,
             progress=options.progress,
         )
-        cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
-        return Generated(prompts=[], continuations=[], cost=cost, continues=continues)
-    texts = [each.text for each in to_documents(prompts)]
-    continuations = generator(texts, on_text=options.on_text)
-    if options.output is not None:
-        _write(options.output, texts, continuations, options.n, options.force)
+        prompts, continuations = [], []
+    else:
+        prompts = [each.text for each in to_documents(prompts)]
+        continuations = generator(prompts, on_text=options.on_text)
+        if options.output is not None:
+            _write(options.output, prompts, continuations, options.n, options.force)
     cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
-    return Generated(prompts=texts, continuations=continuations, cost=cost, continues=continues)
+    return Generated(prompts=prompts, continuations=continuations, cost=cost, continues=continues)
 
 
 def _check(prompts: Sequence[str], sources: Sequence[str], options: GenerateOptions) -> None:
@@ -96,13 +96,13 @@ def _write(
     output: AnyPath, prompts: Sequence[str], continuations: Sequence[Sequence[Continuation]], n: int, force: bool
 ) -> None:
     lines = generate_files.lines_for(output, n)
-    with whole_file(output, force=force) as made, explained(output):
+    with whole_file(output, force=force) as path, explained(output):
         text = [
             f"{line}\n"
             for number, (prompt, texts) in enumerate(zip(prompts, continuations, strict=True), start=1)
             for line in lines(str(number), prompt, {}, texts)
         ]
-        made.write_text("".join(text), encoding="utf-8", newline="\n")
+        path.write_text("".join(text), encoding="utf-8", newline="\n")
 
 
 def _settings(

@@ -61,13 +61,13 @@ def glue(options: GlueOptions) -> GlueReport:
         if folder is not None:
             written = {"glue.json": json.dumps(report.to_json(), indent=2), "glue.md": report.markdown()}
             for name, content in written.items():
-                with whole_file(folder / name, force=True) as made:
-                    made.write_text(content + "\n", encoding="utf-8")
+                with whole_file(folder / name, force=True) as path:
+                    path.write_text(content + "\n", encoding="utf-8")
     return report
 
 
 def _tasks(names: Sequence[str], data: AnyPath) -> tuple[list[Benchmark], tuple[str, ...]]:
-    """The tasks to fit to, whose data is there, and what is to be said of the others."""
+    """The tasks to fit to, whose data is there, and notes on the others."""
     chosen = [named_benchmark(name, among=TASKS) for name in names]
     for benchmark in chosen:
         if benchmark.name not in TASKS:

@@ -1,4 +1,4 @@
-"""What users call to have texts scored: `score`."""
+"""`score`: how likely the words, pieces or bytes of texts are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import AnyPath, load
+from polyseme.api import load
 from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
@@ -19,11 +19,9 @@ from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.source_paths import listed
 from polyseme.options import flat
 from polyseme.scoring.any_order import parse_order
-from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.score_files import SourcedRows, check_by, check_scores_output, score_files
-from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.text_scores import Scored, Totals
 from polyseme.text.sentences import split_sentences
 from polyseme.verb_options import MaskOptions, ScoreOptions
@@ -31,13 +29,13 @@ from polyseme.verb_options import MaskOptions, ScoreOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What scoring some files found."""
+    """The scores of the texts of files."""
 
-    how: str
-    """In words, how the model was asked."""
+    method: str
+    """In words, how the model predicts."""
     totals: Totals
     texts: list[Scored]
-    """Each with its scores, where they did not go to a file."""
+    """Each with its scores, unless they are written to a file."""
     notes: Sequence[str]
     cost: Cost
 
@@ -51,7 +49,7 @@ def score(options: ScoreOptions) -> Scores:
     started = time.perf_counter()
     check_by(options.by)
     check_hide(options.hide)
-    cache = neural_cache_of(options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness)
+    neural_cache_of(options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness)
     if options.order is not None:
         parse_order(options.order)
     output, source = options.output, options.source
@@ -61,14 +59,14 @@ def score(options: ScoreOptions) -> Scores:
     if output is not None:
         check_scores_output(output, force=options.force, inputs=[*names, source])
     loaded = load(options.model, device=options.device, dtype=options.dtype)
-    scorer = scorer_of(
-        loaded.bundle,
-        **options.values(MaskOptions),
-        neural_cache=cache,
-        batch_pieces=options.batch_pieces,
-        precision=loaded.precision,
-    )
-    _check_source(scorer, source)
+    scorer = loaded.scorer(options, options.batch_pieces)
+    if scorer.needs_source and source is None:
+        raise OptionError(
+            "The model reads a source and says how likely a text is given that. Name the file with the sources "
+            "(--source)."
+        )
+    if source is not None and not scorer.needs_source:
+        raise OptionError(f"The model reads no source; it scores texts by themselves. Leave the source ({source}) out.")
     reading = {**options.values(ReadingOptions), "sentences": split_sentences}
     source_field = options.field if options.source_field is None else options.source_field
     of_source = {**reading, "field": source_field, "id_field": None, "fields": ()}
@@ -112,14 +110,4 @@ def score(options: ScoreOptions) -> Scores:
             f"{scorer.tally.wordless:,} of {scorer.tally.documents:,} texts have no word in them, and no score."
         )
     cost = scorer.cost(time.perf_counter() - started)
-    return Scores(how=scorer.how, totals=total, texts=scored, notes=notes, cost=cost)
-
-
-def _check_source(scorer: Scorer, source: AnyPath | None) -> None:
-    if scorer.needs_source and source is None:
-        raise OptionError(
-            "The model reads a source and says how likely a text is given that. Name the file with the sources "
-            "(--source)."
-        )
-    if source is not None and not scorer.needs_source:
-        raise OptionError(f"The model reads no source; it scores texts by themselves. Leave the source ({source}) out.")
+    return Scores(method=scorer.how, totals=total, texts=scored, notes=notes, cost=cost)
