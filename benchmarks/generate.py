@@ -30,7 +30,8 @@ from polyseme.convert.conversion_table import write
 from polyseme.convert.families import FAMILIES
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.next_piece import LanguageModel, StepByStep
+from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.next_piece import StepByStep
 from polyseme.parts.device import find_device
 
 FLOORS = {
@@ -137,7 +138,7 @@ def measure(size: str, options: argparse.Namespace, device: str) -> None:
     dtype = DTYPES[options.dtype]
     ours, theirs = twins(size, dtype, device)
     model = language_of(ours, device)
-    model.settle()
+    model.prepare()
     has_source = model.source is not None
     decoding = Decoding(max_new=options.new)
     n_bytes = n_weights_of_a_step(ours) * dtype.itemsize

@@ -17,7 +17,7 @@ from polyseme.extras import later
 if TYPE_CHECKING:
     from polyseme.api import Model, load
     from polyseme.errors import PolysemeError, PolysemeWarning
-    from polyseme.files import read_vectors
+    from polyseme.files.vector_files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
     from polyseme.verbs.convert import convert_model
@@ -53,7 +53,7 @@ _HOMES = {
     "convert_model": "verbs.convert",
     "list_recipes": "verbs.recipes",
     "load_task_model": "transfer.task_folder",
-    "read_vectors": "files",
+    "read_vectors": "files.vector_files",
     "view": "word_senses.similarity_view",
 }
 """Where each public name is."""

@@ -39,7 +39,7 @@ from polyseme.verb_options import (
 
 if TYPE_CHECKING:
     from polyseme.generating.decoding_options import Decoding
-    from polyseme.generating.next_piece import LanguageModel
+    from polyseme.generating.language_model import LanguageModel
     from polyseme.generating.text_generator import TextGenerator
     from polyseme.scoring.scorer import Scorer
     from polyseme.scoring.text_scores import Scored

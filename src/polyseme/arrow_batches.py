@@ -90,7 +90,7 @@ class EmbedBatches:
         """[D], or [layers, D]."""
         choice = self.embedder.choice
         width = choice.width(self.embedder.config)
-        return (len(choice.layers), width) if choice.how == "all" else (width,)
+        return (len(choice.layers), width) if choice.mode == "all" else (width,)
 
     def _embed(self, contents: list[Any]) -> list[Embedded]:
         documents = []

@@ -18,7 +18,7 @@ from polyseme.api import Model
 from polyseme.embedding import embed_files, flow
 from polyseme.errors import PolysemeWarning
 from polyseme.files import chunked_job as job
-from polyseme.files import read_about, read_vectors
+from polyseme.files.vector_files import read_provenance, read_vectors
 from tiny_models import tiny_model
 
 ELMO = GOLDEN / "allennlp"
@@ -54,7 +54,7 @@ def test_embed_writes_the_mix_as_hdf5(run: Run, source: Path, elmo: Path, tmp_pa
     for found, expected in zip(read_vectors(output), model.embed(SENTENCES, layer="mix"), strict=True):
         assert list(found.words) == list(expected.words)
         np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-6)
-    assert "carry_state" not in read_about(output)
+    assert "carry_state" not in read_provenance(output)
 
 
 @pytest.mark.parametrize("layer", ["-1", "mix", "0"])
@@ -89,7 +89,7 @@ def test_carried_state_equals_the_original_s(run: Run, tmp_path: Path, monkeypat
             for number in range(10):
                 expected = np.concatenate(list(file[str(number)][()]), axis=-1)
                 assert np.abs(found[3 * number + row].vectors - expected).max() < WITHIN
-    assert read_about(output)["carry_state"] == "true"
+    assert read_provenance(output)["carry_state"] == "true"
 
 
 def many() -> Iterator[str]:

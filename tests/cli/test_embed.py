@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import polyseme
 from cli.commands import Run
 from polyseme.files import chunked_job as job
-from polyseme.files import read_about
+from polyseme.files.vector_files import read_provenance
 
 TEXTS = [
     "Dawn broke.",
@@ -144,7 +144,7 @@ def test_another_dtype_is_another_precision(
 def test_the_file_says_how_it_came_about(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.parquet"
     run("embed", source, "-m", tiny, "-o", output, "--layer", "mean:0:-1", "--pool", "last")
-    about = read_about(output)
+    about = read_provenance(output)
     assert {name: about[name] for name in ("model", "family", "layer", "pool", "dtype")} == {
         "model": str(tiny),
         "family": "bert",

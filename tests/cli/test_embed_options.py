@@ -12,7 +12,7 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.files import chunked_job as job
-from polyseme.files import read_about
+from polyseme.files.vector_files import read_provenance
 
 TREEBANK = """# sent_id = one
 # text = I don't.
@@ -126,7 +126,7 @@ def test_one_vector_a_text_is_the_mean_of_its_words(run: Run, tiny: Path, tmp_pa
         assert found[number].vectors.shape == (1, *words[number].vectors.shape[1:])
         np.testing.assert_allclose(found[number].vectors[0], words[number].vectors.mean(axis=0), rtol=1e-5, atol=1e-6)
     assert not found[1].vectors.any()
-    assert read_about(tmp_path / "out.parquet")["per"] == "text"
+    assert read_provenance(tmp_path / "out.parquet")["per"] == "text"
 
 
 @pytest.mark.parametrize(

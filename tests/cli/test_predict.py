@@ -14,7 +14,7 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.row_reader import read_rows
+from polyseme.files.rows import read_rows
 from polyseme.transfer import predict_files as predicting
 from transfer.small_tasks import BAD, GOOD, OTHERS, pair, span, tag
 

@@ -21,7 +21,7 @@ from cli.commands import Refuse, Run
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
 from polyseme.files import chunked_job as job
-from polyseme.files import read_about, read_vectors
+from polyseme.files.vector_files import read_provenance, read_vectors
 
 CHUNK = 2000
 """Characters of a chunk, instead of the many it has by default."""
@@ -168,7 +168,7 @@ def test_shards_hold_every_row_once(run: Run, tiny: Path, source: Path, tmp_path
     assert [path.name for path in parts] == [f"part-{number:05}.parquet" for number in range(5)]
     assert [pq.read_metadata(path).num_rows for path in parts] == [70, 70, 70, 70, 20]
     assert [document.id for document in read_vectors(output)] == [f"text {number}" for number in range(N_TEXTS)]
-    assert read_about(output) == read_about(parts[-1])
+    assert read_provenance(output) == read_provenance(parts[-1])
     with pytest.raises(InputError, match="no shards"):
         read_vectors(tmp_path)
 
@@ -322,7 +322,7 @@ def test_a_bad_line_keeps_what_was_done(run: Run, tiny: Path, source: Path, tmp_
     ended = run(*line(source, tiny, output))
     assert ended.code == 2
     assert "line 251" in ended.err
-    assert "What was done is kept in" in ended.err
+    assert "Finished work is kept in" in ended.err
     assert not output.exists()
     source.write_text(good)
     assert "Resumed" in run(*line(source, tiny, output)).err
@@ -343,7 +343,7 @@ def test_a_disk_that_fills_keeps_whole_chunks(run: Run, tiny: Path, source: Path
         ended = run(*line(source, tiny, disk / "out.parquet"))
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert "the disk is full" in ended.err
-        assert "What was done is kept in" in ended.err
+        assert "Finished work is kept in" in ended.err
         assert [path.name for path in disk.iterdir()] == ["out.parquet.unfinished"]
         subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
         assert "Resumed" in run(*line(source, tiny, disk / "out.parquet")).err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyseme.files import read_rows
+from polyseme.files.rows import read_rows
 
 
 @pytest.mark.parametrize(("part", "n_sentences", "n_words"), [("dev", 2_001, 25_147), ("test", 2_077, 25_094)])

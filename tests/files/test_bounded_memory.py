@@ -14,7 +14,7 @@ from polyseme.files.vector_files import FORMATS
 
 READ = """
 import resource, sys
-from polyseme.files import read_lines
+from polyseme.files.lines import read_lines
 
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 lines = read_lines(sys.argv[1])
@@ -25,7 +25,7 @@ print(sum(1 for line in lines), peak() - before)
 
 READ_ROWS = """
 import resource, sys
-from polyseme.files import read_rows
+from polyseme.files.rows import read_rows
 
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = read_rows(sys.argv[1])
@@ -38,7 +38,7 @@ print(sum(1 for row in rows), peak() - before)
 WRITE = """
 import resource, sys
 import numpy as np
-from polyseme.files import open_writer, read_vectors
+from polyseme.files.vector_files import open_writer, read_vectors
 from polyseme.types import Embedded, Word
 
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

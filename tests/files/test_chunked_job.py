@@ -13,7 +13,7 @@ from polyseme.cost import Tally
 from polyseme.errors import PolysemeWarning
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
-from polyseme.files.row_reader import read_rows
+from polyseme.files.rows import read_rows
 from polyseme.files.unfinished_folder import unfinished_folder
 
 TEXTS = [f"text {number}" for number in range(11)]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from polyseme.errors import OutputError
-from polyseme.files import check_output, open_writer
-from polyseme.files.vector_files import FORMATS
+from polyseme.files.atomic import check_output
+from polyseme.files.vector_files import FORMATS, open_writer
 from polyseme.types import Embedded, Word
 
 every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polyseme.errors import InputError, OptionError
-from polyseme.files import Row, read_rows
+from polyseme.files.rows import Row, read_rows
 
 COLUMNS = {"key": ["k1", "k2"], "text": ["one", "two"], "mood": ["good", "bad"]}
 

@@ -14,7 +14,7 @@ from polyseme.files.vector_files import FORMATS
 WRITE_FOREVER = """
 import sys
 import numpy as np
-from polyseme.files import open_writer
+from polyseme.files.vector_files import open_writer
 from polyseme.types import Embedded, Word
 
 document = Embedded(

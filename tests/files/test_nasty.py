@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from files.nasty import conll, jsonl, packed, parquet, system, tables, text, treebanks
 from files.nasty.case import Case
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files import read_rows
 from polyseme.files.readers import ENDINGS
+from polyseme.files.rows import read_rows
 
 CASES = [case for group in (system, text, packed, jsonl, tables, parquet, treebanks, conll) for case in group.CASES]
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from polyseme.files import read_rows
+from polyseme.files.rows import read_rows
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 WORD = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1)

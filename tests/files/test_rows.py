@@ -13,8 +13,8 @@ import pytest
 
 from polyseme import files
 from polyseme.errors import InputError
-from polyseme.files import read_rows
 from polyseme.files.readers import STRUCTURED
+from polyseme.files.rows import read_rows
 
 
 @pytest.mark.parametrize("name", ["reviews.txt", "REVIEWS.TXT", "reviews", "reviews.log", "reviews.txt.gz"])

@@ -13,9 +13,9 @@ import pytest
 
 from files.nasty.packed import PACK
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files import Row, read_rows
 from polyseme.files import readers as readers_room
 from polyseme.files.readers import ENDINGS, READERS, STRUCTURED
+from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import COMPRESSIONS
 
 

@@ -17,9 +17,8 @@ import safetensors.torch
 import torch
 
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
-from polyseme.files import open_writer, read_vectors
 from polyseme.files import vectors_hdf5 as hdf5
-from polyseme.files.vector_files import FORMATS, Per, Store
+from polyseme.files.vector_files import FORMATS, Per, Store, open_writer, read_vectors
 from polyseme.types import Embedded, Word
 
 ABOUT = {"model": "a model", "layer": "-1"}
@@ -56,7 +55,7 @@ def documents(per: Per = "word", shape: tuple[int, ...] = (4,), *, fields: bool 
 
 
 def write(path: Path, given: list[Embedded], per: Per = "word", store: Store | None = None) -> Path:
-    with open_writer(path, about=ABOUT, per=per, store=store) as writer:
+    with open_writer(path, provenance=ABOUT, per=per, store=store) as writer:
         writer.write(given[:2])
         writer.write(given[2:])
     return path

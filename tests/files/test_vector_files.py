@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
-from polyseme.files import open_writer, read_about, read_vectors
 from polyseme.files import vectors_parquet as parquet
-from polyseme.files.vector_files import FORMATS
+from polyseme.files.vector_files import FORMATS, open_writer, read_provenance, read_vectors
 from polyseme.types import Embedded, Word
 
 ABOUT = {"model": "a model ✓", "layer": -1, "pool": "mean"}
@@ -55,7 +54,7 @@ def assert_same(back: Sequence[Embedded], documents: Sequence[Embedded]) -> None
 
 
 def write(path: Path, chunks: Iterable[Sequence[Embedded]], force: bool = False) -> Path:
-    with open_writer(path, about=ABOUT, force=force) as writer:
+    with open_writer(path, provenance=ABOUT, force=force) as writer:
         for chunk in chunks:
             writer.write(chunk)
     return path
@@ -77,7 +76,7 @@ FLAT = [document for chunk in SOME for document in chunk]
 def test_documents_come_back_exactly(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"out{suffix}", SOME)
     assert_same(list(read_vectors(path)), FLAT)
-    assert read_about(path) == ABOUT
+    assert read_provenance(path) == ABOUT
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -246,7 +245,7 @@ def test_files_that_are_no_vectors_are_refused(tmp_path: Path, suffix: str) -> N
     with pytest.raises(InputError, match="not written by polyseme"):
         list(read_vectors(path))
     with pytest.raises(InputError, match="not written by polyseme"):
-        read_about(path)
+        read_provenance(path)
 
 
 @every_format

@@ -81,7 +81,7 @@ def test_single_precision_equals_double_but_for_ties(way: str) -> None:
     found = []
     for dtype in (torch.float64, torch.float32):
         model = language(step_by_step(gpt2(dtype).ours), end=END)
-        model.settle()
+        model.prepare()
         found.append(pieces_of(model, prompts(), decoding))
         assert pieces_of(model, prompts()[:1], decoding) == found[-1][:1]
     assert found[0] == found[1]

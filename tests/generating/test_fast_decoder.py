@@ -63,13 +63,13 @@ def test_the_fast_step_equals_the_forward_pass(kind: str, rows: list[list[int]],
         plain, fast = stepping(kind, dtype)
         assert fast.steps is not None
         if settled:
-            fast.settle()
+            fast.prepare()
         compare(plain, fast, rows, tolerance)
 
 
 def test_several_layouts_of_one_model() -> None:
     plain, fast = stepping("norms before", torch.float32)
-    fast.settle()
+    fast.prepare()
     for rows in (ROWS, ROWS[:1], ROWS[1:3], ROWS[3:]):
         compare(plain, fast, rows, 1e-5)
 
@@ -118,7 +118,7 @@ def test_a_step_with_a_source(family: str, settled: bool) -> None:
         plain, fast, source = with_source(family, dtype)
         assert fast.steps is not None
         if settled:
-            fast.settle()
+            fast.prepare()
         batch = Batch(torch.tensor([[2]] * 4), source=source)
         (_, theirs), (_, ours) = plain.start(batch, 16), fast.start(batch, 16)
         for number in range(6):

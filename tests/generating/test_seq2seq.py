@@ -17,8 +17,7 @@ from generating.writing import before
 from polyseme.errors import ModelError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.language_model import language_model
-from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.language_model import LanguageModel, language_model
 from polyseme.generating.sequences import Written
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.text.documents import to_documents

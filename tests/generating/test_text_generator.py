@@ -12,7 +12,7 @@ from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.sequences import first_stop, settled
+from polyseme.generating.sequences import first_stop, n_final
 from polyseme.text.documents import make_document
 from tiny_models import tiny_model
 
@@ -119,7 +119,7 @@ def test_a_stop_string_in_the_prompt_does_not_count(letters: Model) -> None:
 
 @given(st.text("ab", max_size=8), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3))
 def test_what_is_settled_stays_whatever_comes(text: str, stops: list[str]) -> None:
-    kept = settled(text, stops)
+    kept = n_final(text, stops)
     for more in ("", "a", "b", "ab", "ba", "aaa", "bbb", "abab"):
         if first_stop(text, stops) is None:
             end = first_stop(text + more, stops)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from polyseme.convert.families import FAMILIES
-from polyseme.generating.next_piece import LanguageModel, StepByStep
+from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.next_piece import StepByStep
 from references import Pair, make_pair
 
 SPREAD = {"bart": 0.2, "t5": 0.3}

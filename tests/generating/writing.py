@@ -11,7 +11,8 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.convert.families import FAMILIES
-from polyseme.generating.next_piece import LanguageModel, Rereading, StepByStep
+from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.next_piece import Rereading, StepByStep
 from polyseme.types import Batch, NextPiece
 from references import Pair, make_pair
 

@@ -11,12 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyseme.generating.language_model import language_model
-from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.language_model import LanguageModel, language_model
 from polyseme.parts.memory import Memory
-from polyseme.scoring.scorer import Scorer
 from polyseme.text.documents import to_documents
 from polyseme.types import Batch, Tokenizer
+from scoring.stepwise import step_by_step
 from tiny_models import TEXT, tiny_model
 
 TEXTS = ["The vase broke.", "", "crane", "Sandy broke the law. Dawn broke.", "crane"]
@@ -50,14 +49,14 @@ def bigram() -> tuple[Bigram, Tokenizer]:
 def test_a_bigram_scores_and_writes() -> None:
     model, tokenizer = bigram()
     language = LanguageModel(next_piece=model, n_pieces=tokenizer.n_pieces, device=torch.device("cpu"))
-    scorer = Scorer.step_by_step(language, tokenizer)
+    scorer = step_by_step(language, tokenizer)
     end = tokenizer.specials["end"]
     for scored in scorer(to_documents(TEXTS)):
         row = [end, *scored.ids.tolist()]
         expected = [float(model.log_probs[one, other]) for one, other in itertools.pairwise(row)]
         np.testing.assert_allclose(scored.piece_log_probs, expected, rtol=1e-12)
         assert scored.totals.log_prob == pytest.approx(math.fsum(expected))
-    assert scorer.how == "left to right, step by step"
+    assert scorer.description == "left to right, step by step"
     assert scorer.tally.documents == len(TEXTS)
 
 
@@ -66,7 +65,7 @@ def test_it_equals_reading_everything_at_once(family: str) -> None:
     model = tiny_model(family, **({"masks": ("band:6",)} if family == "transfo-xl" else {}))
     model.bundle.double()
     assert model.bundle.tokenizer is not None
-    stepping = Scorer.step_by_step(language_model(model.bundle), model.bundle.tokenizer)
+    stepping = step_by_step(language_model(model.bundle), model.bundle.tokenizer)
     expected = model.score(TEXTS) if family != "openai-gpt" else _without_warning(model)
     for one, other in zip(stepping(to_documents(TEXTS)), expected, strict=True):
         np.testing.assert_allclose(one.piece_log_probs, other.piece_log_probs, rtol=1e-9)

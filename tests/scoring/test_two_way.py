@@ -76,10 +76,10 @@ def test_both_are_the_mean_and_each_is_said() -> None:
     ]
     assert abs(perplexities[0] - perplexities[1]) > 0.1
     assert (
-        f"The perplexity a word is {perplexities[0]:,.2f} left to right, {perplexities[1]:,.2f} right to left"
+        f"The perplexity per word is {perplexities[0]:,.2f} left to right, {perplexities[1]:,.2f} right to left"
         in scorer.notes()[0]
     )
-    assert "mean of both" in scorer.how
+    assert "mean of both" in scorer.description
 
 
 @pytest.mark.filterwarnings("ignore::polyseme.errors.PolysemeWarning")

@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.lines import binary_look
+from polyseme.files.lines import refuse_binary
 from polyseme.files.readers import ENDINGS, READERS
-from polyseme.files.row_reader import read_rows
+from polyseme.files.rows import read_rows
 from polyseme.files.source import READ_ERRORS, STANDARD_INPUT, Source, open_source, suffixes
 from polyseme.files.source_paths import AnyPath, InputFiles, Sources, find_files, listed
 
@@ -259,13 +259,7 @@ def plain_lines(name: str) -> Iterator[tuple[bytes, int]]:
 
 def _plain_text(source: Source) -> Iterator[bytes]:
     """The blocks of a file of plain text; one that is empty, or looks to be something else, is refused."""
-    head = b"" if source.total == 0 else source.head()
-    if not head:
-        raise InputError(f"{source.name} is empty: there is nothing to read.")
-    look = binary_look(head)
-    if look:
-        content = "What is packed in " if source.compressed else ""
-        raise InputError(f"{content}{source.name} looks to be {look.what}. {look.advice}")
+    refuse_binary(source)
     return _checked(source)
 
 

@@ -145,7 +145,7 @@ def unfinished_corpus(output: AnyPath, settings: Mapping[str, Any], *, force: bo
     with unfinished_work(
         output,
         settings,
-        what="corpus",
+        noun="corpus",
         force=force,
         is_worth_keeping=lambda folder: bool(Unfinished(folder, output).journal()),
     ) as folder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyseme.errors import InputError
-from polyseme.files.row_reader import read_rows
+from polyseme.files.rows import read_rows
 from polyseme.text.words import split_words
 from polyseme.types import Document, Word
 

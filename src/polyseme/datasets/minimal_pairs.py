@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 
 Text = str | tuple[str, ...]
 """A text, or its words."""

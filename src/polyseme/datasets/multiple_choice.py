@@ -8,8 +8,7 @@ from typing import Any
 
 from polyseme.datasets.benchmark import Benchmark, file_reader, text_lines
 from polyseme.errors import InputError
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Place, Row
+from polyseme.files.rows import Place, Row, read_rows
 from polyseme.files.source import suffixes
 from polyseme.tasks.choose import answer_index
 from polyseme.tasks.items import Item, ReadingLog

@@ -19,8 +19,7 @@ from polyseme.datasets.benchmark import (
     table_reader,
 )
 from polyseme.errors import InputError
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Place, shown
+from polyseme.files.rows import Place, read_rows, shown
 from polyseme.files.source import suffixes
 from polyseme.tasks.items import Item, ReadingLog
 

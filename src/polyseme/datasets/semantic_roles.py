@@ -13,8 +13,7 @@ from typing import Any
 from polyseme.datasets.benchmark import Benchmark, Files, Read
 from polyseme.datasets.sequence_labeling import TAGGING, conllu_items
 from polyseme.errors import InputError
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Place
+from polyseme.files.rows import Place, read_rows
 from polyseme.tasks.items import Item, ReadingLog
 from polyseme.tasks.splits import split_files
 from polyseme.tasks.tag import SPAN_METRICS

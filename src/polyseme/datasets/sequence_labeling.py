@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from polyseme.datasets.benchmark import Benchmark, Files, Read
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 from polyseme.tasks.items import Item
 from polyseme.tasks.tag import SPAN_METRICS, in_scheme, last_column
 

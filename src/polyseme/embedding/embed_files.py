@@ -21,8 +21,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
 from polyseme.files.chunked_job import Chunk, Job, Shards, by_characters, run_job
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
 from polyseme.text.documents import make_document
@@ -41,7 +40,7 @@ class Target:
     """Rows of a shard, where the output is a folder of shards."""
     shard_format: str = "parquet"
     force: bool = False
-    about: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _VectorChunks(Storage[Embedded]):
@@ -54,7 +53,7 @@ class _VectorChunks(Storage[Embedded]):
         self._fitted = Fitter(per=per, store=store)
 
     def save(self, path: Path, results: Sequence[Embedded]) -> dict[str, Any]:
-        with opened(path, format_of(path), self._fitted, force=True, about={}, per=self._per) as writer:
+        with opened(path, format_of(path), self._fitted, force=True, provenance={}, per=self._per) as writer:
             writer.write(results)
         return {"fields": list(results[0].fields)}
 
@@ -80,7 +79,7 @@ def embed_files(
     `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
     """
     started = time.perf_counter() if started is None else started
-    fitted = Fitter(per=target.per, store=target.store)
+    own_fitter = Fitter(per=target.per, store=target.store)
 
     def prepare(rows: Sequence[Row]) -> list[tuple[Document, Pieces]]:
         documents = [document_of(row) for row in rows]
@@ -92,8 +91,9 @@ def embed_files(
         return per_text(embedded) if target.per == "text" else embedded
 
     def open_output(path: AnyPath, force: bool, from_storage: bool) -> AbstractContextManager[VectorWriter]:
-        fit = Fitter(per=target.per, as_bits=True) if from_storage else fitted
-        return opened(path, format_of(path, target.store), fit, force=force, about=target.about, per=target.per)
+        format = format_of(path, target.store)
+        fitter = Fitter(per=target.per, as_bits=True) if from_storage else own_fitter
+        return opened(path, format, fitter, force=force, provenance=target.provenance, per=target.per)
 
     job = Job(
         noun="texts",
@@ -143,7 +143,7 @@ def _ends_batch() -> Callable[[Row], bool]:
 
 
 def document_of(row: Row) -> Document:
-    """A row with its words; what is wrong with it is said with its place."""
+    """A row with its words; errors name its place."""
     try:
         return make_document(row.content, id=row.id, fields=row.fields)
     except InputError as error:

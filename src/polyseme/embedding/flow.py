@@ -195,7 +195,7 @@ class Embedder:
                 on_batch(done, total)
 
     def _states(self, rows: PackedRows) -> dict[int, Tensor]:
-        """The layers asked for; where state is carried, each row goes on from the same row of the batch before."""
+        """The requested layers; where state is carried, each row continues the same row of the batch before."""
         if self.carried is None or not isinstance(self.inference, CarriesMemory):
             return self.inference(rows, self.choice.layers)
         states, self.carried.memory = self.inference.carry(rows, self.choice.layers, self.carried.memory)
@@ -214,7 +214,7 @@ class Embedder:
     def _room(self, pieces: Pieces) -> NDArray[Any]:
         """Where a document's vectors go."""
         width = self.choice.width(self.config)
-        inner = (len(self.choice.layers), width) if self.choice.how == "all" else (width,)
+        inner = (len(self.choice.layers), width) if self.choice.mode == "all" else (width,)
         return np.empty((len(pieces.words), *inner), dtype=np.float32)
 
     def _flat(self, batch: Sequence[_Row]) -> PackedRows:

@@ -16,7 +16,7 @@ from torch import Tensor
 from polyseme.config import EncoderConfig
 from polyseme.errors import OptionError, nearest
 
-How = Literal["one", "all", "sum", "mean", "concat", "mix"]
+Mode = Literal["one", "all", "sum", "mean", "concat", "mix"]
 FORMS = ("-1", "0", "all", "sum:a:b", "mean:a:b", "concat:a:b", "mix", "mix:lastN:w1,…,wN")
 
 
@@ -24,25 +24,25 @@ FORMS = ("-1", "0", "all", "sum:a:b", "mean:a:b", "concat:a:b", "mix", "mix:last
 class LayerChoice:
     """The layers to take, lowest first, and how they become one vector."""
 
-    how: How
+    mode: Mode
     layers: tuple[int, ...]
     weights: tuple[float, ...] = ()
 
     def width(self, config: EncoderConfig) -> int:
         """How wide the vectors are (each layer's, where all are kept apart)."""
         widths = [config.widths[layer] for layer in self.layers]
-        return sum(widths) if self.how == "concat" else widths[0]
+        return sum(widths) if self.mode == "concat" else widths[0]
 
     def combine(self, states: Mapping[int, Tensor]) -> Tensor:
         """[N, D] a layer → [N, D], or [N, layers, D] where all are kept apart."""
         chosen = [states[layer] for layer in self.layers]
-        if self.how == "one":
+        if self.mode == "one":
             return chosen[0]
-        if self.how == "concat":
+        if self.mode == "concat":
             return torch.cat(chosen, dim=-1)
-        if self.how == "all":
+        if self.mode == "all":
             return torch.stack(chosen, dim=1)
-        weights = self.weights or (1.0 if self.how == "sum" else 1.0 / len(chosen),) * len(chosen)
+        weights = self.weights or (1.0 if self.mode == "sum" else 1.0 / len(chosen),) * len(chosen)
         combined = chosen[0] * weights[0]
         for state, weight in zip(chosen[1:], weights[1:], strict=True):
             combined = combined + state * weight

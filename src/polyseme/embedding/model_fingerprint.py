@@ -15,7 +15,7 @@ from polyseme.errors import ModelError
 
 
 def fingerprint(bundle: Bundle, precision: Precision = "own", stack: Stack = "encoder") -> dict[str, str]:
-    """What a model's word vectors depend on, part by part, so that it can be said which part differs.
+    """What a model's word vectors depend on, part by part, so that messages can name the part that differs.
 
     Outputs and heads have no say in word vectors and are left out, and so is a decoder, unless they are its own
     (`stack`). `precision` is what is multiplied in.

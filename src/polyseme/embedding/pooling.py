@@ -82,7 +82,7 @@ def _members(begins: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_per(per: str) -> None:
-    """Refuse what vectors cannot be asked for."""
+    """Refuse a unit that vectors are not computed for."""
     if per not in get_args(Per):
         raise OptionError(f"There is no per {per!r}. {nearest(str(per), get_args(Per))}")
 

@@ -42,7 +42,7 @@ class PaddedRows(NamedTuple):
 
     @classmethod
     def of(cls, framed: Sequence[Row], longest: int | None = None) -> PaddedRows:
-        """Rows side by side, all as long as the longest, or as long as is said."""
+        """Rows side by side, all as long as the longest, or of the given length."""
         lengths = np.array([len(row.ids) for row in framed], dtype=np.int64)
         longest = int(lengths.max()) if longest is None else longest
         ids = np.zeros((len(framed), longest, *framed[0].ids.shape[1:]), dtype=np.int64)
@@ -67,7 +67,7 @@ class WordRows(NamedTuple):
 
     rows: PaddedRows
     places: NDArray[np.int64]
-    """[N]: where each piece of each text stands in the rows, laid flat."""
+    """[N]: where each piece of each text is in the rows, laid flat."""
     words: NDArray[np.int64]
     """[n, 2]: first and last piece of every word of all texts, counted over all texts."""
 

@@ -71,12 +71,12 @@ def check_output(
 def whole_file(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
     """A path to write a file to, which becomes `path` when the block ends well.
 
-    The folder it stands in is private to the block: parts may be spooled there, and go when the block ends.
+    Its folder is private to the block: parts may be spooled there, and go when the block ends.
     """
     with _workshop(path, force, "file") as (workshop, target):
-        made = workshop / target.name
-        yield made
-        put_in_place(made, path, force=force)
+        new = workshop / target.name
+        yield new
+        put_in_place(new, path, force=force)
 
 
 @contextlib.contextmanager
@@ -86,28 +86,28 @@ def whole_folder(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
     With `force` the old folder is moved aside only once the new one is complete, and is removed after that.
     """
     with _workshop(path, force, "folder") as (workshop, target):
-        made = workshop / target.name
+        new = workshop / target.name
         with explained(path):
-            made.mkdir()
-        yield made
-        put_in_place(made, path, force=force, kind="folder", aside=workshop / "replaced")
+            new.mkdir()
+        yield new
+        put_in_place(new, path, force=force, kind="folder", aside=workshop / "replaced")
 
 
 def put_in_place(
-    made: Path, path: AnyPath, *, force: bool = False, kind: Kind = "file", aside: Path | None = None
+    new: Path, path: AnyPath, *, force: bool = False, kind: Kind = "file", aside: Path | None = None
 ) -> None:
     """Give a whole file or folder, on the same disk, its name; an old folder is moved `aside` first."""
     target = _target(path)
     with explained(path):
         if kind == "file":
-            _sync(made)
+            _sync(new)
         else:
-            _sync_all(made)
+            _sync_all(new)
         check_output(path, force=force, kind=kind)  # once more: another process may have been quicker
         if aside is None:
-            made.replace(target)
+            new.replace(target)
         else:
-            _swap(made, target, aside)
+            _swap(new, target, aside)
         _sync_folder(target.parent)
 
 
@@ -202,33 +202,33 @@ def _check_replaced_file(path: AnyPath, status: os.stat_result) -> None:
 def _check_replaced_folder(path: AnyPath, target: Path, status: os.stat_result) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{path} is a file, and the output is a folder. Choose another name for the output.")
-    for precious, what in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home folder")):
+    for precious, name in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home folder")):
         if precious.resolve().is_relative_to(target):
-            raise OutputError(f"{path} is, or holds, {what}; it is never replaced. Choose another name for the output.")
+            raise OutputError(f"{path} is, or holds, {name}; it is never replaced. Choose another name for the output.")
 
 
-def _swap(made: Path, target: Path, aside: Path) -> None:
+def _swap(new: Path, target: Path, aside: Path) -> None:
     """Put a new folder in the place of an old one, or the old one back if that fails."""
     replaces = target.exists()
     if replaces:
         target.rename(aside)
     try:
-        made.rename(target)
+        new.rename(target)
     except OSError:
         if replaces:
             aside.rename(target)
         raise
 
 
-def _sync_all(made: Path) -> None:
-    for folder, _, names in os.walk(made):
+def _sync_all(new: Path) -> None:
+    for folder, _, names in os.walk(new):
         for name in names:
             _sync(Path(folder, name))
         _sync_folder(Path(folder))
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDWR)
+def _sync(path: Path, flags: int = os.O_RDWR) -> None:
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:
@@ -236,19 +236,15 @@ def _sync(path: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Make the names in a folder last through a power cut, where the system knows how to."""
+    """Make the names in a folder last through a power cut, where the system can."""
     with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(path, os.O_RDONLY)
 
 
 def _explanation(path: AnyPath, error: OSError) -> OutputError:
     if error.errno in _NO_ROOM:
         return OutputError(
-            f"{path} could not be finished: {_NO_ROOM[error.errno]}. What was written so far has been removed. "
+            f"{path} could not be finished: {_NO_ROOM[error.errno]}. The unfinished output has been removed. "
             f"Make room in {_target(path).parent}, or choose another folder for the output."
         )
     return OutputError(f"{path} cannot be written: {_reason(error)}. Choose another place for the output.")

@@ -1,6 +1,6 @@
 """Whole chunks of an unfinished output, stored so that the work can be resumed.
 
-They stand in a folder beside the output that anyone can see (`vectors.parquet.unfinished`):
+They are in a folder beside the output that anyone can see (`vectors.parquet.unfinished`):
 
 | file | |
 |---|---|
@@ -39,7 +39,7 @@ class Storage(Protocol[Result]):
     suffix: str
 
     def save(self, path: Path, results: Sequence[Result]) -> dict[str, Any]:
-        """Write a whole file; what is returned stands in the chunk's record."""
+        """Write a whole file; the returned notes go into the chunk's record."""
 
     def load(self, path: Path) -> Iterator[Result]:
         """The results, or an InputError or ValueError where the file is damaged."""
@@ -54,8 +54,8 @@ class JsonLines(Storage[Any]):
     suffix = ".jsonl"
 
     def save(self, path: Path, results: Sequence[Any]) -> dict[str, Any]:
-        with whole_file(path, force=True) as made:
-            made.write_text("".join(json.dumps(each, default=str) + "\n" for each in results), encoding="utf-8")
+        with whole_file(path, force=True) as new_file:
+            new_file.write_text("".join(json.dumps(each, default=str) + "\n" for each in results), encoding="utf-8")
         return {}
 
     def load(self, path: Path) -> Iterator[Any]:
@@ -102,7 +102,7 @@ def open_spool(
     If something goes wrong, or a signal ends the work, whole chunks stay, and the exception bears a note that says so.
     """
     with unfinished_work(
-        output, settings, what="output", force=force, is_worth_keeping=lambda folder: any(folder.glob("[0-9]*.json"))
+        output, settings, noun="output", force=force, is_worth_keeping=lambda folder: any(folder.glob("[0-9]*.json"))
     ) as folder:
         yield Spool(folder, storage)
 
@@ -129,7 +129,7 @@ class Spool(Generic[Result]):
             if in_shards:
                 raise InputError(
                     f"The input has changed since the work began, in texts that are in whole shards already (from "
-                    f"text {first + 1:,} on). To start anew, remove {short(self.folder)} first."
+                    f"text {first + 1:,} on). To start again, remove {short(self.folder)} first."
                 )
             self._report(number, "the input has changed there")
             return None
@@ -138,18 +138,18 @@ class Spool(Generic[Result]):
         if in_shards:
             raise InputError(
                 f"{self._data(number)} is damaged or gone, and some of its texts are in a whole shard already. To "
-                f"start anew, remove {short(self.folder)} first."
+                f"start again, remove {short(self.folder)} first."
             )
         self._report(number, "it is damaged")
         return None
 
     def save(self, number: int, results: Sequence[Result], *, n_rows: int, input: str, tally: Tally) -> ChunkRecord:
         """Write one chunk; it is whole when this returns."""
-        self._about(number).unlink(missing_ok=True)
+        self._record_path(number).unlink(missing_ok=True)
         noted = self._storage.save(self._data(number), results)
         record = ChunkRecord(input=input, rows=n_rows, results=len(results), noted=noted, tally=tally)
-        with whole_file(self._about(number), force=True) as made:
-            made.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        with whole_file(self._record_path(number), force=True) as new_file:
+            new_file.write_text(json.dumps(asdict(record)), encoding="utf-8")
         return record
 
     def add(self, number: int, record: ChunkRecord) -> None:
@@ -163,8 +163,8 @@ class Spool(Generic[Result]):
         """The results from one to another, those of a chunk at a time."""
         for number, first, n_results in self._chunks:
             if first < stop and start < first + n_results:
-                its = max(start - first, 0), stop - first
-                yield list(itertools.islice(self._storage.load(self._data(number)), *its))
+                bounds = max(start - first, 0), stop - first
+                yield list(itertools.islice(self._storage.load(self._data(number)), *bounds))
 
     def drop_until(self, stop: int) -> None:
         """Remove the results of chunks that end at this one or before; they are in whole shards."""
@@ -174,7 +174,7 @@ class Spool(Generic[Result]):
 
     def _record(self, number: int) -> ChunkRecord | None:
         try:
-            return ChunkRecord.from_json(json.loads(self._about(number).read_text(encoding="utf-8")))
+            return ChunkRecord.from_json(json.loads(self._record_path(number).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError):
@@ -194,5 +194,5 @@ class Spool(Generic[Result]):
     def _data(self, number: int) -> Path:
         return self.folder / f"{number:06}{self._storage.suffix}"
 
-    def _about(self, number: int) -> Path:
+    def _record_path(self, number: int) -> Path:
         return self.folder / f"{number:06}.json"

@@ -176,20 +176,35 @@ def run_job(
     if n_known > 1 and rows.total is not None and job.can_resume:
         _through_spool(job, chunks, output, force, report)
         return
-    with (
-        _open_output(job, output, force) as writer,
-        closing(_ahead(chunks, lambda each: _prepared(job, each))) as ready,
-    ):
-        for chunk in ready:
-            writer.write(_computed(job, chunk, report))
-        job.before_finish()
+    with closing(_computed_in_turn(job, chunks, report)) as results:
+        if job.shards is None:
+            with job.open_output(output, force, False) as writer:
+                for each in results:
+                    writer.write(each)
+        else:
+            with whole_folder(output, force=force) as folder:
+                _write_shards(job, job.shards, folder, results)
 
 
 def results_of(job: Job[Unit, Result], rows: Rows, progress: Progress | None) -> Iterator[Sequence[Result]]:
     """The same without an output: the results of each chunk."""
-    report = _Report(progress, rows.total)
     chunks, _ = _chunks(job, rows)
-    yield from _computed_in_turn(job, chunks, report)
+    return _computed_in_turn(job, chunks, _Report(progress, rows.total))
+
+
+def _write_shards(job: Job[Any, Result], shards: Shards, folder: Path, chunks: Iterable[Sequence[Result]]) -> None:
+    number = room = 0
+    with contextlib.ExitStack() as stack:
+        for results in chunks:
+            while results:
+                if not room:
+                    stack.close()
+                    path = folder / shards.name(number)
+                    writer = stack.enter_context(job.open_output(path, False, False))
+                    number, room = number + 1, shards.rows
+                part, results = results[:room], results[room:]
+                writer.write(part)
+                room -= len(part)
 
 
 @contextlib.contextmanager
@@ -279,13 +294,13 @@ class _Assembly(Generic[Result]):
         shards, n_results = self._job.shards, self._spool.n_results
         kind: Kind = "file"
         if shards is None:
-            made = f"whole{Path(self._output).suffix.lower()}"
-            self._make(self._spool.folder / made, 0, n_results)
+            name = f"whole{Path(self._output).suffix.lower()}"
+            self._make(self._spool.folder / name, 0, n_results)
         else:
-            made, kind = self._folder.name, "folder"
+            name, kind = self._folder.name, "folder"
             if n_results > self._n_shards * shards.rows:
                 self._make_shard(shards)
-        finish(self._spool.folder, made, self._output, kind=kind, force=self._force)
+        finish(self._spool.folder, name, self._output, kind=kind, force=self._force)
 
     def _make_shard(self, shards: Shards) -> None:
         first = self._n_shards * shards.rows
@@ -298,61 +313,6 @@ class _Assembly(Generic[Result]):
             for results in self._spool.results(first, stop):
                 writer.write(results)
                 del results  # or the next are read while these are still held
-
-
-# --- straight to the output -------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _open_output(job: Job[Any, Result], output: AnyPath, force: bool) -> Iterator[Writer[Result]]:
-    if job.shards is None:
-        with job.open_output(output, force, False) as writer:
-            yield writer
-        return
-    with whole_folder(output, force=force) as folder, _ShardWriter(job, folder, job.shards) as sharded:
-        yield sharded
-
-
-class _ShardWriter(Generic[Result]):
-    """Results to the shards of a folder, one after another."""
-
-    def __init__(self, job: Job[Any, Result], folder: Path, shards: Shards) -> None:
-        self._job = job
-        self._folder = folder
-        self._shards = shards
-        self._n_shards = 0
-        self._n_results = 0
-        self._open = contextlib.ExitStack()
-        self._writer: Writer[Result] | None = None
-
-    def write(self, results: Sequence[Result], /) -> None:
-        """Add one chunk; where a shard is full, the next begins."""
-        while results:
-            if self._writer is None:
-                path = self._folder / self._shards.name(self._n_shards)
-                self._writer = self._open.enter_context(self._job.open_output(path, False, False))
-            room = self._shards.rows - self._n_results
-            self._writer.write(results[:room])
-            self._n_results += len(results[:room])
-            results = results[room:]
-            if self._n_results == self._shards.rows:
-                self._close()
-
-    def __enter__(self) -> _ShardWriter[Result]:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if error[0] is None:
-            self._close()
-        else:
-            self._open.__exit__(*error)
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._open.close()
-            self._writer = None
-            self._n_results = 0
-            self._n_shards += 1
 
 
 # --- chunks -------------------------------------------------------------------------------------------------------
@@ -370,6 +330,7 @@ def _chunks(job: Job[Unit, Result], rows: Rows) -> tuple[Iterator[Chunk[Unit]], 
     chunks = cut()
     first_two = list(itertools.islice(chunks, 2))
     if not first_two:
+        job.before_finish()
         raise InputError(f"{rows.name} has no {job.noun} in it.")
     return itertools.chain(first_two, chunks), len(first_two)
 
@@ -391,7 +352,7 @@ def _ahead(
 
 def _computed_in_turn(
     job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], report: _Report
-) -> Iterator[Sequence[Result]]:
+) -> Generator[Sequence[Result], None, None]:
     with closing(_ahead(chunks, lambda chunk: _prepared(job, chunk))) as ready:
         for chunk in ready:
             yield _computed(job, chunk, report)

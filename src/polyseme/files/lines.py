@@ -1,7 +1,7 @@
-r"""Plain text in: one text a line, UTF-8 to the letter, with the place of each line known.
+r"""Plain text in: one text per line, UTF-8 to the letter, with the place of each line known.
 
 - A line ends at `\n` or `\r\n`, and at nothing else: U+2028, U+0085, form feeds and vertical tabs are text. So is a
-  lone `\r`; a file that has no other line ends is most likely not meant as one text, and that is said.
+  lone `\r`; a file that has no other line ends is most likely not meant as one text, which a warning says.
 - An empty line is an empty text, not nothing: line 7 of the file is always text 7.
 - A byte-order mark at the very start is skipped.
 - What is not UTF-8, or has a NUL in it, is refused with its line and its byte; nothing is repaired.
@@ -47,21 +47,22 @@ def lines_of(source: Source, *, with_ends: bool = False) -> Iterator[Line]:
     What the first bytes show to be no text is refused here, before the first line.
     """
     try:
-        _refuse_what_is_no_text(source)
+        refuse_binary(source)
     except InputError:
         source.close()
         raise
     return _lines(source, with_ends)
 
 
-def _refuse_what_is_no_text(source: Source) -> None:
+def refuse_binary(source: Source) -> None:
+    """Refuse a source that is empty, or whose first bytes are not those of text."""
     head = b"" if source.total == 0 else source.head()
     if not head:
         raise InputError(f"{source.name} is empty: there is nothing to read.")
     look = binary_look(head)
     if look:
-        what = "What is packed in " if source.compressed else ""
-        raise InputError(f"{what}{source.name} looks to be {look.what}. {look.advice}")
+        prefix = "What is packed in " if source.compressed else ""
+        raise InputError(f"{prefix}{source.name} looks to be {look.kind}. {look.advice}")
 
 
 def _lines(source: Source, with_ends: bool) -> Iterator[Line]:
@@ -128,48 +129,44 @@ _UTF_8 = "Convert it to UTF-8 first: iconv -f {} -t UTF-8 FILE > NEW"
 class Look(NamedTuple):
     """What a file seems to be, and what its owner can do about it."""
 
-    what: str
+    kind: str
     advice: str
 
 
-class _Magic(NamedTuple):
-    start: bytes
-    look: Look
-
-
-_KNOWN = (
-    _Magic(b"\x1f\x8b", Look("compressed with gzip", "Give it the ending .gz, or unpack it: gzip -d")),
-    _Magic(b"\xfd7zXZ\x00", Look("compressed with xz", "Give it the ending .xz, or unpack it: xz -d")),
-    _Magic(b"\x28\xb5\x2f\xfd", Look("compressed with zstd", "Give it the ending .zst, or unpack it: zstd -d")),
-    *(
-        _Magic(b"BZh%d1AY&SY" % level, Look("compressed with bzip2", "Give it the ending .bz2, or unpack it: bzip2 -d"))
-        for level in range(1, 10)
+_KNOWN = {
+    b"\x1f\x8b": Look("compressed with gzip", "Give it the ending .gz, or unpack it: gzip -d"),
+    b"\xfd7zXZ\x00": Look("compressed with xz", "Give it the ending .xz, or unpack it: xz -d"),
+    b"\x28\xb5\x2f\xfd": Look("compressed with zstd", "Give it the ending .zst, or unpack it: zstd -d"),
+    **dict.fromkeys(
+        (b"BZh%d1AY&SY" % level for level in range(1, 10)),
+        Look("compressed with bzip2", "Give it the ending .bz2, or unpack it: bzip2 -d"),
     ),
-    _Magic(b"PK\x03\x04", Look("a zip archive (or .docx, .xlsx, .odt, .npz)", f"Unpack or export it. {_PLAIN}")),
-    _Magic(b"PAR1\x15", Look("a Parquet file", "Give it the ending .parquet, without that of a compression.")),
-    _Magic(b"ARROW1\x00\x00", Look("an Arrow file", f"Export its column of texts. {_PLAIN}")),
-    _Magic(b"\x89HDF\r\n", Look("an HDF5 file", _PLAIN)),
-    _Magic(b"\x93NUMPY", Look("a NumPy array", _PLAIN)),
-    _Magic(b"SQLite format 3\x00", Look("an SQLite database", _PLAIN)),
-    _Magic(b"%PDF-", Look("a PDF document", f"Take its text out first: pdftotext. {_PLAIN}")),
-    _Magic(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Look("an old Office document", f"Export it as text. {_PLAIN}")),
-    _Magic(b"\x7fELF", Look("a program", _PLAIN)),
-    _Magic(b"\x89PNG\r\n", Look("a PNG image", _PLAIN)),
-    _Magic(b"\xff\xd8\xff", Look("a JPEG image", _PLAIN)),
-    _Magic(b"GIF87a", Look("a GIF image", _PLAIN)),
-    _Magic(b"GIF89a", Look("a GIF image", _PLAIN)),
-    _Magic(b"\xff\xfe\x00\x00", Look("text in UTF-32", _UTF_8.format("UTF-32"))),
-    _Magic(b"\x00\x00\xfe\xff", Look("text in UTF-32", _UTF_8.format("UTF-32"))),
-    _Magic(b"\xff\xfe", Look("text in UTF-16", _UTF_8.format("UTF-16"))),
-    _Magic(b"\xfe\xff", Look("text in UTF-16", _UTF_8.format("UTF-16"))),
-)
+    b"PK\x03\x04": Look("a zip archive (or .docx, .xlsx, .odt, .npz)", f"Unpack or export it. {_PLAIN}"),
+    b"PAR1\x15": Look("a Parquet file", "Give it the ending .parquet, without that of a compression."),
+    b"ARROW1\x00\x00": Look("an Arrow file", f"Export its column of texts. {_PLAIN}"),
+    b"\x89HDF\r\n": Look("an HDF5 file", _PLAIN),
+    b"\x93NUMPY": Look("a NumPy array", _PLAIN),
+    b"SQLite format 3\x00": Look("an SQLite database", _PLAIN),
+    b"%PDF-": Look("a PDF document", f"Take its text out first: pdftotext. {_PLAIN}"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": Look("an old Office document", f"Export it as text. {_PLAIN}"),
+    b"\x7fELF": Look("a program", _PLAIN),
+    b"\x89PNG\r\n": Look("a PNG image", _PLAIN),
+    b"\xff\xd8\xff": Look("a JPEG image", _PLAIN),
+    b"GIF87a": Look("a GIF image", _PLAIN),
+    b"GIF89a": Look("a GIF image", _PLAIN),
+    b"\xff\xfe\x00\x00": Look("text in UTF-32", _UTF_8.format("UTF-32")),
+    b"\x00\x00\xfe\xff": Look("text in UTF-32", _UTF_8.format("UTF-32")),
+    b"\xff\xfe": Look("text in UTF-16", _UTF_8.format("UTF-16")),
+    b"\xfe\xff": Look("text in UTF-16", _UTF_8.format("UTF-16")),
+}
+"""From the first bytes of a file to what it is."""
 
 
 def binary_look(head: bytes) -> Look | None:
     """What a file that begins with `head` seems to be if it is not plain text; None if it may well be."""
-    for magic in _KNOWN:
-        if head.startswith(magic.start):
-            return magic.look
+    for start, look in _KNOWN.items():
+        if head.startswith(start):
+            return look
     nul = head.find(b"\0")
     if nul < 0:
         return None

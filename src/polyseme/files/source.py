@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 STANDARD_INPUT = "-"
 BLOCK = 1 << 18
-"""Bytes asked of the system at a time."""
+"""Bytes read from the system at a time."""
 
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading may raise half-way through a file; `Source.explain` puts it in words."""
@@ -99,7 +99,7 @@ class Source:
         return self._counted.count if self._jumped is None else self._jumped
 
     def jump(self, done: int) -> None:
-        """Be told how far a reader has come that does not read the stream from its start to its end."""
+        """Set how far a reader has come that does not read the stream from its start to its end."""
         self._jumped = done
 
     def head(self) -> bytes:
@@ -205,7 +205,7 @@ def size_of(status: os.stat_result) -> int | None:
 
 @contextlib.contextmanager
 def _refusing(name: str) -> Iterator[None]:
-    """What the system says of a path, as the user is told."""
+    """The system's errors about a path, in words."""
     try:
         yield
     except FileNotFoundError as error:

@@ -6,7 +6,7 @@
   it stands for the files that it matches (`**` for any depth of folders).
 - `-` is standard input.
 
-What is left out is said, once.
+One warning lists the files that are left out.
 """
 
 from __future__ import annotations
@@ -132,18 +132,14 @@ class _Search:
         self.wide = True
         before = len(self.names) + self._n_doubled
         for name in _files_below(folder, seen=set()):
-            self._take_from_folder(name)
+            if (reason := self._reason_to_leave_out(name)) is None:
+                self._add(name, look_at(name))
+            else:
+                self._leave_out(name, reason)
         if len(self.names) + self._n_doubled == before:
             known = ", ".join(sorted(self._endings or ()))
             of_what = f" whose ending is that of a format ({known})" if known else ""
             raise InputError(f"The folder {folder} has no file in it{of_what}: there is nothing to read.")
-
-    def _take_from_folder(self, name: str) -> None:
-        reason = self._reason_to_leave_out(name)
-        if reason is None:
-            self._add(name, look_at(name))
-        else:
-            self._leave_out(name, reason)
 
     def _reason_to_leave_out(self, name: str) -> str | None:
         path = Path(name)

@@ -1,8 +1,8 @@
-"""The folder of an unfinished output, which stands beside it where anyone can see it (`vectors.parquet.unfinished`).
+"""The folder of an unfinished output, beside it where anyone can see it (`vectors.parquet.unfinished`).
 
-What is in it is its maker's affair; here is what all makers need: one process at a time works there, work is resumed
-only under the settings it began with, and the folder can be removed. `settings.json` is the record by which polyseme
-knows a folder that it made. A folder without that record is never touched, and no link is followed.
+One process at a time works there, work is resumed only under the settings it began with, and the folder can be removed;
+its content is up to the caller. `settings.json` is the record by which polyseme recognizes its own folders. A folder
+without that record is never touched, and no link is followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from polyseme.files.atomic import AnyPath, Kind, explained, parents_of, put_in_p
 SETTINGS = "settings.json"
 LOCK = "lock"
 FINISHING = "finishing"
-"""Holds the name of what is about to take the output's name."""
+"""Holds the name of the file or folder that is about to be renamed to the output."""
 MADE_BY = "polyseme"
 """The key of a record that says what polyseme has begun in a folder."""
 
@@ -41,23 +41,23 @@ def unfinished_work(
     output: AnyPath,
     settings: Mapping[str, Any],
     *,
-    what: str,
+    noun: str,
     force: bool,
     is_worth_keeping: Callable[[Path], bool] | None = None,
 ) -> Iterator[Path]:
     """The folder in which an output grows: that of a run which was stopped, if its settings are these, or a new one.
 
     It goes when the block ends well. If something goes wrong, or a signal ends the work, it stays where it is worth
-    keeping, and the exception bears a note that says so. `what` it is that grows there is for messages.
+    keeping, and the exception bears a note that says so. Messages call the output `noun`.
     """
     folder = unfinished_folder(output)
-    with locked(folder, what=what):
-        prepare(folder, settings, what=what, force=force)
+    with locked(folder, noun=noun):
+        prepare(folder, settings, noun=noun, force=force)
         try:
             yield folder
         except BaseException as error:
             if (is_worth_keeping or has_work)(folder):
-                note = f"What was done is kept in {short(folder)}: the same command goes on from there."
+                note = f"Finished work is kept in {short(folder)}: the same command resumes it."
                 error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
             else:
                 remove(folder)
@@ -66,9 +66,9 @@ def unfinished_work(
 
 
 @contextlib.contextmanager
-def locked(folder: Path, *, what: str) -> Iterator[None]:
+def locked(folder: Path, *, noun: str) -> Iterator[None]:
     """Make the folder, and keep other processes out of it; the lock is let go when this one ends, however it ends."""
-    check_ours(folder, what=what)
+    check_ours(folder, noun=noun)
     with contextlib.ExitStack() as stack:
         stack.enter_context(parents_of(folder))
         with explained(folder):
@@ -85,7 +85,7 @@ def locked(folder: Path, *, what: str) -> Iterator[None]:
         yield
 
 
-def check_ours(folder: Path, *, what: str) -> None:
+def check_ours(folder: Path, *, noun: str) -> None:
     """Refuse a folder with something in it that polyseme has not made, whatever is forced."""
     if folder.is_symlink():
         reason = "is a symbolic link, and polyseme never makes one there"
@@ -96,27 +96,27 @@ def check_ours(folder: Path, *, what: str) -> None:
     else:
         return
     raise OutputError(
-        f"{folder} {reason}: it is no unfinished {what} of polyseme, and is left as it is, with or without --force. "
+        f"{folder} {reason}: it is no unfinished {noun} of polyseme, and is left as it is, with or without --force. "
         "Move it away, or choose another name for the output."
     )
 
 
-def prepare(folder: Path, settings: Mapping[str, Any], *, what: str, force: bool) -> None:
-    """See to it that what is in the folder is of these settings; with `force` work of others is thrown away."""
-    check_ours(folder, what=what)
+def prepare(folder: Path, settings: Mapping[str, Any], *, noun: str, force: bool) -> None:
+    """Check that the work in the folder is of these settings; with `force` work of other settings is removed."""
+    check_ours(folder, noun=noun)
     settings = json.loads(json.dumps(settings))
     before = _record(folder)
     if before == settings:
         _sweep(folder)
         return
     if before is not None and has_work(folder) and not force:
-        raise OutputError(_refusal(folder, before, settings, what))
+        raise OutputError(_refusal(folder, before, settings, noun))
     for each in folder.iterdir():
         if each.name != LOCK:
             discard(each)
-    with whole_file(folder / SETTINGS, force=True) as made:
-        record = {MADE_BY: f"an unfinished {what}", "settings": settings}
-        made.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with whole_file(folder / SETTINGS, force=True) as new_file:
+        record = {MADE_BY: f"an unfinished {noun}", "settings": settings}
+        new_file.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def has_work(folder: Path) -> bool:
@@ -124,15 +124,15 @@ def has_work(folder: Path) -> bool:
     return bool(_names(folder) - {SETTINGS})
 
 
-def finish(folder: Path, made: str, output: AnyPath, *, kind: Kind, force: bool) -> None:
-    """Give what was made in the folder, under a name there, the name of the output.
+def finish(folder: Path, name: str, output: AnyPath, *, kind: Kind, force: bool) -> None:
+    """Rename a file or folder in the unfinished folder to the output.
 
-    A note is left first: a folder with it, but without what was made, only waits to be removed (`clear_up`).
+    A note is left first: a folder with it, but without that file, only waits to be removed (`clear_up`).
     """
     with whole_file(folder / FINISHING, force=True) as note:
-        note.write_text(made, encoding="utf-8")
+        note.write_text(name, encoding="utf-8")
     aside = folder / "replaced" if kind == "folder" else None
-    put_in_place(folder / made, output, force=force, kind=kind, aside=aside)
+    put_in_place(folder / name, output, force=force, kind=kind, aside=aside)
 
 
 def clear_up(output: AnyPath) -> None:
@@ -140,7 +140,7 @@ def clear_up(output: AnyPath) -> None:
     folder = unfinished_folder(output)
     if not folder.is_dir():
         return
-    with contextlib.suppress(OSError, OutputError), locked(folder, what="output"):
+    with contextlib.suppress(OSError, OutputError), locked(folder, noun="output"):
         note = folder / FINISHING
         finished = note.is_file() and not (folder / note.read_text(encoding="utf-8")).exists()
         if finished or not has_work(folder):
@@ -195,12 +195,12 @@ def _sweep(folder: Path) -> None:
         shutil.rmtree(workshop, ignore_errors=True)
 
 
-def _refusal(folder: Path, before: Mapping[str, Any], settings: Mapping[str, Any], what: str) -> str:
+def _refusal(folder: Path, before: Mapping[str, Any], settings: Mapping[str, Any], noun: str) -> str:
     changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
     changes = [f"{name} was {_shown(before.get(name))} and is {_shown(settings.get(name))}" for name in changed]
     return (
-        f"{short(folder)} is the unfinished {what} of other settings: {'; '.join(changes)}. To resume it, give the "
-        "settings it had. To start anew, give --force (force=True), or choose another name for the output."
+        f"{short(folder)} is the unfinished {noun} of other settings: {'; '.join(changes)}. To resume it, give the "
+        "settings it had. To start again, give --force (force=True), or choose another name for the output."
     )
 
 

@@ -26,16 +26,16 @@ from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.types import Embedded, Word
 
 FORMATS: Mapping[str, str] = {
-    ".parquet": "vectors_parquet",
-    ".npz": "vectors_npz",
-    ".safetensors": "vectors_safetensors",
-    ".h5": "vectors_hdf5",
-    ".jsonl": "vectors_jsonl",
+    ".parquet": "vectors_parquet:FORMAT",
+    ".npz": "vectors_npz_safetensors:NPZ",
+    ".safetensors": "vectors_npz_safetensors:SAFETENSORS",
+    ".h5": "vectors_hdf5:FORMAT",
+    ".jsonl": "vectors_jsonl:FORMAT",
 }
-"""From the ending of a file, in small letters, to the module that has it as `FORMAT`; loaded when first needed."""
+"""From the ending of a file, in small letters, to the module and the name of its `Format`; loaded when first needed."""
 
-About = Mapping[str, Any]
-"""How the vectors came about: model, layer, pooling, versions; kept in the file as JSON."""
+Provenance = Mapping[str, Any]
+"""How the vectors came about: model, layer, pooling, versions; stored in the file as JSON."""
 
 Per = Literal["word", "text"]
 """What has a vector of its own: every word, or every text. Documents of the latter kind have one vector, [1, D], and
@@ -49,33 +49,33 @@ class Sink(Protocol):
     """A file of vectors that is being written. It may leave parts in the folder of the path it was given."""
 
     def write(self, documents: Sequence[Embedded]) -> None:
-        """Take in one chunk of documents as `fitting.Fitter` leaves them: all of one kind, their fields strings."""
+        """Write one chunk of documents as `Fitter` returns them: all of one kind, their fields strings."""
 
     def finish(self) -> None:
         """Complete the file; called once, after at least one document."""
 
     def abandon(self) -> None:
-        """Let go of whatever is open; what was written is removed by others."""
+        """Close whatever is open; the caller removes the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
     """How one kind of file is written, and read back."""
 
-    sink: Callable[[Path, About, Per], Sink]
+    sink: Callable[[Path, Provenance, Per], Sink]
     read: Callable[[str], Iterator[Embedded]]
-    read_about: Callable[[str], dict[str, Any]]
+    read_provenance: Callable[[str], dict[str, Any]]
     stores: tuple[Store, ...] = ("fp32", "fp16")
     """What it can hold."""
 
 
-def about_to_json(about: About) -> str:
+def provenance_to_json(provenance: Provenance) -> str:
     """The same text for the same facts."""
-    return json.dumps(about, ensure_ascii=False, sort_keys=True)
+    return json.dumps(provenance, ensure_ascii=False, sort_keys=True)
 
 
 def not_ours(name: str, missing: str) -> InputError:
-    """What to say of a file that has the right ending and the wrong insides."""
+    """The error for a file that has the right ending and the wrong content."""
     return InputError(f"{name} was not written by polyseme, or not as a file of vectors: it has no {missing!r} in it.")
 
 
@@ -114,7 +114,7 @@ class Fitter:
         return self._well_formed(fitting)
 
     def expect(self, names: tuple[str, ...]) -> None:
-        """Be told which fields there are, where the first document went into the file earlier."""
+        """Set the names of the fields, where the first document was written earlier."""
         self._names = names
 
     def _check_counts(self, document: Embedded) -> None:
@@ -250,7 +250,7 @@ def open_writer(
     path: AnyPath,
     *,
     force: bool = False,
-    about: About | None = None,
+    provenance: Provenance | None = None,
     per: Per = "word",
     store: Store | None = None,
 ) -> AbstractContextManager[VectorWriter]:
@@ -259,16 +259,17 @@ def open_writer(
     What can be known beforehand is refused here, before any work: an ending that no format has, numbers that the format
     cannot hold, a folder that is not there or may not be written to, an output that exists already (unless `force`).
 
-    `about` says how the vectors came about, in things that JSON knows, and is kept in the file. With `per="text"`,
-    documents come with one vector and no words. `store` is what numbers are in the file; None: what they are.
+    `provenance` says how the vectors came about, in types that JSON has, and is stored in the file. With `per="text"`,
+    documents have one vector and no words. `store` is the type of numbers in the file; None: the type that they have.
 
-        with open_writer("vectors.parquet", about={"model": "bert-base"}) as writer:
+        with open_writer("vectors.parquet", provenance={"model": "bert-base"}) as writer:
             for chunk in chunks:
                 writer.write(chunk)
     """
-    made_by = format_of(path, store)
+    format = format_of(path, store)
     check_output(path, force=force)
-    return opened(path, made_by, Fitter(per=per, store=store), force=force, about=about or {}, per=per)
+    fitter = Fitter(per=per, store=store)
+    return opened(path, format, fitter, force=force, provenance=provenance or {}, per=per)
 
 
 def read_vectors(path: AnyPath) -> Iterator[Embedded]:
@@ -279,29 +280,29 @@ def read_vectors(path: AnyPath) -> Iterator[Embedded]:
     """
     files = _files(path)
     if len(files) == 1:
-        return format_of(files[0]).read(files[0])
-    return (document for file in files for document in format_of(file).read(file))
+        return _format_of_input(files[0]).read(files[0])
+    return (document for file in files for document in _format_of_input(file).read(file))
 
 
-def read_about(path: AnyPath) -> dict[str, Any]:
-    """How the vectors of a file, or of a folder of shards, came about: what its writer was told."""
+def read_provenance(path: AnyPath) -> dict[str, Any]:
+    """How the vectors of a file, or of a folder of shards, came about: the `provenance` of its writer."""
     file = _files(path)[0]
-    return format_of(file).read_about(file)
+    return _format_of_input(file).read_provenance(file)
 
 
 class VectorWriter:
     """Takes documents chunk by chunk, in order; see `open_writer`."""
 
-    def __init__(self, path: AnyPath, sink: Sink, fitted: Fitter) -> None:
+    def __init__(self, path: AnyPath, sink: Sink, fitter: Fitter) -> None:
         self._path = path
         self._sink = sink
-        self._fitted = fitted
+        self._fitter = fitter
         self.n_documents = 0
         self.n_words = 0
 
     def write(self, documents: Sequence[Embedded]) -> None:
         """Add one chunk. All vectors of a file have one type and one shape, whatever the chunk."""
-        documents = [self._fitted(document) for document in documents]
+        documents = [self._fitter(document) for document in documents]
         with explained(self._path):
             self._sink.write(documents)
         self.n_documents += len(documents)
@@ -317,14 +318,14 @@ class VectorWriter:
 
 @contextlib.contextmanager
 def opened(
-    path: AnyPath, made_by: Format, fitted: Fitter, *, force: bool, about: About, per: Per
+    path: AnyPath, format: Format, fitter: Fitter, *, force: bool, provenance: Provenance, per: Per
 ) -> Iterator[VectorWriter]:
     """The writer of one format; `open_writer` for those who have made sure of everything beforehand."""
-    with whole_file(path, force=force) as made:
+    with whole_file(path, force=force) as new_file:
         with explained(path):
-            sink = made_by.sink(made, about, per)
+            sink = format.sink(new_file, provenance, per)
         try:
-            writer = VectorWriter(path, sink, fitted)
+            writer = VectorWriter(path, sink, fitter)
             yield writer
             writer.finish()
         except BaseException:
@@ -350,8 +351,16 @@ def format_of(path: AnyPath, store: Store | None = None) -> Format:
     return format
 
 
+def _format_of_input(name: str) -> Format:
+    format = format_of(name)
+    if not Path(name).is_file():
+        raise InputError(f"There is no file {name}.")
+    return format
+
+
 def _loaded(suffix: str) -> Format:
-    format: Format = importlib.import_module(f"polyseme.files.{FORMATS[suffix]}").FORMAT
+    module, _, name = FORMATS[suffix].partition(":")
+    format: Format = getattr(importlib.import_module(f"polyseme.files.{module}"), name)
     return format
 
 

@@ -1,12 +1,12 @@
-"""Vectors as HDF5: a dataset a sentence, as the `elmo` command of AllenNLP wrote it, for what was built to read that.
+"""Vectors as HDF5: one dataset per sentence, as the `elmo` command of AllenNLP wrote it, for its readers.
 
 | key | |
 |---|---|
-| `0`, `1`, … | [words, D]; with all layers [layers, words, D], lowest first; a vector a text: without `words` |
+| `0`, `1`, … | [words, D]; with all layers [layers, words, D], lowest first; with one vector per text without `words` |
 | `sentence_to_index` | one string: JSON from each text to its key (of equal texts the last) |
-| `documents` | a string a document: JSON with its id, text, words, offsets and fields |
+| `documents` | one string per document: JSON with its id, text, words, offsets and fields |
 
-`sentence_to_index` has all texts in one string and so in memory: past 64 MiB of text it is left out, and that is said;
+`sentence_to_index` has all texts in one string and so in memory: past 64 MiB of text it is left out, with a warning;
 `documents` has them one by one. How the vectors came about is JSON in the attribute `polyseme` of the file.
 """
 
@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.vector_files import About, Format, Per, about_to_json, not_ours
+from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
 from polyseme.types import Embedded, Word
 
-ABOUT_KEY = "polyseme"
+METADATA_KEY = "polyseme"
 MOST_INDEX_BYTES = 1 << 26
 """Bytes of all texts up to which `sentence_to_index` is written."""
 
@@ -40,11 +40,11 @@ _AT_ONCE = 256
 class Hdf5Sink:
     """Documents to an HDF5 file."""
 
-    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
+    def __init__(self, path: Path, provenance: Provenance, per: Per = "word") -> None:
         self._per = per
         self._bytes = _Bytes(path)
         self._file = h5py.File(self._bytes, "w", libver=("earliest", "v108"))
-        self._file.attrs[ABOUT_KEY] = about_to_json(about)
+        self._file.attrs[METADATA_KEY] = provenance_to_json(provenance)
         self._documents = self._file.create_dataset("documents", (0,), _TEXT, maxshape=(None,), chunks=(_AT_ONCE,))
         self._index: dict[str, str] | None = {}
         self._index_bytes = 0
@@ -156,15 +156,15 @@ class _Bytes(io.RawIOBase):
 
 
 def read_hdf5(name: str) -> Iterator[Embedded]:
-    """The documents of a file that `Hdf5Sink` wrote, some in memory at a time."""
+    """The documents of a file that `Hdf5Sink` wrote, a few in memory at a time."""
     return _documents(name, _open(name))
 
 
-def read_hdf5_about(name: str) -> dict[str, Any]:
+def read_hdf5_provenance(name: str) -> dict[str, Any]:
     """How the vectors of a file came about."""
     with _open(name) as file:
-        about: dict[str, Any] = json.loads(file.attrs[ABOUT_KEY])
-        return about
+        provenance: dict[str, Any] = json.loads(file.attrs[METADATA_KEY])
+        return provenance
 
 
 def _beside(document: Embedded) -> dict[str, Any]:
@@ -178,13 +178,11 @@ def _beside(document: Embedded) -> dict[str, Any]:
 
 
 def _open(name: str) -> Any:
-    if not Path(name).is_file():
-        raise InputError(f"There is no file {name}.")
     try:
         file = h5py.File(name, "r")
     except OSError as error:
         raise InputError(f"{name} cannot be read as HDF5: {error}") from error
-    for missing in [*({ABOUT_KEY} - set(file.attrs)), *({"documents"} - set(file))]:
+    for missing in [*({METADATA_KEY} - set(file.attrs)), *({"documents"} - set(file))]:
         file.close()
         raise not_ours(name, missing)
     return file
@@ -215,4 +213,4 @@ def _document(beside: dict[str, Any], stored: NDArray[Any]) -> Embedded:
     )
 
 
-FORMAT = Format(sink=Hdf5Sink, read=read_hdf5, read_about=read_hdf5_about)
+FORMAT = Format(sink=Hdf5Sink, read=read_hdf5, read_provenance=read_hdf5_provenance)

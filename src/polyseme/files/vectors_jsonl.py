@@ -1,4 +1,4 @@
-"""Vectors as JSON lines: a line a document, for whatever reads JSON; large, and slow beside the other formats.
+"""Vectors as JSON lines: one line per document, for whatever reads JSON; large, and slow beside the other formats.
 
     {"id": "1", "text": "Dawn broke.", "words": ["Dawn", …], "offsets": [[0, 4], …], "vectors": [[0.1, …], …],
      "polyseme": {"about": {…}, "dtype": "float32", "shape": [384]}}
@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.vector_files import About, Format, Per, not_ours
+from polyseme.files.vector_files import Format, Per, Provenance, not_ours
 from polyseme.types import Embedded, Word
 
 OWN_KEY = "polyseme"
@@ -31,9 +31,9 @@ _NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class JsonlSink:
     """Documents to lines of JSON."""
 
-    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
+    def __init__(self, path: Path, provenance: Provenance, per: Per = "word") -> None:
         self._file = path.open("w", encoding="utf-8", newline="\n")
-        self._about = about
+        self._provenance = provenance
         self._per = per
 
     def write(self, documents: Sequence[Embedded]) -> None:
@@ -48,15 +48,15 @@ class JsonlSink:
             self._file.close()
 
     def _line(self, document: Embedded) -> str:
-        made: dict[str, Any] = {"id": document.id, "text": document.text}
+        line: dict[str, Any] = {"id": document.id, "text": document.text}
         if self._per == "word":
-            made |= {"words": list(document.words), "offsets": document.offsets.tolist()}
+            line |= {"words": list(document.words), "offsets": document.offsets.tolist()}
         if document.fields:
-            made["fields"] = dict(document.fields)
+            line["fields"] = dict(document.fields)
         vectors = document.vectors
-        own = {"about": self._about, "dtype": vectors.dtype.name, "shape": vectors.shape[1:]}
+        own = {"about": self._provenance, "dtype": vectors.dtype.name, "shape": vectors.shape[1:]}
         parts = [
-            json.dumps(made, ensure_ascii=False)[:-1],
+            json.dumps(line, ensure_ascii=False)[:-1],
             f'"vectors": {_spelled(vectors)}' if self._per == "word" else f'"vector": {_spelled(vectors[0])}',
             f'"{OWN_KEY}": {json.dumps(own, ensure_ascii=False, sort_keys=True)}}}\n',
         ]
@@ -65,11 +65,11 @@ class JsonlSink:
 
 def read_jsonl(name: str) -> Iterator[Embedded]:
     """The documents of a file that `JsonlSink` wrote, one in memory at a time."""
-    read_jsonl_about(name)
+    read_jsonl_provenance(name)
     return _documents(name)
 
 
-def read_jsonl_about(name: str) -> dict[str, Any]:
+def read_jsonl_provenance(name: str) -> dict[str, Any]:
     """How the vectors of a file came about."""
     for line in _lines(name):
         try:
@@ -78,8 +78,8 @@ def read_jsonl_about(name: str) -> dict[str, Any]:
             raise InputError(f"{name} cannot be read as lines of JSON: {error}") from error
         if not isinstance(first, dict) or OWN_KEY not in first:
             break
-        about: dict[str, Any] = first[OWN_KEY]["about"]
-        return about
+        provenance: dict[str, Any] = first[OWN_KEY]["about"]
+        return provenance
     raise not_ours(name, OWN_KEY)
 
 
@@ -94,8 +94,6 @@ def _spelled(vectors: NDArray[Any]) -> str:
 
 
 def _lines(name: str) -> Iterator[str]:
-    if not Path(name).is_file():
-        raise InputError(f"There is no file {name}.")
     try:
         with Path(name).open(encoding="utf-8", newline="\n") as file:
             yield from file
@@ -115,19 +113,19 @@ def _documents(name: str) -> Iterator[Embedded]:
             raise InputError(f"{name}, line {number}, is damaged: {error}") from error
 
 
-def _document(made: dict[str, Any]) -> Embedded:
-    own = made[OWN_KEY]
-    stored = [made["vector"]] if "vector" in made else made["vectors"]
+def _document(line: dict[str, Any]) -> Embedded:
+    own = line[OWN_KEY]
+    stored = [line["vector"]] if "vector" in line else line["vectors"]
     shape = [int(width) for width in own["shape"]]
-    offsets = np.array(made.get("offsets", []), np.int64).reshape(-1, 2)
+    offsets = np.array(line.get("offsets", []), np.int64).reshape(-1, 2)
     return Embedded(
-        id=made["id"],
-        text=made["text"],
-        words=[Word(word, *place) for word, place in zip(made.get("words", []), offsets.tolist(), strict=True)],
-        fields=made.get("fields", {}),
+        id=line["id"],
+        text=line["text"],
+        words=[Word(word, *place) for word, place in zip(line.get("words", []), offsets.tolist(), strict=True)],
+        fields=line.get("fields", {}),
         offsets=offsets,
         vectors=np.array(stored, own["dtype"]).reshape(len(stored), *shape),
     )
 
 
-FORMAT = Format(sink=JsonlSink, read=read_jsonl, read_about=read_jsonl_about)
+FORMAT = Format(sink=JsonlSink, read=read_jsonl, read_provenance=read_jsonl_provenance)

@@ -1,13 +1,13 @@
-"""Vectors as Parquet: one row a document.
+"""Vectors as Parquet: one row per document.
 
 | column | type | |
 |---|---|---|
 | id | string | |
 | text | large_string | as it was given |
 | words | list<string> | |
-| start, end | list<int64> | where each word stands in the text, in characters |
-| vectors | list<fixed_size_list<float, D>> | one vector a word; with all layers, a fixed list of layers a word |
-| … | string | a column for each field that was kept beside the texts |
+| start, end | list<int64> | where each word is in the text, in characters |
+| vectors | list<fixed_size_list<float, D>> | one vector per word; with all layers, a fixed list of layers |
+| … | string | one column per field copied from the input |
 
 Where a text has one vector, the column `vector`, fixed_size_list<float, D>, takes the place of the last four.
 
@@ -18,8 +18,8 @@ sixth at best, with their bytes split by place), and it takes longer. Words, tex
 
 Arrow makes one page of one row, and a page holds less than 2 GiB; to write one it needs four to five times the row's
 vectors in memory. So the vectors of one row are kept below 1 GiB: a longer document (some 700,000 words at 384 floats)
-goes on in the rows that follow, each with the id and the whole text, and its share of the words. That is said when it
-happens, `polyseme.continued` in the file's metadata lists those rows, and `read_parquet` puts them together again.
+goes on in the rows that follow, each with the id and the whole text, and its share of the words. A warning says so,
+`polyseme.continued` in the file's metadata lists those rows, and `read_parquet` puts them together again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.vector_files import About, Format, Per, about_to_json, not_ours
+from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
 from polyseme.types import Embedded, Word
 
-ABOUT_KEY = b"polyseme"
+METADATA_KEY = b"polyseme"
 CONTINUED_KEY = b"polyseme.continued"
 
 MOST_ROW_BYTES = 1 << 30
@@ -55,9 +55,9 @@ _OF_TEXTS = ("id", "text", "vector")
 class ParquetSink:
     """Documents to a Parquet file; each chunk is a row group, or several if it is large."""
 
-    def __init__(self, path: Path, about: About, per: Per = "word") -> None:
+    def __init__(self, path: Path, provenance: Provenance, per: Per = "word") -> None:
         self._path = path
-        self._about = about
+        self._provenance = provenance
         self._per = per
         self._writer: pq.ParquetWriter | None = None
         self._n_rows = 0
@@ -66,7 +66,7 @@ class ParquetSink:
     def write(self, documents: Sequence[Embedded]) -> None:
         for group in _groups(documents):
             if self._writer is None:
-                self._writer = _open_writer(self._path, _schema(group[0], self._about, self._per))
+                self._writer = _open_writer(self._path, _schema(group[0], self._provenance, self._per))
             self._note_continued(group)
             table = _table(group, self._writer.schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
@@ -105,11 +105,11 @@ def read_parquet(name: str) -> Iterator[Embedded]:
     return _documents(file, continued)
 
 
-def read_parquet_about(name: str) -> dict[str, Any]:
+def read_parquet_provenance(name: str) -> dict[str, Any]:
     """How the vectors of a file came about."""
     with _open(name) as file:
-        about: dict[str, Any] = json.loads(file.schema_arrow.metadata[ABOUT_KEY])
-        return about
+        provenance: dict[str, Any] = json.loads(file.schema_arrow.metadata[METADATA_KEY])
+        return provenance
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def _groups(documents: Sequence[Embedded]) -> Iterator[list[_Share]]:
         yield group
 
 
-def _schema(share: _Share, about: About, per: Per) -> pa.Schema:
+def _schema(share: _Share, provenance: Provenance, per: Per) -> pa.Schema:
     vector = pa.from_numpy_dtype(share.vectors.dtype)
     for width in reversed(share.vectors.shape[1:]):
         vector = pa.list_(vector, width)
@@ -160,7 +160,7 @@ def _schema(share: _Share, about: About, per: Per) -> pa.Schema:
         types += [pa.list_(pa.string()), pa.list_(pa.int64()), pa.list_(pa.int64()), pa.list_(vector)]
         named = list(zip(_OF_WORDS, types, strict=True))
     fields = [(name, pa.string()) for name in share.document.fields]
-    return pa.schema([*named, *fields], metadata={ABOUT_KEY: about_to_json(about).encode()})
+    return pa.schema([*named, *fields], metadata={METADATA_KEY: provenance_to_json(provenance).encode()})
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -223,16 +223,14 @@ def _nested(vectors: NDArray[Any]) -> pa.Array:
 
 def _open(name: str) -> pq.ParquetFile:
     try:
-        if not Path(name).is_file():
-            raise InputError(f"There is no file {name}.")
         file = pq.ParquetFile(name, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{name} cannot be read as Parquet: {error}") from error
     there = file.schema_arrow.names
     missing = [column for column in (_OF_TEXTS if "vector" in there else _OF_WORDS) if column not in there]
-    if missing or ABOUT_KEY not in (file.schema_arrow.metadata or {}):
+    if missing or METADATA_KEY not in (file.schema_arrow.metadata or {}):
         file.close()
-        raise not_ours(name, missing[0] if missing else ABOUT_KEY.decode())
+        raise not_ours(name, missing[0] if missing else METADATA_KEY.decode())
     return file
 
 
@@ -316,4 +314,4 @@ def _whole(shares: Sequence[Embedded]) -> Embedded:
     )
 
 
-FORMAT = Format(sink=ParquetSink, read=read_parquet, read_about=read_parquet_about)
+FORMAT = Format(sink=ParquetSink, read=read_parquet, read_provenance=read_parquet_provenance)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from polyseme.errors import OptionError
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.sampling import NEVER, Shaping
 from polyseme.generating.sequences import Lines, TextOf, Written, first_stop
 
@@ -28,7 +28,7 @@ class _Beam:
     """One prompt's: texts that go on, and the best that have ended, both best first."""
 
     number: int
-    going: list[Written]
+    active: list[Written]
     ended: list[Written]
     open: bool = True
     """Whether a text that is still to come may be among the best."""
@@ -59,7 +59,7 @@ def search(
         chosen: list[int] = []
         first = 0
         for beam in [beam for beam in beams if beam.open]:
-            n_rows = len(beam.going)
+            n_rows = len(beam.active)
             for row, piece in growing(beam, shaped[first : first + n_rows], n_new):
                 rows.append(first + row)
                 chosen.append(piece)
@@ -85,25 +85,25 @@ class _Growing:
     def __call__(self, beam: _Beam, shaped: Tensor, n_new: int) -> list[tuple[int, int]]:
         """The texts' rows of log-probabilities, [B, V], to those of them that go on, each with its next piece."""
         width = self.decoding.beam
-        before = torch.tensor([text.log_probability for text in beam.going], dtype=shaped.dtype, device=shaped.device)
+        before = torch.tensor([text.log_probability for text in beam.active], dtype=shaped.dtype, device=shaped.device)
         likeliest = (before[:, None] + shaped).flatten().topk(2 * width)
-        going: list[tuple[int, Written]] = []
+        active: list[tuple[int, Written]] = []
         for rank, (score, place) in enumerate(zip(likeliest.values.tolist(), likeliest.indices.tolist(), strict=True)):
             if score == NEVER:
                 break
             row, piece = divmod(place, shaped.shape[1])
-            text = self._grown(beam, beam.going[row], piece, score, n_new)
+            text = self._grown(beam, beam.active[row], piece, score, n_new)
             if text.ending is None:
-                going.append((row, text))
+                active.append((row, text))
             elif rank < width:
                 beam.ended.append(text)
         beam.ended = sorted(beam.ended, key=lambda text: -text.score)[:width]
-        if not (going or beam.ended):  # nothing may follow any more
-            beam.ended = [dataclasses.replace(text, ending="forbidden") for text in beam.going]
-        going = going[:width]
-        beam.going = [text for _, text in going]
-        beam.open = bool(going) and self._may_improve(beam, n_new)
-        return [(row, text.pieces[-1]) for row, text in going] if beam.open else []
+        if not (active or beam.ended):  # nothing may follow any more
+            beam.ended = [dataclasses.replace(text, ending="forbidden") for text in beam.active]
+        active = active[:width]
+        beam.active = [text for _, text in active]
+        beam.open = bool(active) and self._may_improve(beam, n_new)
+        return [(row, text.pieces[-1]) for row, text in active] if beam.open else []
 
     def _grown(self, beam: _Beam, text: Written, piece: int, log_probability: float, n_new: int) -> Written:
         """A text with one more piece, and whether that has ended it."""
@@ -128,4 +128,4 @@ class _Growing:
         if decoding.early_stopping is True:
             return False
         at_best = decoding.max_new if decoding.early_stopping == "never" and decoding.length_penalty > 0 else n_new
-        return bool(beam.going[0].log_probability / at_best**decoding.length_penalty > beam.ended[-1].score)
+        return bool(beam.active[0].log_probability / at_best**decoding.length_penalty > beam.ended[-1].score)

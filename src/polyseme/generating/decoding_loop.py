@@ -16,7 +16,7 @@ from torch import Tensor
 from polyseme.errors import ModelError
 from polyseme.generating.beam_search import search
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.sampling import NEVER, Shaping, choose, streams
 from polyseme.generating.sequences import Lines, OnPiece, TextOf, Written, first_stop
 

@@ -2,8 +2,8 @@
 
 With one piece a row nearly all time goes into reading weights, so that their layout decides: on a CPU, for one row a
 matrix with more results than inputs is read by its inputs (transposed), any other by its results; for several rows
-matrices are packed. That takes as long as some dozens of steps and a copy of the weights, so it waits until the steps
-are told to `settle`; each layout is then made when it is first needed. Caches are written in place, and only as much of
+matrices are packed. That takes as long as some dozens of steps and a copy of the weights, so it waits until
+`prepare` is called; each layout is then made when it is first needed. Caches are written in place, and only as much of
 them is read as is filled.
 
 On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
@@ -145,14 +145,14 @@ class FastSteps:
             raise ModelError(f"An encoder of kind {encoder.config.kind!r} with these settings has no fast step.")
         self.encoder = encoder
         self.output = output
-        self._settled = False
+        self._is_prepared = False
         self._layouts: dict[str, Layout] = {}
         self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
         self._by_distance: dict[int, Tensor] = {}  # all are kept: a graph reads the one that it was captured with
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Prepare for much work: lay weights out, each layout once, when it is first needed."""
-        self._settled = True
+        self._is_prepared = True
 
     @torch.no_grad()
     def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
@@ -257,8 +257,8 @@ class FastSteps:
 
     def _layout(self, n_rows: int) -> Layout:
         """Weights as they are best read for so many rows; on a GPU, and for little work, as they are."""
-        settled = self._settled and next(self.encoder.embeddings.parameters()).device.type == "cpu"
-        kind = "plain" if not settled else "one row" if n_rows == 1 else "rows"
+        is_prepared = self._is_prepared and next(self.encoder.embeddings.parameters()).device.type == "cpu"
+        kind = "plain" if not is_prepared else "one row" if n_rows == 1 else "rows"
         if kind not in self._layouts:
             self._layouts[kind] = Layout(self.encoder, self.output, PRODUCTS[kind])
         return self._layouts[kind]
@@ -309,8 +309,8 @@ class Graph:
     def _take_in(self, memory: Cache) -> None:
         if memory.keys[0].data_ptr() == self.memory.keys[0].data_ptr():
             raise ModelError(
-                "This memory is spent: its rows have been read on from, or others have taken their place. Go on with "
-                "the memory that the last step handed back, or keep a copy of it (memory.select)."
+                "This memory is spent: its rows have been read on from, or others have taken their place. Continue "
+                "with the memory that the last step handed back, or keep a copy of it (memory.select)."
             )
         self.memory.lengths.copy_(memory.lengths)
         for ours, theirs in zip(_keys_and_values(self.memory), _keys_and_values(memory), strict=True):

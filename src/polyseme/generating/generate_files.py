@@ -1,4 +1,4 @@
-"""`generate` over files: prompts in, a line a text out, in their order and in bounded memory.
+"""`generate` over files: prompts in, one line per text out, in their order and in bounded memory.
 
 The job is `files.chunked_job`'s. Work that was stopped is resumed, and ends as if it had never stopped: a text depends
 on its prompt, its number and its chunk alone.
@@ -17,8 +17,7 @@ from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
 from polyseme.files.readers import ENDINGS, STRUCTURED
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import COMPRESSIONS
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import FORMATS
@@ -45,7 +44,7 @@ def lines_for(output: AnyPath, n: int) -> Lines:
     if suffix in others:
         raise OptionError(
             f"{output}: texts are not written as {suffix}. End the name in .jsonl, for records with scores, or in .txt "
-            "for a line a text."
+            "for one line per text."
         )
     if n > 1:
         raise OptionError(
@@ -117,14 +116,14 @@ def generate_files(
         open_output=open_lines,
         storage=JsonLines(),
         settings=settings,
-        before_first=generator.model.settle,
+        before_first=generator.model.prepare,
     )
     with read_rows(sources, **reading) as rows:
         run_job(job, rows, output, force=force, progress=progress)
 
 
 def _prompt(row: Row) -> str:
-    """The text of a row; what is wrong with it is reported with its place."""
+    """The text of a row; errors name its place."""
     try:
         return make_document(row.content).text
     except InputError as error:

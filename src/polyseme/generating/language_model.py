@@ -1,4 +1,4 @@
-"""What a bundle has to write on with: directions and outputs decide, never families.
+"""A bundle as decoding sees it (`LanguageModel`): directions and outputs decide, never families.
 
 | direction | output | |
 |---|---|---|
@@ -7,24 +7,206 @@
 | two-way | two-way | the forward half, word by word |
 | any-order | permuted | from left to right, with a query stream |
 | both | masked | a mask at the end is filled again and again |
+
+How a prompt is read, and what the written pieces say, is one of three:
+
+| | a prompt is | the text written is |
+|---|---|---|
+| `Continued` | pieces to continue | the difference between the prompt's pieces as text and all pieces as text |
+| `Sources` | a source that is read first | independent of the prompt's text |
+| `Spelled` | words to continue, read by their characters | words of the softmax |
+
+With the difference of texts, blanks and parts of words come out as they should when it is put behind the prompt.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from polyseme.bundle import Bundle
-from polyseme.errors import ModelError, PolysemeWarning
-from polyseme.generating.next_piece import LanguageModel, Querying, Rereading, SpelledSteps, StepByStep
-from polyseme.generating.prompts import Continued, Sources, Spelled
+from polyseme.encoders.encoder import Encoder
+from polyseme.errors import InputError, ModelError, PolysemeWarning
+from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
+from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
-from polyseme.types import NextPiece, Tokenizer
+from polyseme.text.documents import make_document
+from polyseme.types import Batch, NextPiece, States, Tokenizer
+
+ROUND_SOURCE = 64
+"""On a GPU, sources are this many pieces or a multiple, so that few shapes serve all."""
+
+# --- prompts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt as a model reads it."""
+
+    pieces: list[int]
+    """What is gone on from."""
+    text: str = ""
+    """What these say."""
+    source: list[int] | None = None
+    """What is read first, specials included, where the model has an encoder for it."""
+
+    @property
+    def n_read(self) -> int:
+        return len(self.pieces) + len(self.source or ())
+
+
+class Prompts(Protocol):
+    """Texts to prompts, and pieces to what they add."""
+
+    continues: bool
+    """Whether the text written continues the prompt's text."""
+
+    def read(self, prompt: str, name: str) -> Prompt:
+        """`name` is how messages call it."""
+
+    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
+        """The text of pieces that were written after a prompt."""
+
+
+class Continued:
+    """Prompts in the pieces of a tokenizer. An empty one is the `start` piece; without that, it is refused.
+
+    `framed` says that every text begins with a piece of the frame, so that an empty prompt is something already.
+    """
+
+    continues = True
+
+    def __init__(self, tokenizer: Tokenizer, *, start: int | None, framed: bool) -> None:
+        self.tokenizer = tokenizer
+        self.start = start
+        self.framed = framed
+
+    def read(self, prompt: str, name: str) -> Prompt:
+        pieces: list[int] = self.tokenizer.encode(make_document(prompt)).ids.tolist()
+        if not pieces and not self.framed:
+            if self.start is None:
+                raise InputError(
+                    f"{name} is empty, and the model has no piece to start a text with. Give it something to go on "
+                    "from."
+                )
+            pieces = [self.start]
+        return Prompt(pieces, self.tokenizer.decode(pieces))
+
+    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
+        before = prompt.text
+        whole = self.tokenizer.decode([*prompt.pieces, *pieces])
+        return whole[len(before) if whole.startswith(before) else _n_alike(whole, before) :]
+
+
+class Sources:
+    """Prompts as sources: each is read whole, and a text of its own is written."""
+
+    continues = False
+
+    def __init__(self, tokenizer: Tokenizer, room: int | None) -> None:
+        self.tokenizer = tokenizer
+        self.room = room
+
+    def read(self, prompt: str, name: str) -> Prompt:
+        source: list[int] = self.tokenizer.frame(self.tokenizer.encode(make_document(prompt)).ids).ids.tolist()
+        if not source:
+            raise InputError(f"{name} is empty, and the model has no piece that would stand for it. Give it something.")
+        if self.room is not None and len(source) > self.room:
+            raise InputError(
+                f"{name} makes {len(source):,} pieces, specials included, and the model reads {self.room:,} of a "
+                "source. Shorten it, or cut it into sentences."
+            )
+        return Prompt([], source=source)
+
+    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
+        return self.tokenizer.decode(pieces)
+
+
+class Spelled:
+    """Prompts in words, any words; words of the softmax are written, with blanks between them."""
+
+    continues = True
+
+    def __init__(self, words: WordTable) -> None:
+        self.words = words
+
+    def read(self, prompt: str, name: str) -> Prompt:
+        return Prompt([self.words.number(str(word)) for word in make_document(prompt).words])
+
+    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
+        text = " ".join(self.words[piece] for piece in pieces)
+        return f" {text}" if prompt.pieces and text else text
+
+
+def _n_alike(one: str, other: str) -> int:
+    """How many characters two texts have in common at their start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModel:
+    """A bundle as decoding sees it."""
+
+    next_piece: NextPiece
+    n_pieces: int
+    device: torch.device
+    prompts: Prompts | None = None
+    """Texts to pieces and back; None: there are only pieces."""
+    source: Encoder | None = None
+    """What reads a source before anything is written; None: there is none."""
+    before: tuple[int, ...] = ()
+    """Pieces of the frame, put before whatever is read."""
+    room: int | None = None
+    """How many pieces can be read at once, those of the frame left out; None: any number."""
+    first: int | None = None
+    """A piece that every text must begin with."""
+    last: int | None = None
+    """A piece that a text must end with that has come to its longest."""
+    end: int | None = None
+    """The piece that ends a text."""
+    forbidden: tuple[int, ...] = ()
+    """Pieces that are never written: those of no text, such as padding and masks, and rows without a piece."""
+
+    def prepare(self) -> None:
+        """Prepare for much work, where that means anything."""
+        if isinstance(self.next_piece, StepByStep):
+            self.next_piece.prepare()
+
+    @property
+    def usual_length(self) -> int:
+        """Pieces that are written at most, unless set: from a source, as many as a text may need."""
+        if self.source is None:
+            return MAX_NEW
+        return MAX_FROM_SOURCE if self.room is None else min(MAX_FROM_SOURCE, self.room + 1)
+
+    @torch.no_grad()
+    def read_source(self, rows: Sequence[Sequence[int]]) -> States:
+        """The states of some sources, specials included."""
+        if self.source is None:
+            raise ModelError("The model reads no source.")
+        lengths = [len(row) for row in rows]
+        longest = max(lengths)
+        if self.device.type == "cuda":
+            longest = -(-longest // ROUND_SOURCE) * ROUND_SOURCE
+        pieces = torch.zeros(len(rows), longest, dtype=torch.long)
+        for number, row in enumerate(rows):
+            pieces[number, : len(row)] = torch.tensor(row)
+        level = min(lengths) == longest
+        batch = Batch(pieces.to(self.device), None if level else torch.tensor(lengths, device=self.device))
+        states: States = self.source(batch, layers=[-1])
+        return states
+
 
 Builder = Callable[[Bundle, Tokenizer, Any], LanguageModel]
 
@@ -38,7 +220,7 @@ def language_model(bundle: Bundle) -> LanguageModel:
         has = ", ".join(bundle.outputs) or "none"
         raise ModelError(
             f"The model cannot generate: it sees {bundle.config.direction!r} and has the outputs: {has}. That takes a "
-            "'causal' output over what stands before a piece, or a 'masked' one and a mask piece; a two-way model "
+            "'causal' output over earlier pieces, or a 'masked' one and a mask piece; a two-way model "
             "needs its softmax and the words of it (published ELMo files hold neither). Take a checkpoint that was "
             "saved with it."
         )

@@ -3,7 +3,7 @@
 `StepByStep` reads each piece once and hands on the encoder's memory, of whatever kind that is; a decoder is given its
 source at the start, and keeps the source's keys in its memory. `SpelledSteps` is the same where words are read by their
 characters. `Rereading` reads the whole row again for every piece; it is for encoders without a memory, and for masked
-models, which guess a mask that stands at the end. `Querying` guesses with a query stream.
+models, which predict a mask at the end. `Querying` predicts with a query stream.
 
 Shapes: R rows, T pieces, S slots, D width, V pieces in the vocabulary.
 """
@@ -18,19 +18,15 @@ from torch import Tensor
 
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import ModelError
-from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
 from polyseme.generating.fast_decoder import FastSteps, log_probs_of, steps_fast
-from polyseme.generating.prompts import Prompts
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import Causal
 from polyseme.parts.memory import Cache, Memory, Segments
 from polyseme.text.character_tokenizer import WordTable
-from polyseme.types import Batch, NextPiece, States
+from polyseme.types import Batch, States
 
 ROUND_CAPACITY = 128
 """On a GPU, caches are this many slots or a multiple, so that few shapes serve all prompts."""
-ROUND_SOURCE = 64
-"""And sources this many pieces or a multiple."""
 
 
 class StepByStep:
@@ -41,10 +37,10 @@ class StepByStep:
         self.output = output
         self.steps = FastSteps(encoder, output) if fast and steps_fast(encoder) else None
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Prepare for much work."""
         if self.steps is not None:
-            self.steps.settle()
+            self.steps.prepare()
 
     @torch.no_grad()
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
@@ -111,13 +107,13 @@ class PiecesSoFar(Memory):
     """The pieces themselves, to be read again."""
 
     pieces: Tensor
-    """[R, S]; a row's pieces stand at the left."""
+    """[R, S]; a row's pieces are at the left."""
 
 
 class Rereading:
-    """Any encoder that sees what stands to the left, without a memory: the row is read anew for each piece.
+    """Any encoder that sees earlier pieces, without a memory: the row is read again for each piece.
 
-    `after` are pieces put behind the row, a mask first, with their `segments`: what is guessed is then the mask. With
+    `after` are pieces put behind the row, a mask first, with their `segments`: the mask is then predicted. With
     none, the state of the row's last piece says what follows.
     """
 
@@ -163,10 +159,10 @@ class Rereading:
 
 
 class Querying:
-    """An encoder with a query stream (XLNet), from left to right: a query stands where the next piece will.
+    """An encoder with a query stream (XLNet), from left to right: a query is where the next piece will be.
 
-    It knows its place, and sees what stands before it. What was read goes into the encoder's memory where that keeps
-    everything; else the row is read anew for each piece.
+    It knows its place, and sees the pieces before it. Pieces go into the encoder's memory where that keeps
+    everything; else the row is read again for each piece.
     """
 
     def __init__(self, encoder: Encoder, output: Output) -> None:
@@ -208,60 +204,6 @@ class Querying:
         )
         log_probs = log_probs_of(self.output, states.queries[states.depth][:, 0])
         return log_probs, Memory(lengths) if memory is None else _handed_on(self.encoder, states)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageModel:
-    """A bundle as decoding sees it."""
-
-    next_piece: NextPiece
-    n_pieces: int
-    device: torch.device
-    prompts: Prompts | None = None
-    """Texts to pieces and back; None: there are only pieces."""
-    source: Encoder | None = None
-    """What reads a source before anything is written; None: there is none."""
-    before: tuple[int, ...] = ()
-    """Pieces of the frame, put before whatever is read."""
-    room: int | None = None
-    """How many pieces can be read at once, those of the frame left out; None: any number."""
-    first: int | None = None
-    """A piece that every text must begin with."""
-    last: int | None = None
-    """A piece that a text must end with that has come to its longest."""
-    end: int | None = None
-    """The piece that ends a text."""
-    forbidden: tuple[int, ...] = ()
-    """Pieces that are never written: those of no text, such as padding and masks, and rows without a piece."""
-
-    def settle(self) -> None:
-        """Prepare for much work, where that means anything."""
-        if isinstance(self.next_piece, StepByStep):
-            self.next_piece.settle()
-
-    @property
-    def usual_length(self) -> int:
-        """Pieces that are written at most, where nothing is said: from a source, as many as a text may need."""
-        if self.source is None:
-            return MAX_NEW
-        return MAX_FROM_SOURCE if self.room is None else min(MAX_FROM_SOURCE, self.room + 1)
-
-    @torch.no_grad()
-    def read_source(self, rows: Sequence[Sequence[int]]) -> States:
-        """The states of some sources, specials included."""
-        if self.source is None:
-            raise ModelError("The model reads no source.")
-        lengths = [len(row) for row in rows]
-        longest = max(lengths)
-        if self.device.type == "cuda":
-            longest = -(-longest // ROUND_SOURCE) * ROUND_SOURCE
-        pieces = torch.zeros(len(rows), longest, dtype=torch.long)
-        for number, row in enumerate(rows):
-            pieces[number, : len(row)] = torch.tensor(row)
-        level = min(lengths) == longest
-        batch = Batch(pieces.to(self.device), None if level else torch.tensor(lengths, device=self.device))
-        states: States = self.source(batch, layers=[-1])
-        return states
 
 
 def _handed_on(encoder: Encoder, states: States) -> Memory:

@@ -1,7 +1,7 @@
 """Choosing a piece: the likeliest, or one that is sampled; and what is forbidden or penalized before that.
 
 One uniform number decides a draw: it is looked up in the summed probabilities, in the order of the vocabulary and in
-double precision. So a draw depends on the row's own distribution and number alone, whatever rows stand beside it.
+double precision. So a draw depends on the row's own distribution and number alone, whatever the other rows are.
 
 Shapes: R rows, V pieces in the vocabulary.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.sequences import Lines
 
 NEVER = float("-inf")
@@ -101,7 +101,7 @@ def without_repeats(log_probs: Tensor, pieces: Tensor, lengths: Tensor, n: int) 
 def _among(log_probs: Tensor, pieces: Tensor, counted: Tensor) -> Tensor:
     """[R, V]: which pieces of the vocabulary are among those of `pieces` that are `counted`, both [R, ·].
 
-    What stands in a text need not be of the vocabulary: a model that spells words reads any.
+    The pieces of a text need not be of the vocabulary: a model that spells words reads any.
     """
     known = pieces < log_probs.shape[1]
     pieces, counted = pieces.where(known, 0), counted & known

@@ -1,6 +1,6 @@
 """Texts that are being decoded: their pieces so far, the model's memory of them, and where and why they end.
 
-Where a row has filled the positions, what is read of it moves on by a stride: the rest is read anew as if the text
+Where a row has filled the positions, what is read of it moves on by a stride: the rest is read again as if the text
 began there. Where that happens depends on the row's own length alone, so that rows are independent of their neighbors.
 A stop string may begin in one piece and end in another, so that it is looked for in the text.
 
@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from polyseme.generating.next_piece import LanguageModel
+from polyseme.generating.language_model import LanguageModel
 from polyseme.parts.memory import Memory
 from polyseme.types import Batch, States
 
@@ -58,7 +58,7 @@ class Lines:
         return log_probs
 
     def select(self, rows: Sequence[int]) -> None:
-        """Go on with these rows, in this order; a row may be picked more than once."""
+        """Continue with these rows, in this order; a row may be picked more than once."""
         if list(rows) == list(range(len(self.sizes))):
             return
         index = torch.tensor(rows, device=self.pieces.device)
@@ -156,10 +156,10 @@ def first_stop(text: str, stops: Sequence[str]) -> int | None:
     return min(places, default=None)
 
 
-def settled(text: str, stops: Sequence[str]) -> int:
+def n_final(text: str, stops: Sequence[str]) -> int:
     """How much of a text that is still being written will stay, whatever comes: its end may begin a stop string.
 
-    >>> settled("Dawn broke. Th", [" The"])
+    >>> n_final("Dawn broke. Th", [" The"])
     11
     """
     whole = len(text.rstrip(UNFINISHED))

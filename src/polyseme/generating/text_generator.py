@@ -11,18 +11,17 @@ from polyseme.cost import Tally, forward_flops
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.next_piece import LanguageModel
-from polyseme.generating.prompts import Prompt, Prompts
-from polyseme.generating.sequences import Ending, Written, settled
+from polyseme.generating.language_model import LanguageModel, Prompt, Prompts
+from polyseme.generating.sequences import Ending, Written, n_final
 from polyseme.text.words import split_words
 
-SETTLED_FROM = 64
+PREPARED_FROM = 64
 """Steps from which on it pays to lay weights out for them first."""
 ROWS = {"cpu": 16, "cuda": 64}
 """How many texts are written side by side, unless said otherwise."""
 
 OnText = Callable[[int, int, str], None]
-"""Told of new text as it is written: the prompt's place, the number of the text, and what has been added to it."""
+"""Called with new text as it is written: the prompt's place, the number of the text, and what has been added to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +68,8 @@ class TextGenerator:
             for place, prompt in enumerate(prompts)
         ]
         at_once = max(self.batch_size // self.decoding.rows, 1)
-        if self.decoding.max_new * -(-len(prompts) // at_once) >= SETTLED_FROM:
-            self.model.settle()
+        if self.decoding.max_new * -(-len(prompts) // at_once) >= PREPARED_FROM:
+            self.model.prepare()
         by_length = sorted(range(len(encoded)), key=lambda place: -encoded[place].n_read)
         continuations: list[list[Continuation]] = [[] for _ in encoded]
         for start in range(0, len(by_length), at_once):
@@ -85,7 +84,7 @@ class TextGenerator:
         def text_of(number: int, pieces: Sequence[int]) -> str:
             return self.prompts.added(encoded[places[number]], pieces)
 
-        on_piece = None if on_text is None else _Teller(on_text, places, text_of, self.decoding.stop)
+        on_piece = None if on_text is None else _TextReporter(on_text, places, text_of, self.decoding.stop)
         written = write_on(
             self.model,
             [encoded[place].pieces for place in places],
@@ -170,7 +169,7 @@ class TextGenerator:
         self.tally.flops += forward_flops(writer, lengths) + to_vocabulary
 
 
-class _Teller:
+class _TextReporter:
     """Hands on text as soon as it is sure to stay."""
 
     def __init__(
@@ -180,14 +179,14 @@ class _Teller:
         self.places = places
         self.text_of = text_of
         self.stop = stop
-        self.n_told: dict[tuple[int, int], int] = {}
+        self.n_reported: dict[tuple[int, int], int] = {}
 
     def __call__(self, number: int, which: int, written: Written) -> None:
         text = self.text_of(number, written.pieces) if written.text is None else written.text
-        until = settled(text, self.stop) if written.ending is None else len(text)
-        before = self.n_told.get((number, which), 0)
+        until = n_final(text, self.stop) if written.ending is None else len(text)
+        before = self.n_reported.get((number, which), 0)
         if until > before:
-            self.n_told[number, which] = until
+            self.n_reported[number, which] = until
             self.on_text(self.places[number], which, text[before:until])
 
 

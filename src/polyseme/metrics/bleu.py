@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from polyseme.errors import InputError
 from polyseme.extras import require
-from polyseme.files.row_reader import read_rows
+from polyseme.files.rows import read_rows
 from polyseme.metrics.evaluation_report import Figures, Line
 
 COLUMNS = {

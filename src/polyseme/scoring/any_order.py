@@ -4,8 +4,9 @@ A query that knows the place of a piece predicts it, and sees the pieces that co
 themselves see those and themselves. The first piece of an order would be predicted from nothing, which no such model
 has learned, and has no score.
 
-From left to right and from right to left a long text is read in windows that overlap (`score_windows`). Any other order
-is of one text of as many pieces, and numbers them from 1: `3,2,4,1` predicts the third piece first.
+From left to right and from right to left a long text is read in windows that overlap
+(`target_rows.strides`). Any other order is of one text of as many pieces, and numbers them from 1: `3,2,4,1` predicts
+the third piece first.
 
 Shapes: R rows, T pieces, K targets.
 """
@@ -25,6 +26,7 @@ from polyseme.scoring.target_rows import (
     Ints,
     PiecePredictor,
     ScoringMethod,
+    ScoringRequest,
     TargetScores,
     Usage,
     check_stride,
@@ -32,7 +34,7 @@ from polyseme.scoring.target_rows import (
     strides,
     usage_of,
 )
-from polyseme.types import Batch, OnBatch, Pieces
+from polyseme.types import Batch
 
 ONWARD, BACK, BOTH = "left-to-right", "right-to-left", "both"
 NAMED = (ONWARD, BACK, BOTH)
@@ -95,40 +97,30 @@ class AnyOrderScoring(ScoringMethod):
             check_stride(stride, self.room - 1)
 
     @property
-    def how(self) -> str:
-        """In words, how texts are scored."""
+    def description(self) -> str:
         if isinstance(self.order, str):
             return f"{self.order.replace('-', ' ')}, with a query stream"
         return f"in the order {' → '.join(map(str, self.order))}, with a query stream"
 
-    def __call__(
-        self,
-        encoded: Sequence[Pieces],
-        *,
-        only: Sequence[tuple[int, int]] | None = None,
-        best: bool = False,
-        on_batch: OnBatch | None = None,
-    ) -> tuple[TargetScores, Usage]:
-        """Log-probabilities of all pieces of all documents, one after another, and what that took."""
-        pieces, ends = flat([each.ids for each in encoded])
-        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+    def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
+        pieces, ends = flat([each.ids for each in request.encoded])
+        scores = TargetScores.empty(len(pieces))
         rows: list[_Row] = []
-        for number, each in enumerate(encoded):
-            begin, end = (0, len(each)) if only is None else only[number]
+        for number, each in enumerate(request.encoded):
+            begin, end = (0, len(each)) if request.only is None else request.only[number]
             for start, rank, targets in self._windows(len(each)):
-                wanted = targets[(targets + start >= begin) & (targets + start < end)]
-                if len(wanted):
-                    rows.append(_Row(each.ids[start : start + len(rank)], rank, wanted, int(ends[number]) + start))
+                targets = targets[(targets + start >= begin) & (targets + start < end)]
+                if len(targets):
+                    rows.append(_Row(each.ids[start : start + len(rank)], rank, targets, int(ends[number]) + start))
         rows.sort(key=lambda row: len(row.ids))
         lengths = [len(row.ids) for row in rows]
         done, total = 0, sum(lengths)
         while done < total:
             batch = _that_fit(rows, self.predictor.batch_pieces)
             rows = rows[len(batch) :]
-            self._predict(batch, pieces, scores, best)
+            self._predict(batch, pieces, scores, request.best)
             done += sum(len(row.ids) for row in batch)
-            if on_batch is not None:
-                on_batch(done, total)
+            request.report(done, total)
         return scores, usage_of(self.encoder.config, lengths, scores, self.predictor.output)
 
     def _windows(self, n_pieces: int) -> Iterator[tuple[int, Ints, Ints]]:
@@ -178,9 +170,7 @@ class AnyOrderScoring(ScoringMethod):
         chosen = states.queries[states.depth][torch.from_numpy(targets >= 0).to(device)]
         places = np.concatenate([row.targets + row.first for row in rows])
         log_probs, is_best = self.predictor.log_probs(chosen, torch.from_numpy(pieces[places]).to(device), best=best)
-        scores.log_probs[places] = log_probs.double().cpu().numpy()
-        if is_best is not None:
-            scores.best[places] = is_best.cpu().numpy()
+        scores.put(places, log_probs, is_best)
 
 
 def _that_fit(rows: Sequence[_Row], budget: int) -> Sequence[_Row]:

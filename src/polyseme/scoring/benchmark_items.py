@@ -29,16 +29,16 @@ def score_pairs(scorer: Scorer, sets: Sequence[PairSet], on_batch: OnBatch | Non
     for each in sets:
         places.append([])
         for pair in each.pairs:
-            its: list[int] = []
+            numbers: list[int] = []
             for text in (pair.good, *pair.bad):
                 key = (text, pair.focus)
                 if key not in texts:
                     texts[key] = len(requests)
                     requests.append((_document(text, pair), pair.focus, pair))
-                its.append(texts[key])
-            places[-1].append(its)
+                numbers.append(texts[key])
+            places[-1].append(numbers)
     scores = _scores(scorer, requests, on_batch)
-    return [[tuple(scores[number] for number in its) for its in each] for each in places]
+    return [[tuple(scores[number] for number in numbers) for numbers in each] for each in places]
 
 
 def _scores(
@@ -73,7 +73,7 @@ def score_last_words(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """The log-probability of each passage's last word, and whether each of its pieces was the likeliest.
 
-    A word that is read or predicted as the unknown one is never right: what was likeliest is then not that word.
+    A word that is read or predicted as the unknown one is never right: the likeliest piece is then not that word.
     """
     encoded = scorer.tokenizer.encode_many([item.document for item in items])
     runs = [pieces_of_word(each, -1) for each in encoded]

@@ -8,7 +8,6 @@ trained for, and the perplexity of each is reported beside it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from polyseme.scoring.target_rows import (
     Ints,
     PiecePredictor,
     ScoringMethod,
+    ScoringRequest,
     TargetRows,
     TargetScores,
     Usage,
@@ -36,8 +36,9 @@ from polyseme.scoring.target_rows import (
     strides,
     usage_of,
 )
+from polyseme.scoring.text_scores import perplexity
 from polyseme.text.character_tokenizer import WordTable
-from polyseme.types import Batch, OnBatch, Pieces, Tokenizer
+from polyseme.types import Batch, Pieces, Tokenizer
 
 CARRIED = ("state", "segment")
 """The memories that are carried from one stretch of a text to the next; a cache is for one row."""
@@ -115,8 +116,7 @@ class CausalScoring(ScoringMethod):
             self._check_stride(stride)
 
     @property
-    def how(self) -> str:
-        """In words, how texts are scored."""
+    def description(self) -> str:
         side = "right to left" if self.reading.backwards else "left to right"
         return side if self.neural_cache is None else f"{side}, {self.neural_cache}"
 
@@ -137,30 +137,23 @@ class CausalScoring(ScoringMethod):
         if not self.carries:
             self.predictor.inference.prepare()
 
-    def __call__(
-        self,
-        encoded: Sequence[Pieces],
-        *,
-        only: Sequence[tuple[int, int]] | None = None,
-        best: bool = False,
-        on_batch: OnBatch | None = None,
-    ) -> tuple[TargetScores, Usage]:
-        """Log-probabilities of all pieces of all documents, one after another, and what that took."""
+    def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
+        encoded = request.encoded
         words = self.reading.words
         pieces, ends = flat([each.ids if words is None else words.predicted(each.ids) for each in encoded])
         if self.carries:
-            scores, lengths = self._with_memory(pieces, ends, best=best, on_batch=on_batch)
+            scores, lengths = self._with_memory(pieces, ends, request)
         else:
-            target_rows = self._target_rows(encoded, ends, only)
+            target_rows = self._target_rows(encoded, ends, request.only)
             lengths = target_rows.lengths[target_rows.stretch].tolist()
             self.predictor.inference.warm_up([target_rows.ids])
             if self.neural_cache is not None:
-                scores = self._with_cache(target_rows, pieces, ends, on_batch)
+                scores = self._with_cache(target_rows, pieces, ends, request)
             else:
-                scores = self.predictor(target_rows, pieces, best=best, on_batch=on_batch)
-        took = usage_of(self.encoder.config, lengths, scores, self.predictor.output)
+                scores = self.predictor(target_rows, pieces, best=request.best, on_batch=request.on_batch)
+        usage = usage_of(self.encoder.config, lengths, scores, self.predictor.output)
         cache_flops, self.cache_flops = self.cache_flops, 0.0
-        return scores, took._replace(flops=took.flops + cache_flops)
+        return scores, usage._replace(flops=usage.flops + cache_flops)
 
     def _target_rows(self, encoded: Sequence[Pieces], ends: Ints, only: Sequence[tuple[int, int]] | None) -> TargetRows:
         read: list[Ints] = []
@@ -175,7 +168,7 @@ class CausalScoring(ScoringMethod):
                     read.append(ids)
                     at += len(ids)
                 continue
-            for ids, windows in self._windows(each.ids[:end]):  # what comes after is not seen
+            for ids, windows in self._windows(each.ids[:end]):  # later pieces are not seen
                 for window in windows:
                     first = max(window.first, begin)
                     if first <= window.last:
@@ -223,9 +216,9 @@ class CausalScoring(ScoringMethod):
 
     # --- with a cache -------------------------------------------------------------------------------------------------
 
-    def _with_cache(self, target_rows: TargetRows, pieces: Ints, ends: Ints, on_batch: OnBatch | None) -> TargetScores:
-        """The windows of each document in order, since what one predicts the next may recall."""
-        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+    def _with_cache(self, target_rows: TargetRows, pieces: Ints, ends: Ints, request: ScoringRequest) -> TargetScores:
+        """The windows of each document in order, since each may recall the predictions of those before it."""
+        scores = TargetScores.empty(len(pieces))
         document = np.searchsorted(ends, target_rows.first, side="right") - 1  # [rows]
         lengths = target_rows.lengths[target_rows.stretch]
         order = np.lexsort((np.arange(len(document)), document, np.diff(ends)[document]))
@@ -233,13 +226,12 @@ class CausalScoring(ScoringMethod):
         done, total = 0, int(lengths.sum())
         for rows in batches(order, lengths, self.predictor.batch_pieces):
             states, targets, n_read = self.predictor.states(target_rows, rows)
-            whose = np.repeat(document[rows], target_rows.count[rows])
+            documents = np.repeat(document[rows], target_rows.count[rows])
             if self.reading.backwards:  # in the order of reading
-                states, targets, whose = states.flip(0), targets[::-1].copy(), whose[::-1].copy()
-            scores.log_probs[targets] = self._recalled(caches, states, pieces, targets, whose, ends)
+                states, targets, documents = states.flip(0), targets[::-1].copy(), documents[::-1].copy()
+            scores.log_probs[targets] = self._recalled(caches, states, pieces, targets, documents, ends)
             done += n_read
-            if on_batch is not None:
-                on_batch(done, total)
+            request.report(done, total)
         return scores
 
     def _caches(self) -> Caches | None:
@@ -247,16 +239,16 @@ class CausalScoring(ScoringMethod):
 
     @torch.inference_mode()
     def _recalled(
-        self, caches: Caches | None, states: Tensor, pieces: Ints, targets: Ints, whose: Ints, ends: Ints
+        self, caches: Caches | None, states: Tensor, pieces: Ints, targets: Ints, documents: Ints, ends: Ints
     ) -> NDArray[np.float64]:
-        """What is said of the targets [M] of several documents, each one's together and in order."""
+        """The log-probabilities of the targets [M] of several documents, each one's together and in order."""
         theirs = torch.from_numpy(pieces[targets]).to(self.predictor.device)
         log_probs, _ = self.predictor.log_probs(states, theirs)
         if caches is not None:
             before = caches.flops
-            starts = np.flatnonzero(np.diff(whose, prepend=-1))
-            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(whose)], strict=True):
-                number = int(whose[start])
+            starts = np.flatnonzero(np.diff(documents, prepend=-1))
+            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(documents)], strict=True):
+                number = int(documents[start])
                 run = slice(start, end)
                 log_probs[run] = caches(number, states[run], theirs[run], log_probs[run])
                 last = int(ends[number]) if self.reading.backwards else int(ends[number + 1]) - 1
@@ -268,11 +260,9 @@ class CausalScoring(ScoringMethod):
     # --- with memory --------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def _with_memory(
-        self, pieces: Ints, ends: Ints, *, best: bool, on_batch: OnBatch | None
-    ) -> tuple[TargetScores, list[int]]:
+    def _with_memory(self, pieces: Ints, ends: Ints, request: ScoringRequest) -> tuple[TargetScores, list[int]]:
         """Stretch after stretch of several documents side by side; those that have ended drop out."""
-        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        scores = TargetScores.empty(len(pieces))
         shift = 0 if self.lead is None else 1
         lengths = np.diff(ends) - 1 + shift  # of what is read
         order = [number for number in np.argsort(lengths, kind="stable").tolist() if lengths[number] > 0]
@@ -285,10 +275,10 @@ class CausalScoring(ScoringMethod):
             numbers, order = np.array(order[:n_rows]), order[n_rows:]
             memory = self.encoder.new_memory(len(numbers))
             for at in range(0, int(lengths[numbers].max()), width):
-                going = np.flatnonzero(lengths[numbers] > at)
-                if len(going) < len(numbers):
-                    numbers = numbers[going]
-                    memory = memory.select(torch.from_numpy(going).to(self.predictor.device))
+                unfinished = np.flatnonzero(lengths[numbers] > at)
+                if len(unfinished) < len(numbers):
+                    numbers = numbers[unfinished]
+                    memory = memory.select(torch.from_numpy(unfinished).to(self.predictor.device))
                 counts = np.minimum(lengths[numbers] - at, width)
                 rows = np.zeros((len(numbers), int(counts.max())), np.int64)
                 targets: list[Ints] = []
@@ -307,19 +297,16 @@ class CausalScoring(ScoringMethod):
                 flat_targets = np.concatenate(targets)
                 theirs = states[-1][torch.from_numpy(real).to(device)]
                 if caches is not None:
-                    whose = np.repeat(numbers, counts)
-                    scores.log_probs[flat_targets] = self._recalled(caches, theirs, pieces, flat_targets, whose, ends)
-                else:
-                    log_probs, is_best = self.predictor.log_probs(
-                        theirs, torch.from_numpy(pieces[flat_targets]).to(device), best=best
+                    documents = np.repeat(numbers, counts)
+                    scores.log_probs[flat_targets] = self._recalled(
+                        caches, theirs, pieces, flat_targets, documents, ends
                     )
-                    scores.log_probs[flat_targets] = log_probs.double().cpu().numpy()
-                    if is_best is not None:
-                        scores.best[flat_targets] = is_best.cpu().numpy()
+                else:
+                    its_pieces = torch.from_numpy(pieces[flat_targets]).to(device)
+                    scores.put(flat_targets, *self.predictor.log_probs(theirs, its_pieces, best=request.best))
                 run += counts.tolist()
                 done += int(counts.sum())
-                if on_batch is not None:
-                    on_batch(done, total)
+                request.report(done, total)
         return scores, run
 
 
@@ -339,12 +326,11 @@ class TwoWayScoring:
         self._n_texts = 0
 
     @property
-    def how(self) -> str:
-        """In words, how texts are scored."""
-        return f"{' and '.join(half.how for half in self.halves.values())}, the mean of both"
+    def description(self) -> str:
+        return f"{' and '.join(half.description for half in self.halves.values())}, the mean of both"
 
     def key(self, pieces: Pieces) -> bytes:
-        """Every document by itself, since all of them count in what is said of each direction."""
+        """Every document by itself, since all of them count in the perplexity of each direction."""
         self._n_texts += 1
         return self._n_texts.to_bytes(8, "big")
 
@@ -359,31 +345,18 @@ class TwoWayScoring:
         n_words = tally.sums.get("words", 0.0)
         if not n_words:
             return []
-        said = [f"{_perplexity(tally.sums[name], n_words):,.2f} {half.how}" for name, half in self.halves.items()]
-        return [f"The perplexity a word is {', '.join(said)}; log-probabilities are the mean of both."]
+        perplexities = [
+            f"{perplexity(tally.sums[name], n_words):,.2f} {half.description}" for name, half in self.halves.items()
+        ]
+        return [f"The perplexity per word is {', '.join(perplexities)}; log-probabilities are the mean of both."]
 
-    def __call__(
-        self,
-        encoded: Sequence[Pieces],
-        *,
-        only: Sequence[tuple[int, int]] | None = None,
-        best: bool = False,
-        on_batch: OnBatch | None = None,
-    ) -> tuple[TargetScores, Usage]:
-        """Log-probabilities of all words of all documents, one after another, and what that took."""
-        if best:
-            raise OptionError("Which word is the likeliest is asked of one direction. Choose an order.")
-        results = {name: half(encoded, only=only, on_batch=on_batch) for name, half in self.halves.items()}
+    def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
+        if request.best:
+            raise OptionError("Which word is the likeliest is a question to one direction. Choose an order.")
+        results = {name: half(request) for name, half in self.halves.items()}
         sums = {name: float(np.nansum(predicted.log_probs)) for name, (predicted, _) in results.items()}
         each = np.stack([predicted.log_probs for predicted, _ in results.values()])
         sums["words"] = float(np.count_nonzero(~np.isnan(each[0])))
         used = [usage for _, usage in results.values()]
         usage = Usage(sum(one.pieces for one in used), sum(one.flops for one in used), sums)
         return TargetScores(each.mean(axis=0), np.zeros(each.shape[1], np.bool_)), usage
-
-
-def _perplexity(log_prob: float, n_words: float) -> float:
-    try:
-        return math.exp(-log_prob / n_words)
-    except OverflowError:
-        return math.inf

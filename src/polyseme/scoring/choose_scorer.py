@@ -1,12 +1,12 @@
 """What a bundle scores with: by its direction and outputs, never by its family.
 
-| direction | output | way |
+| direction | output | method |
 |---|---|---|
-| two stacks | causal | from left to right, given a source (`score_source`) |
-| causal | causal | from left to right (`score_causal`) |
-| two-way | two-way | in either direction, or both (`score_two_way`) |
-| any-order | permuted | under any order, with a query stream (`score_any_order`) |
-| both | masked | from both sides, pieces hidden (`score_masked`) |
+| two stacks | causal | from left to right, given a source (`seq2seq`) |
+| causal | causal | from left to right (`causal`) |
+| two-way | two-way | in either direction, or both (`causal`) |
+| any-order | permuted | under any order, with a query stream (`any_order`) |
+| both | masked | from both sides, pieces hidden (`pseudo_likelihood`) |
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class _Making:
     inference: InferenceEncoder | None
 
     def predictor(self, output: str, encoder: Encoder) -> PiecePredictor:
-        made = cast(Output, self.bundle.outputs[output])
+        chosen = cast(Output, self.bundle.outputs[output])
         own = encoder is self.bundle.encoder and self.inference is not None
         return PiecePredictor(
             cast(InferenceEncoder, self.inference) if own else build_inference_encoder(encoder, self.precision),
-            made.softmax if isinstance(made, TwoWayOutput) else made,
+            chosen.softmax if isinstance(chosen, TwoWayOutput) else chosen,
             device=self.bundle.device,
             batch_pieces=self.batch_pieces,
             threads=self.precision != "int8",

@@ -1,4 +1,4 @@
-"""The continuous cache (Grave, Joulin and Usunier 2017): what a text said lately is likelier to be said again.
+"""The continuous cache (Grave, Joulin and Usunier 2017): recent words of a text are likelier to come again.
 
 Beside each piece that has come the cache keeps the state h that had to predict it. The more the current state is like
 one of those, the likelier the piece that came then:
@@ -9,7 +9,7 @@ one of those, the likelier the piece that came then:
 Nothing is trained, so it goes with any model that predicts from left to right. A text begins with an empty cache, and
 its first prediction is the model's alone.
 
-Shapes: M target_rows, C kept pieces, D width.
+Shapes: M predictions, C kept pieces, D width.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class NeuralCache:
         )
 
 
-def neural_cache_of(wanted: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
-    """The cache that was asked for, if one was; settings of one that was not are refused."""
+def neural_cache_of(enabled: bool, size: int, share: float, sharpness: float) -> NeuralCache | None:
+    """The cache, if it is enabled; settings of one that is not are refused."""
     chosen = NeuralCache(size=size, share=share, sharpness=sharpness)
-    if not wanted and chosen != NeuralCache():
-        raise OptionError("The settings of a cache were given, and no cache asked for. Ask for the neural cache, too.")
-    return chosen if wanted else None
+    if not enabled and chosen != NeuralCache():
+        raise OptionError("The settings of a cache were given, but no cache. Turn the neural cache on, too.")
+    return chosen if enabled else None
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Caches:
         return torch.cat(mixed)
 
     def _mixed(self, cache: _Cache, n_before: int, log_probs: Tensor) -> Tensor:
-        """With the cache: prediction m stands at `n_before` + m of the cache, and sees what stands before it."""
+        """With the cache: prediction m is at `n_before` + m of the cache, and sees the earlier ones."""
         settings = self.settings
         places = torch.arange(len(cache.pieces), device=log_probs.device)
         own = places[n_before:, None]

@@ -1,6 +1,6 @@
 """Scoring with a masked model: pseudo-log-likelihoods (Salazar et al. 2020).
 
-Each piece is predicted where it is hidden behind the mask, from both sides. What is hidden with it is a choice:
+Each piece is predicted where it is hidden behind the mask, from both sides. What to hide with it is a choice:
 
 - `word` hides all pieces of its word at once, so that none is given away by the rest of its own word;
 - `piece` hides the piece alone, as Salazar et al. have it: the later pieces of rare words come out too likely;
@@ -25,6 +25,7 @@ from polyseme.scoring.target_rows import (
     Ints,
     PiecePredictor,
     ScoringMethod,
+    ScoringRequest,
     TargetRows,
     TargetScores,
     Usage,
@@ -32,7 +33,7 @@ from polyseme.scoring.target_rows import (
     usage_of,
 )
 from polyseme.text.windows import cut
-from polyseme.types import OnBatch, Pieces, Tokenizer
+from polyseme.types import Pieces, Tokenizer
 
 Hide = Literal["word", "piece", "left-to-right"]
 """What is hidden with a piece that is predicted."""
@@ -64,35 +65,31 @@ class PseudoLikelihood(ScoringMethod):
         self.capacity = None if window is None else window - tokenizer.n_specials
 
     @property
-    def how(self) -> str:
-        """In words, how texts are scored."""
+    def description(self) -> str:
         return HOW[self.hide]
 
     def key(self, pieces: Pieces) -> bytes:
-        """Equal for documents that have equal scores."""
         return pieces.ids.tobytes() + (b"" if self.hide == "piece" else pieces.words.tobytes())
 
     def prepare(self) -> None:
         self.predictor.inference.prepare()
 
-    def __call__(
-        self,
-        encoded: Sequence[Pieces],
-        *,
-        only: Sequence[tuple[int, int]] | None = None,
-        best: bool = False,
-        on_batch: OnBatch | None = None,
-    ) -> tuple[TargetScores, Usage]:
-        """Log-probabilities of all pieces of all documents, one after another, and what that took."""
-        pieces, ends = flat([each.ids for each in encoded])
-        target_rows = self._target_rows(encoded, ends)
-        if only is not None:
-            wanted = np.zeros(len(pieces) + 1, np.int64)
-            for base, (begin, end) in zip(ends.tolist(), only, strict=False):
-                wanted[base + begin + 1 : base + end + 1] = 1
-            before = np.cumsum(wanted)
+    def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
+        pieces, ends = flat([each.ids for each in request.encoded])
+        target_rows = self._target_rows(request.encoded, ends)
+        if request.only is not None:
+            selected = np.zeros(len(pieces) + 1, np.int64)
+            for base, (begin, end) in zip(ends.tolist(), request.only, strict=False):
+                selected[base + begin + 1 : base + end + 1] = 1
+            before = np.cumsum(selected)
             target_rows = target_rows.select(before[target_rows.first + target_rows.count] > before[target_rows.first])
-        scores = self.predictor(target_rows, pieces, mask=self.tokenizer.specials["mask"], best=best, on_batch=on_batch)
+        scores = self.predictor(
+            target_rows,
+            pieces,
+            mask=self.tokenizer.specials["mask"],
+            best=request.best,
+            on_batch=request.on_batch,
+        )
         return scores, usage_of(
             self.config, target_rows.lengths[target_rows.stretch].tolist(), scores, self.predictor.output
         )

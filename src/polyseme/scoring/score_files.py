@@ -8,7 +8,7 @@ it had never stopped. Tables have one row per word, piece or byte:
 | id | of the text |
 | number | of the word, piece or byte in its text, counted from 0 |
 | word, piece, byte | what it is; a byte is a number |
-| start, end | where a word or piece stands in the text, in characters |
+| start, end | where a word or piece is in the text, in characters |
 | log_prob | natural; empty where there is none |
 | surprisal | the same in bits |
 
@@ -58,7 +58,7 @@ class ScoreFormat(Protocol):
     """A file of scores that is being written."""
 
     @staticmethod
-    def content(scored: Scored, by: By, how: str) -> Any:
+    def content(scored: Scored, by: By, description: str) -> Any:
         """All that the file needs of a text, as JSON has it, so that it can be stored and resumed."""
 
     def write(self, contents: Sequence[Any]) -> None: ...
@@ -122,12 +122,12 @@ def score_files(
 
     def in_output(chunk: Chunk[_Unit], on_batch: OnBatch) -> list[TextScores]:
         content = FORMATS[_ending(str(output))].content
-        return [TextScores(each.totals, content(each, by, scorer.how)) for each in compute(chunk, on_batch)]
+        return [TextScores(each.totals, content(each, by, scorer.description)) for each in compute(chunk, on_batch)]
 
     @contextlib.contextmanager
     def open_output(path: AnyPath, force: bool, from_storage: bool) -> Iterator[_Writer]:
-        with whole_file(path, force=force) as made:
-            writer = _Writer(FORMATS[_ending(path)](made, by, scorer.how), sums)
+        with whole_file(path, force=force) as new_file:
+            writer = _Writer(FORMATS[_ending(path)](new_file, by, scorer.description), sums)
             try:
                 yield writer
             except BaseException:
@@ -158,7 +158,7 @@ def score_files(
 
 @dataclass
 class _Writer:
-    """Adds up what it writes; the sum stands in a list of one."""
+    """Adds up what it writes; the sum is in a list of one."""
 
     sink: ScoreFormat
     sums: list[Totals]
@@ -253,15 +253,15 @@ def units(scored: Scored, by: By) -> tuple[list[Any], list[list[int]]]:
 class _Table:
     """What both kinds of table have in common; their columns are those of the first text."""
 
-    def __init__(self, path: Path, by: By, how: str) -> None:
+    def __init__(self, path: Path, by: By, description: str) -> None:
         self._path = path
         self._by = by
-        self._how = how
+        self._description = description
         self._fields: list[str] | None = None
         """The fields of the input beside the scores, as the first text has them."""
 
     @staticmethod
-    def content(scored: Scored, by: By, how: str) -> dict[str, Any]:
+    def content(scored: Scored, by: By, description: str) -> dict[str, Any]:
         """The rows of a text as columns, and the fields that all of them share."""
         taken = [name for name in scored.fields if name in COLUMNS[by] or name in SCORES]
         if taken:
@@ -286,8 +286,8 @@ class _Table:
 
 
 class _Tsv(_Table):
-    def __init__(self, path: Path, by: By, how: str) -> None:
-        super().__init__(path, by, how)
+    def __init__(self, path: Path, by: By, description: str) -> None:
+        super().__init__(path, by, description)
         self._file = path.open("w", encoding="utf-8", errors="surrogatepass", newline="")
         self._writer = csv.writer(self._file, delimiter="\t", lineterminator="\n")
 
@@ -306,15 +306,15 @@ class _Tsv(_Table):
 
 
 class _Parquet(_Table):
-    def __init__(self, path: Path, by: By, how: str) -> None:
-        super().__init__(path, by, how)
+    def __init__(self, path: Path, by: By, description: str) -> None:
+        super().__init__(path, by, description)
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, contents: Sequence[Any]) -> None:
         parts = [self.columns(each) for each in contents]
         if self._writer is None:
             schema = pa.schema({**COLUMNS[self._by], **SCORES, **dict.fromkeys(self._fields or (), pa.string())})
-            schema = schema.with_metadata({"polyseme": json.dumps({"by": self._by, "how": self._how})})
+            schema = schema.with_metadata({"polyseme": json.dumps({"by": self._by, "how": self._description})})
             self._writer = pq.ParquetWriter(self._path, schema, compression="zstd")
         joined = {name: [value for part in parts for value in part[name]] for name in self._writer.schema.names}
         self._writer.write_table(pa.table(joined, schema=self._writer.schema))
@@ -327,15 +327,15 @@ class _Parquet(_Table):
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def as_json(scored: Scored, by: By, how: str) -> dict[str, Any]:
+def as_json(scored: Scored, by: By, description: str) -> dict[str, Any]:
     """A text with its scores, as JSON has it."""
-    what, spans = units(scored, by)
+    values, spans = units(scored, by)
     log_probs = unit_log_probs(scored, by)
     return {
         "id": scored.id,
         "text": scored.text,
-        "how": how,
-        f"{by}s": what,
+        "how": description,
+        f"{by}s": values,
         **({"offsets": spans} if by != "byte" else {}),
         "log_probs": _numbers(log_probs),
         "surprisals": _numbers(surprisals(log_probs)),
@@ -345,12 +345,12 @@ def as_json(scored: Scored, by: By, how: str) -> dict[str, Any]:
 
 
 class _Jsonl:
-    def __init__(self, path: Path, by: By, how: str) -> None:
+    def __init__(self, path: Path, by: By, description: str) -> None:
         self._file: io.TextIOBase = path.open("w", encoding="utf-8", errors="surrogatepass")
 
     @staticmethod
-    def content(scored: Scored, by: By, how: str) -> str:
-        return json.dumps(as_json(scored, by, how), ensure_ascii=False, default=str)
+    def content(scored: Scored, by: By, description: str) -> str:
+        return json.dumps(as_json(scored, by, description), ensure_ascii=False, default=str)
 
     def write(self, contents: Sequence[Any]) -> None:
         self._file.writelines(f"{line}\n" for line in contents)
@@ -360,14 +360,14 @@ class _Jsonl:
 
 
 class _Html:
-    def __init__(self, path: Path, by: By, how: str) -> None:
+    def __init__(self, path: Path, by: By, description: str) -> None:
         self._path = path
         self._by = by
-        self._how = how
+        self._description = description
         self._texts: list[ShadedText] = []
 
     @staticmethod
-    def content(scored: Scored, by: By, how: str) -> list[Any]:
+    def content(scored: Scored, by: By, description: str) -> list[Any]:
         return list(shaded(scored, by))
 
     def write(self, contents: Sequence[Any]) -> None:
@@ -376,7 +376,7 @@ class _Html:
             self._texts.append(ShadedText(heading, text, [Mark(*mark) for mark in marks], note))
 
     def finish(self, total: Totals) -> None:
-        notes = [f"Scored {self._how}.", totals_line(total)]
+        notes = [f"Scored {self._description}.", totals_line(total)]
         unit = {"word": "bits a word", "piece": "bits a piece", "byte": "bits a byte"}[self._by]
         page = shaded_page("How surprising each word is", self._texts, unit=unit, most=MOST[self._by], notes=notes)
         self._path.write_text(page, encoding="utf-8")
@@ -390,7 +390,7 @@ def shaded(scored: Scored, by: By) -> ShadedText:
     """A text with a mark for each word; by piece or byte, for each piece, those of one character together."""
     if by == "word":
         marks = [
-            Mark(word.start, word.end, value, f"{word}: {_said(value)}")
+            Mark(word.start, word.end, value, f"{word}: {_label(value)}")
             for word, value in zip(scored.words, scored.word_surprisals.tolist(), strict=True)
         ]
     else:
@@ -412,12 +412,12 @@ def _piece_marks(scored: Scored, by: By) -> list[Mark]:
             value, piece = value + last.value, f"{last.label} {piece}"
         if end > start:
             marks.append(Mark(start, end, value, piece))
-    made = []
+    labeled = []
     for mark in marks:
         n_bytes = len(scored.text[mark.start : mark.end].encode("utf-8", "surrogatepass"))
         value = mark.value / n_bytes if by == "byte" else mark.value
-        made.append(Mark(mark.start, mark.end, value, f"{mark.label}: {_said(value)}"))
-    return made
+        labeled.append(Mark(mark.start, mark.end, value, f"{mark.label}: {_label(value)}"))
+    return labeled
 
 
 def totals_line(sums: Totals) -> str:
@@ -448,7 +448,7 @@ def _string(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _said(value: float) -> str:
+def _label(value: float) -> str:
     return "no score" if math.isnan(value) else f"{value:.2f} bits"
 
 

@@ -12,21 +12,31 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
 from polyseme.encoders.batch_runner import batches
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError
-from polyseme.scoring.target_rows import Ints, PiecePredictor, ScoringMethod, TargetScores, Usage, flat, usage_of
-from polyseme.types import Batch, OnBatch, Pieces, Tokenizer
+from polyseme.scoring.target_rows import (
+    Ints,
+    PiecePredictor,
+    ScoringMethod,
+    ScoringRequest,
+    TargetScores,
+    Usage,
+    flat,
+    usage_of,
+)
+from polyseme.types import Batch, Pieces, Tokenizer
 
 
 class SourceScoring(ScoringMethod):
-    """Scores of a decoder; `sources` are set before each call, one for each document."""
+    """Scores of a decoder."""
 
     unscored_first: str | None = None
-    how = "left to right, given a source"
+    description = "left to right, given a source"
 
     def __init__(self, bundle: Bundle, decoder: Encoder, tokenizer: Tokenizer, predictor: PiecePredictor) -> None:
         self.encoder = bundle.encoder
@@ -34,10 +44,6 @@ class SourceScoring(ScoringMethod):
         self.tokenizer = tokenizer
         self.predictor = predictor
         self.first = bundle.first_written
-
-    def key(self, pieces: Pieces) -> bytes:
-        """Equal for documents that have equal scores, if their sources are equal, too."""
-        return pieces.ids.tobytes()
 
     def check(self, encoded: Sequence[Pieces], sources: Sequence[Pieces], names: Sequence[str]) -> None:
         """Refuse what is too long for a stack: here nothing is cut."""
@@ -51,19 +57,11 @@ class SourceScoring(ScoringMethod):
                         f"{room:,} of a {side}. Shorten it, or cut it into sentences."
                     )
 
-    def __call__(
-        self,
-        encoded: Sequence[Pieces],
-        *,
-        sources: Sequence[Pieces] = (),
-        only: Sequence[tuple[int, int]] | None = None,
-        best: bool = False,
-        on_batch: OnBatch | None = None,
-    ) -> tuple[TargetScores, Usage]:
-        """Log-probabilities of all pieces of all documents, one after another, and what that took."""
+    def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
+        encoded, only = request.encoded, request.only
         pieces, ends = flat([each.ids for each in encoded])
-        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
-        read = [self.tokenizer.frame(each.ids).ids for each in sources]
+        scores = TargetScores.empty(len(pieces))
+        read = [self.tokenizer.frame(each.ids).ids for each in request.sources or ()]
         framed = [self.tokenizer.frame(each.ids) for each in encoded]
         rows = [
             np.concatenate([[self.first], each.ids[: each.offset + len(text) - 1]])
@@ -82,32 +80,26 @@ class SourceScoring(ScoringMethod):
             targets = np.concatenate(
                 [ends[n] + place - framed[n].offset for n, place in zip(numbers, places, strict=True)]
             )
-            log_probs, is_best = self._predict(
-                [read[n] for n in numbers], [rows[n] for n in numbers], places, pieces[targets], best
-            )
-            scores.log_probs[targets] = log_probs
-            if is_best is not None:
-                scores.best[targets] = is_best
+            states = self._states([read[n] for n in numbers], [rows[n] for n in numbers], places)
+            theirs = torch.from_numpy(pieces[targets]).to(self.predictor.device)
+            scores.put(targets, *self.predictor.log_probs(states, theirs, best=request.best))
             done += sum(len(read[n]) + len(rows[n]) for n in numbers)
-            if on_batch is not None:
-                on_batch(done, total)
-        took = usage_of(self.decoder.config, [len(rows[n]) for n in order], scores, self.predictor.output)
+            request.report(done, total)
+        usage = usage_of(self.decoder.config, [len(rows[n]) for n in order], scores, self.predictor.output)
         of_sources = [len(read[n]) for n in order]
-        return scores, Usage(took.pieces + sum(of_sources), took.flops + forward_flops(self.encoder.config, of_sources))
+        flops = usage.flops + forward_flops(self.encoder.config, of_sources)
+        return scores, Usage(usage.pieces + sum(of_sources), flops)
 
     @torch.inference_mode()
-    def _predict(
-        self, read: Sequence[Ints], rows: Sequence[Ints], places: Sequence[Ints], targets: Ints, best: bool
-    ) -> tuple[Ints, Ints | None]:
+    def _states(self, read: Sequence[Ints], rows: Sequence[Ints], places: Sequence[Ints]) -> Tensor:
+        """The decoder's states at the places of each row, one after another."""
         device = self.predictor.device
         source = self.encoder(_padded(read, device), layers=[-1])
         batch = _padded(rows, device)
         batch.source = source
         states = self.decoder(batch, layers=[-1])[-1]
         row_of = np.repeat(np.arange(len(places)), [len(each) for each in places])
-        chosen = states[torch.from_numpy(row_of).to(device), torch.from_numpy(np.concatenate(places)).to(device)]
-        log_probs, is_best = self.predictor.log_probs(chosen, torch.from_numpy(targets).to(device), best=best)
-        return log_probs.double().cpu().numpy(), None if is_best is None else is_best.cpu().numpy()
+        return states[torch.from_numpy(row_of).to(device), torch.from_numpy(np.concatenate(places)).to(device)]
 
 
 def _padded(rows: Sequence[Ints], device: torch.device) -> Batch:

@@ -69,17 +69,45 @@ class TargetRows:
         )
 
 
+class ScoringRequest(NamedTuple):
+    """Documents in pieces, and what to score of them."""
+
+    encoded: Sequence[Pieces]
+    sources: Sequence[Pieces] | None = None
+    """One source per document, where the model reads one."""
+    only: Sequence[tuple[int, int]] | None = None
+    """The run `[start, end)` of each document's pieces to score; None: all."""
+    best: bool = False
+    """Whether to compare each piece with all others."""
+    on_batch: OnBatch | None = None
+
+    def report(self, done: int, total: int) -> None:
+        """Report progress, if anyone listens."""
+        if self.on_batch is not None:
+            self.on_batch(done, total)
+
+
 class TargetScores(NamedTuple):
-    """What the model says of pieces: NaN, and False, where it was not asked."""
+    """The model's scores of pieces: NaN, and False, where there is none."""
 
     log_probs: NDArray[np.float64]
     """[P]"""
     best: NDArray[np.bool_]
-    """[P]: whether no other piece was as likely; all False unless that was asked for."""
+    """[P]: whether no other piece was as likely; all False unless requested."""
+
+    @classmethod
+    def empty(cls, n_pieces: int) -> TargetScores:
+        return cls(np.full(n_pieces, np.nan), np.zeros(n_pieces, np.bool_))
+
+    def put(self, targets: Ints, log_probs: Tensor, is_best: Tensor | None) -> None:
+        """Fill in the scores of these pieces."""
+        self.log_probs[targets] = log_probs.double().cpu().numpy()
+        if is_best is not None:
+            self.best[targets] = is_best.cpu().numpy()
 
 
 class Usage(NamedTuple):
-    """What scoring some documents took."""
+    """The work that it took to score documents."""
 
     pieces: int
     """Pieces that were read."""
@@ -98,11 +126,11 @@ def usage_of(config: EncoderConfig, lengths: Sequence[int], scores: TargetScores
 class ScoringMethod(Protocol):
     """How pieces are predicted: from which side, and with what before them.
 
-    What most ways have in common stands here, for those that name this as their base.
+    The defaults are for methods that derive from it.
     """
 
     @property
-    def how(self) -> str:
+    def description(self) -> str:
         """In words."""
 
     @property
@@ -125,15 +153,8 @@ class ScoringMethod(Protocol):
         """Lay out the weights before the first batch, so that no score depends on how many batches there are."""
         return None
 
-    def __call__(
-        self,
-        encoded: Sequence[Pieces],
-        *,
-        only: Sequence[tuple[int, int]] | None = None,
-        best: bool = False,
-        on_batch: OnBatch | None = None,
-    ) -> tuple[TargetScores, Usage]:
-        """Log-probabilities of all pieces of all documents, one after another; `only` asks for a run of each one's."""
+    def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
+        """Log-probabilities of all pieces of all documents, one after another, and the work that they took."""
 
 
 class PiecePredictor:
@@ -168,7 +189,7 @@ class PiecePredictor:
         on_batch: OnBatch | None = None,
     ) -> TargetScores:
         """Log-probabilities of the `pieces` [P] of all documents that the rows predict; `mask` hides pieces."""
-        scores = TargetScores(np.full(len(pieces), np.nan), np.zeros(len(pieces), np.bool_))
+        scores = TargetScores.empty(len(pieces))
         lengths = target_rows.lengths[target_rows.stretch]
 
         def run(rows: Ints) -> tuple[Ints, Tensor, Tensor | None]:
@@ -187,9 +208,7 @@ class PiecePredictor:
             )
         )
         for targets, log_probs, is_best in results:
-            scores.log_probs[targets] = log_probs.double().cpu().numpy()
-            if is_best is not None:
-                scores.best[targets] = is_best.cpu().numpy()
+            scores.put(targets, log_probs, is_best)
         return scores
 
     def states(self, target_rows: TargetRows, rows: Ints, mask: int = 0) -> tuple[Tensor, Ints, int]:
@@ -267,7 +286,7 @@ def flat(arrays: Sequence[Ints]) -> tuple[Ints, Ints]:
 class Stride(NamedTuple):
     """The pieces `[start, end)` that are read, of which the piece after each one from `first` - 1 on is predicted.
 
-    What is predicted is `[first, end]`, both counted: the last of them is not read.
+    The predicted pieces are `[first, end]`, both counted: the last of them is not read.
     """
 
     start: int

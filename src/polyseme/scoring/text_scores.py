@@ -8,8 +8,8 @@
   the model does not read them) have 0. So the bytes come to the same, too, and models with different pieces can be
   compared over any stretch of the text.
 
-Log-probabilities are natural; surprisals are in bits. What has no score is NaN: the first piece where nothing stands
-before it, and the word that it belongs to.
+Log-probabilities are natural; surprisals are in bits. A missing score is NaN: that of the first piece where
+nothing precedes it, and of the word that it belongs to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """What the scores of a text, or of many, come to. Only what has a score is counted."""
+    """What the scores of a text, or of many, come to. Pieces without a score are not counted."""
 
     log_prob: float = 0.0
     """Of all pieces together."""
@@ -45,15 +45,15 @@ class Totals:
 
     @property
     def perplexity_per_word(self) -> float:
-        return _perplexity(self.word_log_prob, self.words)
+        return perplexity(self.word_log_prob, self.words)
 
     @property
     def perplexity_per_piece(self) -> float:
-        return _perplexity(self.log_prob, self.pieces)
+        return perplexity(self.log_prob, self.pieces)
 
     @property
     def perplexity_per_byte(self) -> float:
-        return _perplexity(self.log_prob, self.bytes)
+        return perplexity(self.log_prob, self.bytes)
 
     @property
     def bits_per_byte(self) -> float:
@@ -92,7 +92,7 @@ class Scored(Document):
     ids: Ints
     """[n]"""
     spans: Ints
-    """[n, 2]: where each piece stands in the text."""
+    """[n, 2]: where each piece is in the text."""
     word_pieces: Ints
     """[n_words, 2]: first and last piece of each word, both counted."""
     piece_log_probs: Floats
@@ -132,7 +132,7 @@ class Scored(Document):
         if not n_bytes:
             return np.zeros(0)
         starts, ends = bounds[self.spans[:, 0]], bounds[self.spans[:, 1]]
-        starts = np.minimum(starts, n_bytes - 1)  # a piece that stands nowhere goes with the byte at its place
+        starts = np.minimum(starts, n_bytes - 1)  # an empty piece goes with the byte at its place
         counts = np.maximum(ends - starts, 1)
         places = np.repeat(starts, counts) + counted(counts)
         return _sums(places, np.repeat(self.piece_log_probs / counts, counts), n_bytes)
@@ -191,7 +191,8 @@ def _sums(places: Ints, values: Floats, n: int) -> Floats:
     return sums
 
 
-def _perplexity(log_prob: float, count: int) -> float:
+def perplexity(log_prob: float, count: float) -> float:
+    """Exp of minus the mean log-probability; NaN over nothing."""
     if not count:
         return math.nan
     try:

@@ -102,7 +102,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         embedder = model_of(self.model, self.device, self.dtype).embedder(
             layer=self.layer, pool=self.pool, batch_pieces=self.batch_pieces
         )
-        if embedder.choice.how == "all":
+        if embedder.choice.mode == "all":
             raise OptionError("Layer 'all' gives a word several vectors, and features are one row. Use concat:0:-1.")
         return embedder
 

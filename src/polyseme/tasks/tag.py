@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Row, shown
+from polyseme.files.rows import Row, read_rows, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead

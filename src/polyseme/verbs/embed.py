@@ -34,7 +34,7 @@ def embed(options: EmbedOptions) -> Cost:
     reading = options.values(ReadingOptions)
     loaded = load(options.model, device=options.device, dtype=options.dtype)
     embedder = loaded.embedder(**options.values(ModelEmbedderOptions))
-    description = {
+    provenance = {
         "model": loaded.path,
         "family": loaded.bundle.family.name,
         "layer": str(options.layer),
@@ -43,13 +43,13 @@ def embed(options: EmbedOptions) -> Cost:
         "dtype": options.dtype,
         "store": options.store,
     } | ({"carry_state": "true"} if options.carry_state else {})
-    description |= {"stack": options.stack} if options.stack != "encoder" else {}
+    provenance |= {"stack": options.stack} if options.stack != "encoder" else {}
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
         parts = fingerprint(loaded.bundle, loaded.precision, options.stack)
         return {
-            **description,
+            **provenance,
             **{f"the model's {part}": hash for part, hash in parts.items()},
             "input": names,
             **reading,
@@ -68,7 +68,7 @@ def embed(options: EmbedOptions) -> Cost:
         shard_rows=options.shard_rows,
         shard_format=options.shard_format,
         force=options.force,
-        about=description,
+        provenance=provenance,
     )
     return job.embed_files(
         embedder, names, target, reading=reading, settings=settings, progress=options.progress, started=started

@@ -149,7 +149,7 @@ def _score_pairs(sets: Sequence[PairSet], options: EvaluateOptions, started: flo
     path, scorer = _scorer(options)
     values = score_pairs(scorer, sets, options.progress)
     notes = [*(note for each in sets for note in each.notes), *scorer.notes()]
-    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - started))
+    return Answers(values, path, scorer.description, notes, scorer.cost(time.perf_counter() - started))
 
 
 def _score_last_words(items: Sequence[lambada.LastWord], options: EvaluateOptions, started: float) -> Answers:
@@ -159,7 +159,7 @@ def _score_last_words(items: Sequence[lambada.LastWord], options: EvaluateOption
     notes = scorer.notes()
     if scorer.from_both_sides:
         notes.append("A masked model sees how many pieces the last word has, which a causal one does not.")
-    return Answers(values, path, scorer.how, notes, scorer.cost(time.perf_counter() - started))
+    return Answers(values, path, scorer.description, notes, scorer.cost(time.perf_counter() - started))
 
 
 def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Answers:

@@ -61,7 +61,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     if output is None:
         return finetune_task(read, bundle, settings, **run).report
     decides = _decides(read, bundle, settings, run["device"])
-    with unfinished_work(output, decides, what="model", force=options.force) as folder:
+    with unfinished_work(output, decides, noun="model", force=options.force) as folder:
         done = finetune_task(read, bundle, settings, folder=folder, **run)
         _write(done, output, columns if isinstance(task, str) and task in KINDS else {}, force=options.force)
     return done.report

@@ -101,13 +101,13 @@ def _folder(
     folder = Path(output)
     if force and folder.exists():
         check_output(folder, force=True, kind="folder", inputs=inputs, marks=["settings.json", "glue.json"])
-        check_ours(folder, what="table")
+        check_ours(folder, noun="table")
         discard(folder)
     new = not folder.exists()
     with parents_of(folder):
         with explained(folder):
             folder.mkdir(exist_ok=True)
-        prepare(folder, settings, what="table", force=force)
+        prepare(folder, settings, noun="table", force=force)
         try:
             yield folder
         except BaseException:

@@ -14,8 +14,9 @@ from polyseme.api import load
 from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
-from polyseme.files import chunked_job, read_rows
+from polyseme.files import chunked_job
 from polyseme.files.reading_options import ReadingOptions
+from polyseme.files.rows import read_rows
 from polyseme.files.source_paths import listed
 from polyseme.options import flat
 from polyseme.scoring.any_order import parse_order
@@ -77,7 +78,7 @@ def score(options: ScoreOptions) -> Scores:
             "model": loaded.path,
             **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle, loaded.precision).items()},
             "the model's outputs": outputs_fingerprint(loaded.bundle),
-            "how": scorer.how,
+            "how": scorer.description,
             "by": options.by,
             **options.values(MaskOptions),
             "input": names,
@@ -110,4 +111,4 @@ def score(options: ScoreOptions) -> Scores:
             f"{scorer.tally.wordless:,} of {scorer.tally.documents:,} texts have no word in them, and no score."
         )
     cost = scorer.cost(time.perf_counter() - started)
-    return Scores(method=scorer.how, totals=total, texts=scored, notes=notes, cost=cost)
+    return Scores(method=scorer.description, totals=total, texts=scored, notes=notes, cost=cost)

@@ -194,11 +194,11 @@ def _number_of(requested: View, views: Sequence[View], folder: Path) -> int:
 
 def _name(layer: LayerChoice) -> str:
     """A layer as a user would write it."""
-    if layer.how == "one":
+    if layer.mode == "one":
         return str(layer.layers[0])
     if layer.weights:
         return f"mix:last{len(layer.layers)}:{','.join(f'{weight:g}' for weight in layer.weights)}"
-    return f"{layer.how}:{layer.layers[0]}:{layer.layers[-1]}"
+    return f"{layer.mode}:{layer.layers[0]}:{layer.layers[-1]}"
 
 
 def _table(path: Path) -> pa.Table:

@@ -1,11 +1,11 @@
-"""CoNLL: a word a line with what is said of it in columns, and a blank line after each sentence.
+"""CoNLL: one word per line with its annotations in columns, and a blank line after each sentence.
 
 - Columns are separated by tabs, or by blanks in a file whose first sentence has no tab. All lines of a sentence have
   the same number of columns.
 - The word is in column 1, or in the one whose number is the `field`. Column numbers are also the names of the other
-  `fields`, each a list with a value a word.
+  `fields`, each a list with one value per word.
 - A line that begins with `-DOCSTART-` begins a document and is no word; the field `document` is the number of the
-  document that a sentence stands in.
+  document that a sentence is in.
 - Lines that begin with `#` may be comments or words, as in `#metoo O`. They are comments before the first word of a
   sentence, if they have another number of columns than its words; `#begin document` and `#end document` always are.
   The field `comments` is the list of them; those that stand by themselves belong to the next sentence.
@@ -42,7 +42,7 @@ class _Sentence(NamedTuple):
 
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
-    """A row a sentence, with its own words."""
+    """One row per sentence, with its own words."""
     field = "1" if request.field is None else request.field
     if not (field.isdecimal() and int(field)):
         raise OptionError(
@@ -141,7 +141,7 @@ class _Sentences:
         return len(columns[-1]) if tabs else 1
 
     def _check(self, line: Line, n_columns: int, width: int, tabs: bool) -> None:
-        """Sentences may differ in their columns (a column a predicate), but not in whether there is more than one."""
+        """Sentences may differ in their columns (one per predicate), but not in whether there is more than one."""
         expected = width
         if n_columns == width and self._width is not None and (width == 1) != (self._width == 1):
             expected = self._width

@@ -3,8 +3,8 @@
 - A row's words are the syntactic words (*do* *n't*); with `words="surface"` they are the tokens as written (*don't*).
 - The id is the sentence's `sent_id`, where it has one and no other `id_field` is named.
 - What the words alone cannot say is always kept in the fields: `original`, the `# text` of the sentence; `ranges`, the
-  tokens that stand for several words; `empty_nodes`. Other fields are the columns by their names in small letters (a
-  value a word) and the comments by theirs: `upos`, `newdoc id`.
+  tokens that stand for several words; `empty_nodes`. Other fields are the columns by their names in small letters (one
+  value per word) and the comments by theirs: `upos`, `newdoc id`.
 - Comments that stand by themselves belong to the next sentence.
 - The tokens and their `SpaceAfter=No` must add up to `# text`, if there is one; a sentence where they do not is
   refused, unless `check_text` is off. How many blanks stand between two tokens does not matter.
@@ -65,7 +65,7 @@ class _Sentence:
 
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
-    """A row a sentence, with its own words."""
+    """One row per sentence, with its own words."""
     return _rows(lines_of(source), _column(request.field), source.name, request)
 
 
@@ -107,8 +107,8 @@ def _rows(lines: Iterable[Line], column: int, name: str, request: RowRequest) ->
 def _word(token: _Token, column: int, name: str) -> str:
     word = token.columns[column]
     if not word.strip() or (word == "_" and token.form != "_"):
-        what = "empty" if not word.strip() else "not given (_)"
-        raise InputError(f"{Place(name, token.line)}: the word, in column {column + 1}, is {what}.")
+        problem = "empty" if not word.strip() else "not given (_)"
+        raise InputError(f"{Place(name, token.line)}: the word, in column {column + 1}, is {problem}.")
     return word
 
 
@@ -145,7 +145,7 @@ def _beside(
     for name in request.fields:
         if name not in there and first:
             raise no_field(name, there, place)
-        beside[name] = there.get(name)  # not every comment stands in every sentence
+        beside[name] = there.get(name)  # not every sentence has every comment
     return beside
 
 
@@ -202,8 +202,8 @@ def _add(sentence: _Sentence, columns: list[str], place: Place) -> None:
         sentence.words.append(token)
     if not fits:
         raise InputError(
-            f"{place}: the id {columns[0]} cannot stand here, after {done} word{'' if done == 1 else 's'} of the "
-            "sentence. Words are counted from 1, a range stands before its first word and in no other range, an empty "
+            f"{place}: the id {columns[0]} cannot follow here, after {done} word{'' if done == 1 else 's'} of the "
+            "sentence. Words are counted from 1, a range comes before its first word and in no other range, an empty "
             "node after the word it is counted from. A blank line ends a sentence."
         )
 
@@ -225,6 +225,6 @@ def _check_text(sentence: _Sentence, name: str) -> None:
     token = tokens[min(bisect.bisect_right(ends, at), len(tokens) - 1)]
     raise InputError(
         f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
-        f"words go on with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
+        f"words continue with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
         "other (SpaceAfter=No says that no blank follows), or leave the text unread with the option check_text=False."
     )

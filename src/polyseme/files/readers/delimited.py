@@ -1,4 +1,4 @@
-r"""CSV and TSV, as RFC 4180 has them: a header, then a record a line, with the same number of fields.
+r"""CSV and TSV, as RFC 4180 has them: a header, then one record per line, with the same number of fields.
 
 - A field that begins with a double quote ends with one, and may have delimiters, line ends and quotes (doubled) in
   it. A quote further on in a field is a quote. With `quotes="none"` all quotes are: many a TSV is written so.
@@ -38,7 +38,7 @@ def _read(source: Source, request: RowRequest, *, format: str) -> Iterator[Row]:
     records = _split(lines_of(source, with_ends=True), source.name, delimiter, quoted=request.quotes == "double")
     header, place = next(records)
     request = _chosen(header, place, request, delimiter)
-    return _told_of_numbers(rows_of(_records(records, header, source.name), request), request, source.name)
+    return _warn_of_numbers(rows_of(_records(records, header, source.name), request), request, source.name)
 
 
 read_csv: Callable[[Source, RowRequest], Iterator[Row]] = partial(_read, format="csv")
@@ -49,7 +49,7 @@ read_tsv: Callable[[Source, RowRequest], Iterator[Row]] = partial(_read, format=
 
 
 def _chosen(header: list[str], place: Place, request: RowRequest, delimiter: str) -> RowRequest:
-    """What was asked for, with the field of the text in it, after a look at whether the header has it all."""
+    """The request with the field of the text, after a check that the header has all fields."""
     if any("\r" in name for name in header):
         raise InputError(
             f"{place}: there is a carriage return in the header; only \\n and \\r\\n end a line. If each ends one, "
@@ -83,7 +83,7 @@ def _records(records: Iterable[tuple[list[str], Place]], header: list[str], name
         if len(values) != len(header):
             raise InputError(
                 f"{place}: {_fields(len(values))}, and the header has {len(header)}. A text that has the delimiter in "
-                f"it must stand in double quotes; {_NO_QUOTES}"
+                f"it must be in double quotes; {_NO_QUOTES}"
             )
         yield Record(dict(zip(header, values, strict=True)), place)
     if not any_rows:
@@ -94,8 +94,8 @@ def _fields(count: int) -> str:
     return "there is 1 field" if count == 1 else f"there are {count} fields"
 
 
-def _told_of_numbers(rows: Iterable[Row], request: RowRequest, name: str) -> Iterator[Row]:
-    """The same rows, and a word to the user if the texts of the first are numbers, all of them."""
+def _warn_of_numbers(rows: Iterable[Row], request: RowRequest, name: str) -> Iterator[Row]:
+    """The same rows, with a warning if all texts of the first are numbers."""
     numbers: int | None = 0
     for row in rows:
         if numbers is not None:

@@ -1,6 +1,6 @@
-"""JSON Lines: an object a line, of which one field is the text or the list of its words.
+"""JSON Lines: one object per line, of which one field is the text or the list of its words.
 
-A file may also have a string, or a list of words, a line. Blank lines hold no row. Numbers that JSON does not have
+A file may also have a string, or a list of words, on each line. Blank lines hold no row. Numbers that JSON lacks
 (NaN, Infinity) are read, since Python writes them; a key that stands twice in one object is refused, since it cannot
 be known which of the two is meant.
 """
@@ -23,7 +23,7 @@ _WHOLE = "the line itself"
 
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
-    """A row a line."""
+    """One row per line."""
     return rows_of(_records(lines_of(source), source.name, request), request)
 
 
@@ -50,9 +50,9 @@ def _fields(value: Any, place: Place, request: RowRequest) -> dict[str, Any]:
         return value
     if request.field is None and is_text(value):
         return {_WHOLE: value}
-    what = {str: "a string", list: "a list", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
-    wanted = "an object with fields" if request.field is not None else "an object, a string or a list of words"
-    raise InputError(f"{place}: the line is {what}. A line of JSON Lines must be {wanted}.")
+    kind = {str: "a string", list: "a list", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
+    expected = "an object with fields" if request.field is not None else "an object, a string or a list of words"
+    raise InputError(f"{place}: the line is {kind}. A line of JSON Lines must be {expected}.")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

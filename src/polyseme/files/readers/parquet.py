@@ -27,7 +27,7 @@ _DAMAGED = (OSError, ValueError, OverflowError, pa.ArrowException)
 
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
-    """A row a row."""
+    """One row per row of the file."""
     file = _open(source)
     try:
         if not file.metadata.num_rows:
@@ -41,10 +41,10 @@ def read(source: Source, request: RowRequest) -> Iterator[Row]:
 
 def _open(source: Source) -> pq.ParquetFile:
     if source.total is None or source.compressed:
-        what = "comes packed" if source.compressed else "comes through a pipe"
+        problem = "comes packed" if source.compressed else "comes through a pipe"
         raise InputError(
-            f"{source.name} {what}, and Parquet is read from its end. Give it as a file of its own; it is compressed "
-            "within."
+            f"{source.name} {problem}, and Parquet is read from its end. Give it as a file of its own; it is compressed"
+            " within."
         )
     if not source.total:
         raise InputError(f"{source.name} is empty: there is nothing to read.")
@@ -59,7 +59,7 @@ def _open(source: Source) -> pq.ParquetFile:
 
 
 def _chosen(schema: pa.Schema, request: RowRequest, name: str) -> tuple[RowRequest, list[str]]:
-    """What was asked for, with the field of the text in it, and the columns that are needed."""
+    """The request with the field of the text, and the columns to read."""
     texts = [field.name for field in schema if field.name != request.id_field and _is_text(field.type)]
     field = request.field if request.field is not None else only_field(texts, _described(schema), name)
     beside = schema.names if request.keeps_all else request.fields

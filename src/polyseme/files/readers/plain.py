@@ -1,4 +1,4 @@
-"""Plain text: a text a line, a sentence of a line, a paragraph between blank lines, or a whole file.
+"""Plain text: one text per line, a sentence of a line, a paragraph between blank lines, or a whole file.
 
 Texts of several lines keep the line ends between them as they stand, so that offsets point into what was given.
 """
