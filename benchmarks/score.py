@@ -90,7 +90,7 @@ def main() -> None:
             scored(model, [PairSet(every.name, every.levels, sets[0].pairs[:500])], hide, options.batch_pieces)
             scorer, scores, seconds = scored(model, sets, hide, options.batch_pieces)
             figures = pair_figures(sets, [scores])
-            results[f"{model.path}, {scorer.how}"] = figures
+            results[f"{model.path}, {scorer.description}"] = figures
             differs = ""
             if options.exact and dtype != "fp32":
                 full = load(named, device=device) if named else random_model(kind, data, device, "fp32")
@@ -103,7 +103,7 @@ def main() -> None:
             rows.append(
                 [
                     Path(model.path).name,
-                    scorer.how,
+                    scorer.description,
                     dtype,
                     f"{len(sets[0].pairs):,}",
                     f"{seconds:.1f}",

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polyseme import files
 from polyseme.errors import InputError
 from polyseme.files.readers import STRUCTURED
 from polyseme.files.rows import read_rows
@@ -47,16 +46,9 @@ def test_a_binary_file_is_refused_before_the_first_row(tmp_path: Path) -> None:
 
 
 def test_reading_text_loads_neither_numpy_nor_arrow() -> None:
-    code = (
-        "import sys, polyseme.files; polyseme.files.read_rows; print({'numpy', 'pyarrow', 'torch'} & set(sys.modules))"
-    )
+    code = "import sys, polyseme.files.rows; print({'numpy', 'pyarrow', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'read_everything'"):
-        files.read_everything  # noqa: B018
 
 
 def test_of_parquet_the_rows_at_hand_count_as_read(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def config_of(bundle: Bundle, stack: str) -> EncoderConfig:
 def run_stack(bundle: Bundle, stack: str, batch: Batch, layers: Layers) -> States:
     """The states of a stack; the decoder's with the text on both sides, shifted right where the decoder reads it.
 
-    So the state at a place is the one from which the original predicts what stands there.
+    So the state at a place is the one from which the original predicts the piece there.
     """
     if stack == "encoder":
         states: States = bundle.encoder(batch, layers=layers)
@@ -118,5 +118,5 @@ def groups_of(bundle: Bundle, *, with_decoder: bool) -> list[list[nn.Parameter]]
 
 
 def fresh_bundle(bundle: Bundle) -> Bundle:
-    """A model like this one, drawn anew from torch's present seed."""
+    """A model like this one, its weights drawn from torch's present seed."""
     return new_bundle(bundle.family, bundle.config, list(bundle.outputs), tied=bundle.tied)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyseme.encoders.inference import InferenceEncoder
 from polyseme.parts.device import even_share, one_core, side_by_side
-from polyseme.types import OnBatch
+from polyseme.types import Batch, OnBatch
 
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
@@ -74,6 +74,17 @@ def batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:
         end = max(int(np.searchsorted(ends, before + budget, side="right")), start + 1)
         yield order[start:end]
         start = end
+
+
+def padded(rows: Sequence[Sequence[int] | Ints], device: torch.device, multiple: int = 1) -> Batch:
+    """Rows side by side, padded on the right to the longest, or to a multiple of so many pieces."""
+    lengths = [len(row) for row in rows]
+    longest = -(-max(lengths) // multiple) * multiple
+    pieces = torch.zeros(len(rows), longest, dtype=torch.long)
+    for number, row in enumerate(rows):
+        pieces[number, : len(row)] = torch.as_tensor(row)
+    is_full = min(lengths) == longest
+    return Batch(pieces.to(device), None if is_full else torch.tensor(lengths, device=device))
 
 
 @contextlib.contextmanager

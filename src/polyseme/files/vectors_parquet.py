@@ -255,39 +255,30 @@ def _rows(file: pq.ParquetFile) -> Iterator[Embedded]:
             raise InputError(f"The Parquet file of vectors is damaged in row group {group}: {error}") from error
         columns = {name: table.column(name).combine_chunks() for name in table.column_names}
         del table
-        yield from _texts_of_group(columns) if "vector" in columns else _rows_of_group(columns)
+        yield from _rows_of_group(columns)
 
 
 def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
     """The rows of one group; `columns` is emptied, so that only what is still to come stays in memory."""
-    ids, texts, words = (columns.pop(name) for name in ("id", "text", "words"))
-    offsets = np.stack([_array(columns.pop(name).flatten()) for name in ("start", "end")], axis=1)
-    vectors = _array(columns.pop("vectors").flatten())
+    ids, texts, words = columns.pop("id"), columns.pop("text"), columns.pop("words", None)
+    if words is None:
+        offsets, vectors = np.zeros((0, 2), np.int64), _array(columns.pop("vector"))
+    else:
+        offsets = np.stack([_array(columns.pop(name).flatten()) for name in ("start", "end")], axis=1)
+        vectors = _array(columns.pop("vectors").flatten())
     first = 0
     for row, text in enumerate(texts):
-        spelled = words[row].as_py()
-        where = slice(first, first + len(spelled))
+        spellings = [] if words is None else words[row].as_py()
+        where = slice(first, first + (1 if words is None else len(spellings)))
         first = where.stop
+        spans = offsets[where].copy()
         yield Embedded(
             id=ids[row].as_py(),
             text=text.as_py(),
-            words=[Word(word, *place) for word, place in zip(spelled, offsets[where].tolist(), strict=True)],
+            words=[Word(word, *span) for word, span in zip(spellings, spans.tolist(), strict=True)],
             fields={name: values[row].as_py() for name, values in columns.items()},
-            offsets=offsets[where].copy(),
+            offsets=spans,
             vectors=vectors[where].copy(),
-        )
-
-
-def _texts_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
-    ids, texts, vectors = columns.pop("id"), columns.pop("text"), _array(columns.pop("vector"))
-    for row, text in enumerate(texts):
-        yield Embedded(
-            id=ids[row].as_py(),
-            text=text.as_py(),
-            words=[],
-            fields={name: values[row].as_py() for name, values in columns.items()},
-            offsets=np.zeros((0, 2), np.int64),
-            vectors=vectors[row : row + 1].copy(),
         )
 
 

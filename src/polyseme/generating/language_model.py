@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from polyseme.bundle import Bundle
+from polyseme.encoders.batch_runner import padded
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError, ModelError, PolysemeWarning
 from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
@@ -38,7 +39,7 @@ from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.text.documents import make_document
-from polyseme.types import Batch, NextPiece, States, Tokenizer
+from polyseme.types import NextPiece, States, Tokenizer
 
 ROUND_SOURCE = 64
 """On a GPU, sources are this many pieces or a multiple, so that few shapes serve all."""
@@ -195,16 +196,8 @@ class LanguageModel:
         """The states of some sources, specials included."""
         if self.source is None:
             raise ModelError("The model reads no source.")
-        lengths = [len(row) for row in rows]
-        longest = max(lengths)
-        if self.device.type == "cuda":
-            longest = -(-longest // ROUND_SOURCE) * ROUND_SOURCE
-        pieces = torch.zeros(len(rows), longest, dtype=torch.long)
-        for number, row in enumerate(rows):
-            pieces[number, : len(row)] = torch.tensor(row)
-        level = min(lengths) == longest
-        batch = Batch(pieces.to(self.device), None if level else torch.tensor(lengths, device=self.device))
-        states: States = self.source(batch, layers=[-1])
+        multiple = ROUND_SOURCE if self.device.type == "cuda" else 1
+        states: States = self.source(padded(rows, self.device, multiple), layers=[-1])
         return states
 
 
@@ -246,24 +239,13 @@ def has_words(tokenizer: Tokenizer | None) -> bool:
 
 
 def _causal(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
-    encoder, config = bundle.encoder, bundle.config
-    before, _ = _frame(tokenizer)
-    next_piece: NextPiece = Rereading(encoder, output) if config.memory == "none" else StepByStep(encoder, output)
-    bound = None if config.memory in ("state", "segment") else config.max_positions
-    return LanguageModel(
-        next_piece=next_piece,
-        n_pieces=config.n_pieces,
-        device=bundle.device,
-        prompts=Continued(tokenizer, start=tokenizer.specials.get("start"), framed=bool(before)),
-        before=before,
-        room=None if bound is None else bound - len(before),
-        end=tokenizer.specials.get("end"),
-        forbidden=_forbidden(bundle, tokenizer),
-    )
+    memory = bundle.config.memory
+    steps = Rereading if memory == "none" else StepByStep
+    return _continuing(bundle, tokenizer, steps(bundle.encoder, output), is_bounded=memory not in ("state", "segment"))
 
 
 def _masked(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
-    before, framed = _frame(tokenizer)
+    framed = tokenizer.frame(np.zeros(0, dtype=np.int64))
     after = [tokenizer.specials["mask"], *framed.ids[framed.offset :].tolist()]
     segments = [0, *framed.segments[framed.offset :].tolist()]
     warnings.warn(
@@ -272,14 +254,31 @@ def _masked(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageMod
         PolysemeWarning,
         stacklevel=4,
     )
-    bound = bundle.config.max_positions
+    next_piece = Rereading(bundle.encoder, output, after=after, segments=segments)
+    return _continuing(bundle, tokenizer, next_piece, n_after=len(after))
+
+
+def _continuing(
+    bundle: Bundle,
+    tokenizer: Tokenizer,
+    next_piece: NextPiece,
+    *,
+    has_frame: bool = True,
+    is_bounded: bool = True,
+    n_after: int = 0,
+) -> LanguageModel:
+    """A model that continues a prompt, in a frame or not, with `n_after` pieces behind it."""
+    framed = tokenizer.frame(np.zeros(0, dtype=np.int64))
+    before = tuple(framed.ids[: framed.offset].tolist()) if has_frame else ()
+    start = tokenizer.specials.get("start") if has_frame else None
+    bound = bundle.config.max_positions if is_bounded else None
     return LanguageModel(
-        next_piece=Rereading(bundle.encoder, output, after=after, segments=segments),
+        next_piece=next_piece,
         n_pieces=bundle.config.n_pieces,
         device=bundle.device,
-        prompts=Continued(tokenizer, start=tokenizer.specials.get("start"), framed=bool(before)),
+        prompts=Continued(tokenizer, start=start, framed=bool(before)),
         before=before,
-        room=None if bound is None else bound - len(before) - len(after),
+        room=None if bound is None else bound - len(before) - n_after,
         end=tokenizer.specials.get("end"),
         forbidden=_forbidden(bundle, tokenizer),
     )
@@ -322,16 +321,8 @@ def _two_way(bundle: Bundle, tokenizer: CharacterTokenizer, output: TwoWayOutput
 def _any_order(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
     """A text has no frame: what ends it is not known before it is written."""
     next_piece = Querying(bundle.encoder, output)
-    bound = None if next_piece.remembers else bundle.config.max_positions
-    return LanguageModel(
-        next_piece=next_piece,
-        n_pieces=bundle.config.n_pieces,
-        device=bundle.device,
-        prompts=Continued(tokenizer, start=None, framed=False),
-        room=None if bound is None else bound - 1,
-        end=tokenizer.specials.get("end"),
-        forbidden=_forbidden(bundle, tokenizer),
-    )
+    is_bounded = not next_piece.remembers
+    return _continuing(bundle, tokenizer, next_piece, has_frame=False, is_bounded=is_bounded, n_after=1)
 
 
 WAYS: Mapping[str, tuple[str, Builder]] = {
@@ -342,12 +333,6 @@ WAYS: Mapping[str, tuple[str, Builder]] = {
     "both": ("masked", _masked),
 }
 """By what a model sees: the output that it takes to write, and how."""
-
-
-def _frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], Any]:
-    """The pieces before a text, and the whole frame of an empty one."""
-    framed = tokenizer.frame(np.zeros(0, dtype=np.int64))
-    return tuple(framed.ids[: framed.offset].tolist()), framed
 
 
 def _piece_named(bundle: Bundle, setting: str) -> int | None:

@@ -67,10 +67,7 @@ class StepByStep:
 
     def _read_in_segments(self, batch: Batch, memory: Memory, window: int) -> tuple[Tensor, Memory]:
         """Segment after segment, each as long as the encoder reads at once; a row's last piece may be in any."""
-        n_rows, longest = batch.pieces.shape
-        lengths = batch.lengths
-        if lengths is None:
-            lengths = torch.full((n_rows,), longest, device=batch.pieces.device)
+        longest, lengths = batch.pieces.shape[1], _lengths(batch)
         last: Tensor | None = None
         for begin in range(0, longest, window):
             pieces = batch.pieces[:, begin : begin + window]
@@ -109,6 +106,17 @@ class PiecesSoFar(Memory):
     pieces: Tensor
     """[R, S]; a row's pieces are at the left."""
 
+    @classmethod
+    def of(cls, batch: Batch, capacity: int) -> PiecesSoFar:
+        n_rows, longest = batch.pieces.shape
+        pieces = batch.pieces.new_zeros(n_rows, max(capacity, longest))
+        pieces[:, :longest] = batch.pieces
+        return cls(_lengths(batch), pieces)
+
+    def grown(self, pieces: Tensor) -> PiecesSoFar:
+        """With one more piece in each row, [R, 1]."""
+        return PiecesSoFar(self.lengths + 1, self.pieces.scatter(1, self.lengths[:, None], pieces))
+
 
 class Rereading:
     """Any encoder that sees earlier pieces, without a memory: the row is read again for each piece.
@@ -127,20 +135,13 @@ class Rereading:
 
     @torch.no_grad()
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
-        n_rows, longest = batch.pieces.shape
-        pieces = batch.pieces.new_zeros(n_rows, max(capacity, longest))
-        pieces[:, :longest] = batch.pieces
-        lengths = batch.lengths
-        if lengths is None:
-            lengths = torch.full((n_rows,), longest, device=pieces.device)
-        return self._read(PiecesSoFar(lengths, pieces))
+        return self._read(PiecesSoFar.of(batch, capacity))
 
     @torch.no_grad()
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         if not isinstance(memory, PiecesSoFar):
             raise ModelError(f"The memory of a model that rereads is its pieces. Got {type(memory).__name__} instead.")
-        pieces = memory.pieces.scatter(1, memory.lengths[:, None], batch.pieces)
-        return self._read(PiecesSoFar(memory.lengths + 1, pieces))
+        return self._read(memory.grown(batch.pieces))
 
     def _read(self, memory: PiecesSoFar) -> tuple[Tensor, Memory]:
         lengths = memory.lengths
@@ -173,21 +174,14 @@ class Querying:
 
     @torch.no_grad()
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
-        n_rows, longest = batch.pieces.shape
-        lengths = batch.lengths
-        if lengths is None:
-            lengths = torch.full((n_rows,), longest, device=batch.pieces.device)
         if self.remembers:
-            return self._read(batch.pieces, lengths, self.encoder.new_memory(n_rows))
-        pieces = batch.pieces.new_zeros(n_rows, max(capacity, longest))
-        pieces[:, :longest] = batch.pieces
-        return self._reread(PiecesSoFar(lengths, pieces))
+            return self._read(batch.pieces, _lengths(batch), self.encoder.new_memory(len(batch.pieces)))
+        return self._reread(PiecesSoFar.of(batch, capacity))
 
     @torch.no_grad()
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         if isinstance(memory, PiecesSoFar):
-            pieces = memory.pieces.scatter(1, memory.lengths[:, None], batch.pieces)
-            return self._reread(PiecesSoFar(memory.lengths + 1, pieces))
+            return self._reread(memory.grown(batch.pieces))
         return self._read(batch.pieces, torch.ones_like(memory.lengths), memory)
 
     def _reread(self, memory: PiecesSoFar) -> tuple[Tensor, Memory]:
@@ -204,6 +198,11 @@ class Querying:
         )
         log_probs = log_probs_of(self.output, states.queries[states.depth][:, 0])
         return log_probs, Memory(lengths) if memory is None else _handed_on(self.encoder, states)
+
+
+def _lengths(batch: Batch) -> Tensor:
+    n_rows, longest = batch.pieces.shape
+    return torch.full((n_rows,), longest, device=batch.pieces.device) if batch.lengths is None else batch.lengths
 
 
 def _handed_on(encoder: Encoder, states: States) -> Memory:

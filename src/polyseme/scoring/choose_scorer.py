@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from polyseme.bundle import Bundle
+from polyseme.embedding.decoder_stack import decoder_of
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError
@@ -64,7 +65,8 @@ def scorer_of(
         predictor = making.predictor("causal", bundle.encoder)
         method = CausalScoring(bundle.encoder, predictor, reading, stride=stride, neural_cache=neural_cache)
     elif name == "two stacks":
-        method = making.source_scoring()
+        predictor = making.predictor("causal", bundle.encoder)
+        method = SourceScoring(bundle, decoder_of(bundle), bundle.tokenizer, predictor)
     elif name == "two-way":
         method = making.two_way(chosen_order, neural_cache)
     elif name == "any-order":
@@ -97,12 +99,6 @@ class _Making:
             batch_pieces=self.batch_pieces,
             threads=self.precision != "int8",
         )
-
-    def source_scoring(self) -> SourceScoring:
-        decoder = self.bundle.decoder
-        if decoder is None:
-            raise ModelError("The model has no decoder.")
-        return SourceScoring(self.bundle, decoder, self.tokenizer, self.predictor("causal", self.bundle.encoder))
 
     def two_way(self, order: str | tuple[int, ...] | None, neural_cache: NeuralCache | None) -> ScoringMethod:
         words = WordTable(cast(CharacterTokenizer, self.tokenizer))

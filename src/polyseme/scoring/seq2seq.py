@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.cost import forward_flops
-from polyseme.encoders.batch_runner import batches
+from polyseme.encoders.batch_runner import batches, padded
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError
 from polyseme.scoring.target_rows import (
@@ -29,7 +29,7 @@ from polyseme.scoring.target_rows import (
     flat,
     usage_of,
 )
-from polyseme.types import Batch, Pieces, Tokenizer
+from polyseme.types import Pieces, Tokenizer
 
 
 class SourceScoring(ScoringMethod):
@@ -94,18 +94,9 @@ class SourceScoring(ScoringMethod):
     def _states(self, read: Sequence[Ints], rows: Sequence[Ints], places: Sequence[Ints]) -> Tensor:
         """The decoder's states at the places of each row, one after another."""
         device = self.predictor.device
-        source = self.encoder(_padded(read, device), layers=[-1])
-        batch = _padded(rows, device)
+        source = self.encoder(padded(read, device), layers=[-1])
+        batch = padded(rows, device)
         batch.source = source
-        states = self.decoder(batch, layers=[-1])[-1]
+        states: Tensor = self.decoder(batch, layers=[-1])[-1]
         row_of = np.repeat(np.arange(len(places)), [len(each) for each in places])
         return states[torch.from_numpy(row_of).to(device), torch.from_numpy(np.concatenate(places)).to(device)]
-
-
-def _padded(rows: Sequence[Ints], device: torch.device) -> Batch:
-    lengths = [len(row) for row in rows]
-    pieces = torch.zeros(len(rows), max(lengths), dtype=torch.long)
-    for number, row in enumerate(rows):
-        pieces[number, : len(row)] = torch.from_numpy(row)
-    level = min(lengths) == max(lengths)
-    return Batch(pieces.to(device), None if level else torch.tensor(lengths, device=device))

@@ -110,7 +110,7 @@ def _plan(
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     check_stack(bundle, stack)
     read = config_of(bundle, stack)
-    if parse_layers(layer, read).how == "all":
+    if parse_layers(layer, read).mode == "all":
         raise OptionError(
             "A head reads one vector per word, and 'all' layers are many. Take mix, concat:a:b or a number."
         )

@@ -25,7 +25,7 @@ from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.chunked_job import row_chunks
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
 from polyseme.text.sentences import split_sentences
@@ -108,7 +108,7 @@ def opened_index(
 ) -> Iterator[UseIndex]:
     """The index in a folder, built from `source` if it does not exist; without a folder, a temporary one.
 
-    `reading` are options of `files.read_rows`. With `force` an index that does not fit is rebuilt.
+    `reading` are options of `read_rows`. With `force` an index that does not fit is rebuilt.
     """
     reading = reading or {}
     if folder is not None and (existing := _existing_index(folder, source, views, reading, force=force)) is not None:
@@ -162,7 +162,7 @@ def index_uses(
     numbers: dict[str, int] = {}
     n_documents = n_uses = 0
     with ExitStack() as stack:
-        rows = stack.enter_context(files.read_rows(source, **reading, sentences=split_sentences))
+        rows = stack.enter_context(read_rows(source, **reading, sentences=split_sentences))
         texts = stack.enter_context(pa.ipc.new_file(str(folder / "texts.arrow"), _TEXTS))
         uses = stack.enter_context(pa.ipc.new_file(str(folder / "uses.arrow"), _USES))
         spools = [
@@ -203,7 +203,7 @@ def _source_card(rows: Reading[Row], reading: Mapping[str, Any]) -> dict[str, An
 
 def _check_source(index: UseIndex, source: Sources, reading: Mapping[str, Any], folder: AnyPath) -> None:
     """Refuse an index that was built from another source than the one named."""
-    with files.read_rows(source, **reading, sentences=split_sentences) as rows:
+    with read_rows(source, **reading, sentences=split_sentences) as rows:
         card = _source_card(rows, reading)
     if card != index.source or card["bytes"] is None:
         raise InputError(

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme import files
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost
 from polyseme.embedding.flow import Embedder
 from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError, OptionError
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
