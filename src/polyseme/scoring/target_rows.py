@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -57,16 +57,8 @@ class TargetRows:
 
     def select(self, rows: NDArray[np.bool_]) -> TargetRows:
         """Only these rows."""
-        return TargetRows(
-            self.ids,
-            self.starts,
-            self.lengths,
-            self.stretch[rows],
-            self.hidden[rows],
-            self.place[rows],
-            self.first[rows],
-            self.count[rows],
-        )
+        names = ("stretch", "hidden", "place", "first", "count")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 class ScoringRequest(NamedTuple):

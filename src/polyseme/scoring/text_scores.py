@@ -60,15 +60,7 @@ class Totals:
         return -self.log_prob / math.log(2) / self.bytes if self.bytes else math.nan
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            log_prob=self.log_prob + other.log_prob,
-            word_log_prob=self.word_log_prob + other.word_log_prob,
-            texts=self.texts + other.texts,
-            words=self.words + other.words,
-            pieces=self.pieces + other.pieces,
-            bytes=self.bytes + other.bytes,
-            unscored=self.unscored + other.unscored,
-        )
+        return Totals(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     def to_json(self) -> dict[str, float | int | None]:
         """Every figure by its name; None where there is none."""
