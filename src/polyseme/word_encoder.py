@@ -204,7 +204,7 @@ class WordEncoder(nn.Module):
         """The vectors of texts without words."""
         like = next(self.bundle.encoder.parameters())
         mixes = [len(self.mixes)] * self._several
-        layers = [len(self.choice.layers)] * (self.choice.how == "all")
+        layers = [len(self.choice.layers)] * (self.choice.mode == "all")
         return like.new_zeros(*mixes, n_texts, longest, *layers, self.width, requires_grad=False)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
 from polyseme.files.lines import lines_of
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Place, Row, no_field, shown
+from polyseme.files.rows import Place, Row, no_field, read_rows, shown
 from polyseme.files.source import open_source
 from polyseme.files.source_paths import AnyPath
 from polyseme.options import doc, option

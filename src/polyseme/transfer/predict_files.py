@@ -21,8 +21,7 @@ from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Job, Writer, every, results_of, run_job
 from polyseme.files.reading_options import ALL
-from polyseme.files.row_reader import read_rows
-from polyseme.files.rows import Row
+from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.heads.head_config import HeadConfig

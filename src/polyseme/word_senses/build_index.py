@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from polyseme import files
 from polyseme.bundle import Bundle
 from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder, warn_unread
@@ -55,7 +54,7 @@ class Gathered:
 def use_embedder(bundle: Bundle, layer: str | int, **options: Any) -> Embedder:
     """An embedder that gives each use one vector."""
     embedder = Embedder(bundle, layer=layer, **options)
-    if embedder.choice.how == "all":
+    if embedder.choice.mode == "all":
         raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
     return embedder
 

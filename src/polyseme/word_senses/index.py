@@ -136,7 +136,7 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
     views = [
         View(
             fingerprint=view["fingerprint"],
-            layer=LayerChoice(view["layer"]["how"], tuple(view["layer"]["layers"]), tuple(view["layer"]["weights"])),
+            layer=LayerChoice(view["layer"]["mode"], tuple(view["layer"]["layers"]), tuple(view["layer"]["weights"])),
             pool=view["pool"],
         )
         for view in card["views"]

@@ -99,7 +99,7 @@ def senses_of(
     if not word.strip():
         raise OptionError(f"The word whose senses are looked for is {'blank' if word else 'empty'}. Give a word.")
     embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    with files.read_rows(source, **(reading or {}), sentences=split_sentences) as rows:
+    with read_rows(source, **(reading or {}), sentences=split_sentences) as rows:
         name = source_name(rows)
         ids, uses, vectors, others = _uses_of(word.strip(), rows, embedder, progress)
     _check_number(n_senses, len(uses))
