@@ -278,14 +278,14 @@ def bundle_of(family: str, *outputs: str, **changes: Any) -> Any:
             Masked(),
             lambda: bundle_of("gpt2", "causal"),
             "gpt2",
-            r"'masked' needs an encoder that sees both sides of a piece, and this one \(gpt2\) sees only what stands "
-            r"before a piece\. For this encoder there is: causal\.",
+            r"'masked' needs an encoder that sees both sides of a piece, and this one \(gpt2\) sees only the pieces "
+            r"before it\. For this encoder there is: causal\.",
         ),
         (
             Causal(),
             lambda: bundle_of("bert", "masked"),
             "bert",
-            r"'causal' needs an encoder that sees only what stands before a piece.*there is: masked, replaced",
+            r"'causal' needs an encoder that sees only the pieces before it.*there is: masked, replaced",
         ),
         (Masked(), lambda: bundle_of("bert", n_layers=0), "bert", "sees the piece alone. No objective trains"),
         (

@@ -82,12 +82,13 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 def write_text(path: Path) -> None:
-    """Documents enough for a small corpus."""
+    """Documents enough for a small corpus: of one sentence each, of several, and in pairs."""
     text = "the dawn broke a vase and news of it came to every house where people sat at bread and beer"
     draw = random.Random(3)
-    documents = [" ".join(draw.choices(text.split(), k=60)) for _ in range(400)]
-    documents = [f"{document[:150].capitalize()}. {document[150:].strip().capitalize()}." for document in documents]
+    documents = [" ".join(draw.choices(text.split(), k=60)) + "." for _ in range(400)]
     path.write_text("\n\n".join(documents) + "\n")
+    sentences = [document.replace(" bread ", " bread. The ") for document in documents]
+    path.with_suffix(".sentences").write_text("\n\n".join(sentences) + "\n")
     lines = [document.split()[:10] for document in documents]
     path.with_suffix(".source").write_text("".join(" ".join(words) + "\n" for words in lines))
     path.with_suffix(".target").write_text("".join(" ".join(words[::-1]) + "\n" for words in lines))
@@ -163,6 +164,8 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     texts: dict[str, Any] = {"sources": text}
     if sort == "translation" and text.is_file():
         texts = {"source": text.with_suffix(".source"), "target": text.with_suffix(".target")}
+    if sort == "next" and text.is_file():
+        texts = {"sources": text.with_suffix(".sentences")}
     built = {} if text.is_file() else {"tokenizer": None, "vocab_size": None}
     polyseme.pretrain(**texts, output=run, **{"compile": False, **RUNS[sort], **built})
 
