@@ -63,7 +63,7 @@ def test_stopped_and_gone_on_with(model: Path, source: Path, tmp_path: Path, mon
         polyseme.generate(**settings, output=tmp_path / "out.jsonl")  # type: ignore[arg-type]
     monkeypatch.setattr(TextGenerator, "__call__", write)
     assert not (tmp_path / "out.jsonl").exists()
-    with pytest.warns(PolysemeWarning, match="an earlier run had done: 8 prompts"):
+    with pytest.warns(PolysemeWarning, match="an earlier run had done 8 prompts"):
         polyseme.generate(**settings, output=tmp_path / "out.jsonl")  # type: ignore[arg-type]
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
