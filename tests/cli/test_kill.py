@@ -88,7 +88,7 @@ def test_told_to_stop_at_work_and_told_again(tiny: Path, tmp_path: Path) -> None
         for _ in range(5):  # someone in a hurry
             process.send_signal(signal.SIGTERM)
         assert process.wait() == 143
-        check_said(process, "SIGTERM", f"{output.name}.unfinished: the same command goes on")
+        check_said(process, "SIGTERM", f"{output.name}.unfinished: the same command resumes it")
     assert [path.name for path in output.parent.iterdir()] == ["out.npz.unfinished"]
 
 

@@ -114,7 +114,7 @@ def test_no_room_is_explained_and_gone_on_with_when_there_is(
     settings: dict[str, Any] = {"output": tmp_path / "c", "tokenizer": corpus.folder / "tokenizer", "held_out": 0.1}
     with pytest.raises(OutputError, match="could not be finished: a file has grown past the largest") as caught:
         build_corpus(text, **settings)
-    assert "the same command goes on" in caught.value.__notes__[0]
+    assert "the same command resumes it" in caught.value.__notes__[0]
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert build_corpus(text, **settings).fingerprint == corpus.fingerprint
 

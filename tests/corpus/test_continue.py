@@ -132,7 +132,7 @@ def stopped_after(n: int, text: Path, output: Path, **settings: Any) -> Path:
 
     with pytest.raises(Stop) as caught:
         build_corpus(text, output=output, **{**SETTINGS, **settings}, workers=1, progress=stop)
-    assert "the same command goes on" in caught.value.__notes__[0]
+    assert "the same command resumes it" in caught.value.__notes__[0]
     return output.with_name(f"{output.name}.unfinished")
 
 

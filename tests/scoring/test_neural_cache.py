@@ -171,7 +171,7 @@ def test_it_is_said_and_paid_for() -> None:
     plain, cached = scorer_of(model.bundle), scorer_of(model.bundle, neural_cache=NeuralCache(size=50))
     for scorer in (plain, cached):
         scorer(to_documents(TEXTS))
-    assert cached.how == "left to right, with a cache of the last 50 pieces of the text (share 0.1, sharpness 0.3)"
+    assert cached.description == "left to right, with a cache of the last 50 pieces of the text (share 0.1, sharpness 0.3)"
     assert cached.tally.flops > plain.tally.flops
     assert cached.tally.pieces == plain.tally.pieces
 
@@ -202,7 +202,7 @@ def test_files_are_scored_with_it(tmp_path: Path) -> None:
     plain = scoring.score(tmp_path / "text.txt", **where)  # type: ignore[arg-type]
     cached = scoring.score(tmp_path / "text.txt", **where, neural_cache=True, cache_size=30, cache_share=0.2)  # type: ignore[arg-type]
     assert cached.totals.perplexity_per_word < plain.totals.perplexity_per_word
-    assert "a cache of the last 30 pieces" in cached.how
+    assert "a cache of the last 30 pieces" in cached.method
     expected = score(tiny_model("lstm"), [cached.texts[0].text], NeuralCache(size=30, share=0.2))
     np.testing.assert_allclose(cached.texts[0].piece_log_probs, expected[0].piece_log_probs, atol=1e-5)
 
@@ -231,7 +231,7 @@ def test_the_command_has_it(tmp_path: Path) -> None:
         ({"cache_share": math.nan}, "below 1. Got nan"),
         ({"cache_sharpness": -0.1}, "from 0 on. Got -0.1"),
         ({"cache_sharpness": math.inf}, "from 0 on. Got inf"),
-        ({"cache_size": 100, "neural_cache": False}, "no cache asked for"),
+        ({"cache_size": 100, "neural_cache": False}, "were given, but no cache"),
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, float], message: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ CASES = [
     refuses(
         "a blank too many",
         conllu(_TEXT, _DONT, word(3, "go"), word(4, ".")),
-        "at 'go' the words go on with ' .', the text with '.'",
+        "at 'go' the words continue with ' .', the text with '.'",
         "line 5",
     ),
     refuses("a word missing", conllu(_TEXT, _DONT, word(3, "go")), "do not add up", "line 5"),
