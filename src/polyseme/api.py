@@ -257,11 +257,7 @@ class Model:
                 options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness
             )
         return later("polyseme.scoring.choose_scorer").scorer_of(  # type: ignore[no-any-return]
-            self.bundle,
-            **options.values(MaskOptions),
-            batch_pieces=batch_pieces,
-            precision=self.precision,
-            **settings,
+            self.bundle, **options.values(MaskOptions), batch_pieces=batch_pieces, precision=self.precision, **settings
         )
 
     # --- texts --------------------------------------------------------------------------------------------------------
@@ -368,8 +364,7 @@ class Model:
     def _batch(self, framed: Framed) -> Batch:
         device = self.bundle.device
         return Batch(
-            torch.from_numpy(framed.ids)[None].to(device),
-            segments=torch.from_numpy(framed.segments)[None].to(device),
+            torch.from_numpy(framed.ids)[None].to(device), segments=torch.from_numpy(framed.segments)[None].to(device)
         )
 
 

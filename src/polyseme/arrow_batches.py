@@ -79,10 +79,7 @@ class EmbedBatches:
         options = self.options
         loaded = load(options.model, device=options.device, dtype=options.dtype)
         return Embedder(
-            loaded.bundle,
-            **options.values(LayerOptions),
-            batch_pieces=options.batch_pieces,
-            precision=loaded.precision,
+            loaded.bundle, **options.values(LayerOptions), batch_pieces=options.batch_pieces, precision=loaded.precision
         )
 
     @property

@@ -150,9 +150,7 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
     """How a model is fitted to a task; None is what suits the encoder (`transfer.finetune_settings.chosen`)."""
 
     frozen: bool = option(
-        False,
-        "Freeze the encoder: its vectors are computed once, and only the head learns.",
-        flags="--frozen/--tuned",
+        False, "Freeze the encoder: its vectors are computed once, and only the head learns.", flags="--frozen/--tuned"
     )
     reread_inputs: bool = option(
         False, "Let the head read the words' vectors a second time, beside its own output (ELMo)."
@@ -348,10 +346,7 @@ class CorpusOptions(PairedTextOptions, ForceOption):
         default="by kind",
     )
     lowercase: bool | None = option(
-        None,
-        "Whether the tokenizer lowercases text.",
-        default="by kind",
-        flags="--lowercase/--no-lowercase",
+        None, "Whether the tokenizer lowercases text.", default="by kind", flags="--lowercase/--no-lowercase"
     )
     field: str | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
     format: str | None = option(None, "Format of the texts: text, jsonl, csv …", "FORMAT", default="by their endings")

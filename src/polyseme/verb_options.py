@@ -97,9 +97,7 @@ class LayerOptions(Options):
         "LAYER",
     )
     pool: str = option(
-        "mean",
-        "How the pieces of a word become one vector: first, last, mean, max; ends (two-way models).",
-        "POOLING",
+        "mean", "How the pieces of a word become one vector: first, last, mean, max; ends (two-way models).", "POOLING"
     )
 
 
@@ -261,8 +259,7 @@ class SimilarOptions(UsesOptions):
     """What `similar` takes."""
 
     text: str = dataclasses.field(
-        kw_only=False,
-        metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`."),
+        kw_only=False, metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`.")
     )
     source: Sources | None = option(
         None, f"Texts in which to look for uses. {SOURCES}", "INPUT", default="the index", flags="--in"

@@ -41,10 +41,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "fill": "Predict the piece at [MASK].",
         "next": "Predict whether one sentence follows another.",
     },
-    "Models": {
-        "show": "Show what a model is and what it can do.",
-        "convert": "Convert a model to today's layout.",
-    },
+    "Models": {"show": "Show what a model is and what it can do.", "convert": "Convert a model to today's layout."},
 }
 """The verbs with what they do, as `--help` groups them; `cli/VERB.py` holds each as `command`."""
 

@@ -78,11 +78,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
     return Table(
         prefix="albert.",
         n_sets=1,
-        body=[
-            *EMBEDDINGS,
-            *module("{p}encoder.embedding_hidden_mapping_in", "encoder.embeddings.map"),
-            *layers,
-        ],
+        body=[*EMBEDDINGS, *module("{p}encoder.embedding_hidden_mapping_in", "encoder.embeddings.map"), *layers],
         outputs={
             "pooled": module("{p}pooler", "outputs.pooled.dense"),
             "masked": masked,

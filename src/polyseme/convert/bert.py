@@ -133,11 +133,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
         prefix="bert.",
         n_sets=config.n_layers,
         body=[*EMBEDDINGS, *LAYERS],
-        outputs={
-            "pooled": POOLED,
-            "masked": masked,
-            "next": module("cls.seq_relationship", "outputs.next.dense"),
-        },
+        outputs={"pooled": POOLED, "masked": masked, "next": module("cls.seq_relationship", "outputs.next.dense")},
         aliases=aliases,
         derived=BUFFERS,
         foreign=[*TASK_LAYERS, OWN_TASKS],

@@ -49,10 +49,7 @@ TASK_LAYERS = [r"(multiple_choice_head|score|classifier|qa_outputs)\..*"]
 
 def conv1d(theirs: str, ours: str) -> list[Rule]:
     """A layer whose matrix is kept as [in, out]."""
-    return [
-        Rule((f"{theirs}.weight",), (f"{ours}.weight",), TRANSPOSE),
-        Rule((f"{theirs}.bias",), (f"{ours}.bias",)),
-    ]
+    return [Rule((f"{theirs}.weight",), (f"{ours}.weight",), TRANSPOSE), Rule((f"{theirs}.bias",), (f"{ours}.bias",))]
 
 
 LAYERS = [
@@ -134,13 +131,7 @@ FAMILY = Family(
     outputs={"causal": causal_output},
     architectures=[("OpenAIGPTLMHeadModel", frozenset({"causal"})), ("OpenAIGPTModel", frozenset())],
     frame="gpt",
-    base=lambda: TransformerConfig(
-        n_pieces=40478,
-        **BASE,
-        norm_epsilon=1e-5,
-        activation="gelu_new",
-        **SETTINGS.fixed,
-    ),
+    base=lambda: TransformerConfig(n_pieces=40478, **BASE, norm_epsilon=1e-5, activation="gelu_new", **SETTINGS.fixed),
     small={**SMALL, "inner_width": 128},
     reference="openai",
 )

@@ -52,11 +52,7 @@ FAMILY = Family(
     architectures=[("GPT2LMHeadModel", frozenset({"causal"})), ("GPT2Model", frozenset())],
     frame="gpt2",
     base=lambda: TransformerConfig(
-        n_pieces=50257,
-        **{**BASE, "max_positions": 1024},
-        norm_epsilon=1e-5,
-        activation="gelu_new",
-        **SETTINGS.fixed,
+        n_pieces=50257, **{**BASE, "max_positions": 1024}, norm_epsilon=1e-5, activation="gelu_new", **SETTINGS.fixed
     ),
     reference="gpt2",
 )

@@ -25,10 +25,7 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     n_rows = theirs.get("max_position_embeddings", BERT_SETTINGS.defaults["max_position_embeddings"])
     whole(n_rows, "max_position_embeddings", where, least=offset + 1)
     return TransformerConfig(
-        **ours,
-        max_positions=n_rows - offset,
-        position_offset=offset,
-        embedding_dropout_rate=ours["dropout_rate"],
+        **ours, max_positions=n_rows - offset, position_offset=offset, embedding_dropout_rate=ours["dropout_rate"]
     )
 
 
@@ -43,11 +40,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
 
 def table(config: TransformerConfig, tied: bool) -> Table:
     masked, aliases = masked_rules(
-        dense="lm_head.dense",
-        norm="lm_head.layer_norm",
-        bias="lm_head.bias",
-        decoder="lm_head.decoder",
-        tied=tied,
+        dense="lm_head.dense", norm="lm_head.layer_norm", bias="lm_head.bias", decoder="lm_head.decoder", tied=tied
     )
     return Table(
         prefix="roberta.",
@@ -71,12 +64,6 @@ FAMILY = Family(
     },
     architectures=[("RobertaForMaskedLM", frozenset({"masked"})), ("RobertaModel", frozenset())],
     frame="roberta",
-    base=lambda: TransformerConfig(
-        n_pieces=50265,
-        **BASE,
-        position_offset=2,
-        n_segments=1,
-        norm_epsilon=1e-5,
-    ),
+    base=lambda: TransformerConfig(n_pieces=50265, **BASE, position_offset=2, n_segments=1, norm_epsilon=1e-5),
     reference="roberta",
 )

@@ -20,12 +20,7 @@ from torch import Tensor
 from polyseme.convert.config_file import read_json
 from polyseme.errors import ModelError
 
-LAYOUTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+LAYOUTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """What a folder's weights may be called, in order of preference."""
 
 

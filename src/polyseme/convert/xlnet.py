@@ -131,12 +131,7 @@ FAMILY = Family(
     outputs={"permuted": lambda config, tied: TableOutput(config.width, config.n_pieces, tied=tied, bias="learned")},
     architectures=[("XLNetLMHeadModel", frozenset({"permuted"})), ("XLNetModel", frozenset())],
     frame="xlnet",
-    base=lambda: TransformerConfig(
-        n_pieces=32000,
-        **BASE,
-        inner_dropout_rate=0.1,
-        **SETTINGS.fixed,
-    ),
+    base=lambda: TransformerConfig(n_pieces=32000, **BASE, inner_dropout_rate=0.1, **SETTINGS.fixed),
     small={**SMALL, "memory_length": 6, "reuse": 5, "clamp_distance": 7},
     reference="xlnet",
 )

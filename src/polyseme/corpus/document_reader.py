@@ -137,11 +137,7 @@ def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[S
 
 
 def text_sources(
-    sources: Sources | dict[str, tuple[Sources, float]],
-    *,
-    documents: str | None,
-    field: str | None,
-    format: str | None,
+    sources: Sources | dict[str, tuple[Sources, float]], *, documents: str | None, field: str | None, format: str | None
 ) -> list[TextSource]:
     """What the user names, checked as far as it can be before anything is read."""
     if documents is not None and documents not in get_args(Documents):

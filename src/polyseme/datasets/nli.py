@@ -96,10 +96,7 @@ def _small_label(label: str, place: Place) -> str:
 def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Callable[[Files], Read]:
     """The splits apart, or all in one file with a column that says which is which."""
     columns = Columns(
-        text=("sentence_a", "sentence_A"),
-        second=("sentence_b", "sentence_B"),
-        label=label,
-        fields=("SemEval_set",),
+        text=("sentence_a", "sentence_A"), second=("sentence_b", "sentence_B"), label=label, fields=("SemEval_set",)
     )
     read_tables = table_reader(columns, to_gold)
 

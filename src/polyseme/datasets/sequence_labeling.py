@@ -82,11 +82,7 @@ TAGGING: tuple[Benchmark, ...] = (
         "wikigold",
         "names in Wikipedia (no standard split)",
         ("wikigold",),
-        {
-            "train": ("train.conll", "wikigold.conll.txt"),
-            "dev": ("dev.conll",),
-            "test": ("test.conll",),
-        },
+        {"train": ("train.conll", "wikigold.conll.txt"), "dev": ("dev.conll",), "test": ("test.conll",)},
     ),
     _entities(
         "conll",

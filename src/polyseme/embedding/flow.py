@@ -221,9 +221,7 @@ class Embedder:
         ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))
         segments = torch.from_numpy(np.concatenate([row.framed.segments for row in batch]))
         return PackedRows(
-            ids.to(self.device),
-            segments.to(self.device) if bool(segments.any()) else None,
-            [len(row) for row in batch],
+            ids.to(self.device), segments.to(self.device) if bool(segments.any()) else None, [len(row) for row in batch]
         )
 
     def _take_words(

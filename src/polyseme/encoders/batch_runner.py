@@ -52,8 +52,7 @@ def run_batches(
     order = np.argsort(lengths, kind="stable")
     with _cores(device, total, threads) as run_all:
         for n_pieces, result in run_all(
-            lambda rows: (int(lengths[rows].sum()), run(rows)),
-            batches(order, lengths, even_share(total, batch_pieces)),
+            lambda rows: (int(lengths[rows].sum()), run(rows)), batches(order, lengths, even_share(total, batch_pieces))
         ):
             done += n_pieces
             if on_batch is not None:

@@ -33,10 +33,7 @@ class TableOptions(Options):
     """How tables are read."""
 
     format: str | None = option(
-        None,
-        f"Format of the input: {', '.join(READERS)}.",
-        "FORMAT",
-        default="by the file's ending",
+        None, f"Format of the input: {', '.join(READERS)}.", "FORMAT", default="by the file's ending"
     )
     quotes: Quotes = option(
         "double", "What encloses fields of CSV and TSV: double (double quotes), or none (quotes are text).", "QUOTES"

@@ -45,15 +45,7 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from polyseme.errors import InputError
-from polyseme.files.vector_files import (
-    BF16_BITS,
-    Format,
-    Per,
-    Provenance,
-    from_bf16_bits,
-    not_ours,
-    provenance_to_json,
-)
+from polyseme.files.vector_files import BF16_BITS, Format, Per, Provenance, from_bf16_bits, not_ours, provenance_to_json
 from polyseme.types import Embedded, Word
 
 BLOCK = 1 << 20

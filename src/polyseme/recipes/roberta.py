@@ -31,9 +31,6 @@ RECIPES = (
     _BASE.but(
         "roberta-large",
         shape=size(24, 1024, 16),
-        training={
-            "optimizer": {"lr": 4e-4},
-            "schedule": Schedule(kind="linear", warmup=30_000, max_warmup=0.1),
-        },
+        training={"optimizer": {"lr": 4e-4}, "schedule": Schedule(kind="linear", warmup=30_000, max_warmup=0.1)},
     ),
 )

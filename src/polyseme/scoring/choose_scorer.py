@@ -135,10 +135,7 @@ OUTPUTS = {"causal": "causal", "two stacks": "causal", "two-way": "two-way", "an
 """By what a model sees: the output that it takes to score. One that sees both sides takes a masked one and a mask."""
 
 
-NO_CACHE = {
-    "two stacks": "reads a source beside the text",
-    "any-order": "predicts in any order, from a second stream",
-}
+NO_CACHE = {"two stacks": "reads a source beside the text", "any-order": "predicts in any order, from a second stream"}
 """By what a model sees: why there is no neural cache for it."""
 
 

@@ -84,11 +84,7 @@ class PseudoLikelihood(ScoringMethod):
             before = np.cumsum(selected)
             target_rows = target_rows.select(before[target_rows.first + target_rows.count] > before[target_rows.first])
         scores = self.predictor(
-            target_rows,
-            pieces,
-            mask=self.tokenizer.specials["mask"],
-            best=request.best,
-            on_batch=request.on_batch,
+            target_rows, pieces, mask=self.tokenizer.specials["mask"], best=request.best, on_batch=request.on_batch
         )
         return scores, usage_of(
             self.config, target_rows.lengths[target_rows.stretch].tolist(), scores, self.predictor.output

@@ -431,12 +431,7 @@ def totals_line(sums: Totals) -> str:
     )
 
 
-FORMATS: Mapping[str, type[Any]] = {
-    ".tsv": _Tsv,
-    ".jsonl": _Jsonl,
-    ".parquet": _Parquet,
-    ".html": _Html,
-}
+FORMATS: Mapping[str, type[Any]] = {".tsv": _Tsv, ".jsonl": _Jsonl, ".parquet": _Parquet, ".html": _Html}
 """From the ending of an output to its `ScoreFormat`."""
 
 

@@ -31,8 +31,7 @@ class DataOptions(TaskDataOptions):
 
     kind: str = dataclasses.field(kw_only=False, metadata=doc("Kind of the task: classify, pair, tag, span, choose."))
     files: Mapping[str, AnyPath] = dataclasses.field(
-        kw_only=False,
-        metadata=doc("File of each split (train, dev, test). Without dev, part of train becomes dev."),
+        kw_only=False, metadata=doc("File of each split (train, dev, test). Without dev, part of train becomes dev.")
     )
     id: Column | None = option(None, "Column with the id of a row.", default="none")
     first: int = option(0, "Number of the first choice, where answers are numbers.")

@@ -76,11 +76,7 @@ def _writing_model(
     )
     maker = RowMaker(bundle.tokenizer, bundle.config, max_pieces)
     texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
-    config = HeadConfig(
-        kind=kind,
-        width=bundle.config.widths[-1],
-        **{**settings, "pieces": pieces_of(maker, texts)},
-    )
+    config = HeadConfig(kind=kind, width=bundle.config.widths[-1], **{**settings, "pieces": pieces_of(maker, texts)})
     return TaskModel(bundle, plan, build_head(config))
 
 

@@ -69,7 +69,7 @@ class GlueReport:
         """What must be known to read the table."""
         lines = [
             "Ours are medians over seeds on dev, which also chose the weights; the published ones are on test: not the "
-            "same thing.",
+            "same thing."
         ]
         if any({"train", "dev"} & set(report.sampled) for report in self.reports.values()):
             lines.append("* trained or scored on a sample of the published split.")

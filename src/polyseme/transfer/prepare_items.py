@@ -16,13 +16,7 @@ from polyseme.tasks.encoder_rows import TaskRow, word_rows
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
-from polyseme.transfer.frozen_features import (
-    VectorSource,
-    WholeSource,
-    different_documents,
-    whole_store,
-    word_store,
-)
+from polyseme.transfer.frozen_features import VectorSource, WholeSource, different_documents, whole_store, word_store
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.unit_batches import RowSource, Source, Unit, by_length
 from polyseme.types import Progress

@@ -21,12 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.errors import OptionError
-from polyseme.training.checkpoint import (
-    optimizer_tensors,
-    put_optimizer_tensors,
-    read_latest,
-    write_checkpoint,
-)
+from polyseme.training.checkpoint import optimizer_tensors, put_optimizer_tensors, read_latest, write_checkpoint
 from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
 from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.finetune_settings import FinetuneSettings

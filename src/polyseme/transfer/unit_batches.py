@@ -148,11 +148,7 @@ def read_rows(texts: Sequence[Text], longest: int | None = None) -> ReadRows:
 
 
 def beside(
-    units: Sequence[Unit],
-    *,
-    with_marks: bool = False,
-    inputs: WordInputs | None = None,
-    longest: int | None = None,
+    units: Sequence[Unit], *, with_marks: bool = False, inputs: WordInputs | None = None, longest: int | None = None
 ) -> dict[str, Any]:
     """What goes with the rows of these units: gold, marks, groups, words."""
     rows = [(unit, row) for unit in units for row in unit.rows]

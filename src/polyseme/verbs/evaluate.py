@@ -109,11 +109,7 @@ def _evaluate_language_model(options: EvaluateOptions, started: float) -> Report
 
 
 def _chosen(
-    name: str,
-    data: AnyPath | None,
-    source: AnyPath | None,
-    references: Sequence[AnyPath],
-    model: AnyPath | None,
+    name: str, data: AnyPath | None, source: AnyPath | None, references: Sequence[AnyPath], model: AnyPath | None
 ) -> tuple[str, list[Path]]:
     """The row of the table, and its files. Any other name is a file of pairs."""
     if name in EVALUATIONS and EVALUATIONS[name].two_sides:
@@ -170,23 +166,12 @@ def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Ans
 
 
 EVALUATIONS: Mapping[str, Evaluation] = {
-    "blimp": Evaluation(
-        files=blimp.FILES,
-        read=blimp.read_blimp,
-        score=_score_pairs,
-        measure=accuracy.pair_figures,
-    ),
+    "blimp": Evaluation(files=blimp.FILES, read=blimp.read_blimp, score=_score_pairs, measure=accuracy.pair_figures),
     "lambada": Evaluation(
-        files=lambada.FILES,
-        read=lambada.read_lambada,
-        score=_score_last_words,
-        measure=accuracy.last_word_figures,
+        files=lambada.FILES, read=lambada.read_lambada, score=_score_last_words, measure=accuracy.last_word_figures
     ),
     "agreement": Evaluation(
-        files=agreement.FILES,
-        read=agreement.read_agreement,
-        score=_score_pairs,
-        measure=accuracy.pair_figures,
+        files=agreement.FILES, read=agreement.read_agreement, score=_score_pairs, measure=accuracy.pair_figures
     ),
     "pairs": Evaluation(
         files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"),
@@ -194,13 +179,7 @@ EVALUATIONS: Mapping[str, Evaluation] = {
         score=_score_pairs,
         measure=accuracy.pair_figures,
     ),
-    "bleu": Evaluation(
-        files=(),
-        read=bleu.read_sides,
-        score=_compare,
-        measure=bleu.figures,
-        two_sides=True,
-    ),
+    "bleu": Evaluation(files=(), read=bleu.read_sides, score=_compare, measure=bleu.figures, two_sides=True),
 }
 """What can be evaluated, by name."""
 

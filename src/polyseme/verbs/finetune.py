@@ -143,9 +143,6 @@ def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, forc
             "settings": report.settings,
             "dev": dict(report.kept.dev),
         },
-        files={
-            REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
-            PAGE: page_of(report),
-        },
+        files={REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n", PAGE: page_of(report)},
         force=force,
     )
