@@ -171,7 +171,9 @@ def test_it_is_said_and_paid_for() -> None:
     plain, cached = scorer_of(model.bundle), scorer_of(model.bundle, neural_cache=NeuralCache(size=50))
     for scorer in (plain, cached):
         scorer(to_documents(TEXTS))
-    assert cached.description == "left to right, with a cache of the last 50 pieces of the text (share 0.1, sharpness 0.3)"
+    assert (
+        cached.description == "left to right, with a cache of the last 50 pieces of the text (share 0.1, sharpness 0.3)"
+    )
     assert cached.tally.flops > plain.tally.flops
     assert cached.tally.pieces == plain.tally.pieces
 
