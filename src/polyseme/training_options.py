@@ -68,7 +68,7 @@ class CostOption(Options):
         "What energy costs in the ledger: kg_per_kwh=0.05, price_per_kwh=0.2, price_per_device_hour=2; may be given "
         "several times.",
         "NAME=VALUE",
-        default="as `training.ledger.Rates` states",
+        default="as `training.energy_ledger.Rates` states",
         parse="pairs",
     )
 

@@ -1,7 +1,8 @@
 """The records and protocols that the packages of polyseme share.
 
 Importing this module loads neither torch nor numpy. The `nn.Module` bases are in their packages:
-`encoders.encoder.Encoder`, `outputs.output.Output`, `heads.head.Head`; `Memory`, made of tensors, is in `parts.memory`.
+`encoders.encoder.Encoder`, `outputs.output.Output`, `heads.head.Head`; `Memory`, made of tensors, is in
+`parts.memory_and_cache`.
 
 Shapes: R rows, T pieces of a row, S keys, K targets of a row, D width, C characters of a piece, N positions picked out
 of a batch, V pieces in the vocabulary.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from polyseme.config import Direction
     from polyseme.corpus.layout import Layout
-    from polyseme.parts.memory import Memory
+    from polyseme.parts.memory_and_cache import Memory
 
 Unit = Literal["piece", "word", "character"]
 Stream = Literal["self", "query"]

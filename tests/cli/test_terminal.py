@@ -175,7 +175,7 @@ def test_a_signal_takes_the_bar_away(number: signal.Signals, said: str) -> None:
 
 SWALLOWING = """
 import os, signal, sys, time, weakref
-from polyseme.cli import exit_codes
+from polyseme.cli import signals
 
 class Thing:
     pass
@@ -194,7 +194,7 @@ def command():
     while True:
         time.sleep(0.01)
 
-sys.exit(exit_codes.exit_code(command))
+sys.exit(signals.exit_code(command))
 """
 """A signal arrives where Python, or somebody's code, drops the exception that it raises."""
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyseme.config import Direction, EncoderConfig
 from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
 from polyseme.errors import ModelError
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, States
 
 

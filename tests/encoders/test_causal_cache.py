@@ -16,7 +16,7 @@ from polyseme.convert.tensor_transforms import TRANSPOSE
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.parts.memory import Cache
+from polyseme.parts.memory_and_cache import Cache
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real, reference_inputs
 

@@ -19,7 +19,7 @@ from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.encoders.packed_recurrent import PIECES_AT_ONCE, PackedRecurrent
 from polyseme.encoders.recurrent import TwoWay, TwoWayState
 from polyseme.errors import ModelError, OptionError
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.documents import make_document
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real

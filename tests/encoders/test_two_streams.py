@@ -18,7 +18,7 @@ from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.parts.masks import Given, Order
-from polyseme.parts.memory import Segments
+from polyseme.parts.memory_and_cache import Segments
 from polyseme.types import Batch
 from references import assert_close
 

@@ -14,7 +14,7 @@ from polyseme.errors import ModelError
 from polyseme.generating.fast_decoder import FastSteps, Graph, steps_fast
 from polyseme.generating.next_piece import StepByStep
 from polyseme.outputs.pieces import MaskedOutput, TableOutput
-from polyseme.parts.memory import Cache
+from polyseme.parts.memory_and_cache import Cache
 from polyseme.types import Batch, States
 from references import assert_close
 from tiny_models import tiny_model

@@ -18,7 +18,7 @@ from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.generating.language_model import language_model
 from polyseme.generating.next_piece import PiecesSoFar, Rereading, StepByStep
 from polyseme.outputs.pieces import CausalOutput
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, NextPiece, States
 from references import assert_close
 from tiny_models import tiny_model

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyseme.parts.memory import Cache, Memory, Segments, remember, write_slots
+from polyseme.parts.memory_and_cache import Cache, Memory, Segments, remember, write_slots
 
 ROWS = 4
 

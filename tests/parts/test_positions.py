@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from polyseme.parts.positions import BucketBias, LearnedPositions, sinusoids
+from polyseme.parts.bucketed_positions import BucketBias
+from polyseme.parts.positions import LearnedPositions, sinusoids
 
 
 @pytest.mark.parametrize(("n_buckets", "max_distance"), [(32, 128), (8, 20), (32, 64), (6, 10)])

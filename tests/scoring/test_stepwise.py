@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyseme.generating.language_model import LanguageModel, language_model
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.documents import to_documents
 from polyseme.types import Batch, Tokenizer
 from scoring.stepwise import step_by_step

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from polyseme.errors import ModelError, OptionError
-from polyseme.training import ledger
-from polyseme.training.ledger import JOULES_PER_KWH, Ledger, Meter, Rates, measured_peak
+from polyseme.training import energy_ledger as ledger
+from polyseme.training.energy_ledger import JOULES_PER_KWH, Ledger, Meter, Rates, measured_peak
 
 RATES = Rates(kg_per_kwh=0.5, price_per_kwh=0.2)
 

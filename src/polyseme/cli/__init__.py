@@ -1,7 +1,7 @@
 """The command line: one file per verb, loaded when it is called.
 
 `polyseme --help` loads no verb, and so neither torch nor numpy. How a command ends, and with which exit code, is in
-`exit_codes`.
+`signals`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from polyseme import __version__
-from polyseme.cli import exit_codes
+from polyseme.cli import signals
 from polyseme.errors import nearest
 from polyseme.extras import later
 
@@ -66,7 +66,7 @@ class Verbs(click.Group):
                 formatter.write_dl(list(verbs.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        with exit_codes.written_to_the_end():
+        with signals.written_to_the_end():
             return super().invoke(ctx)
 
     def main(
@@ -84,7 +84,7 @@ class Verbs(click.Group):
 
         if not standalone_mode:
             return carry_out()
-        sys.exit(exit_codes.exit_code(carry_out))
+        sys.exit(signals.exit_code(carry_out))
 
 
 @click.group(

@@ -24,7 +24,7 @@ from polyseme.embedding.pooling import parse_pooling
 from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, run_batches
 from polyseme.encoders.inference import CarriesMemory, InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.alignment import count_unknown
 from polyseme.text.windows import Window, cut
 from polyseme.types import Document, Embedded, Framed, OnBatch, Pieces

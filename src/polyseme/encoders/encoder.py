@@ -11,7 +11,7 @@ from torch import nn
 from polyseme.config import EncoderConfig
 from polyseme.errors import ModelError
 from polyseme.parts.embeddings import Clusters
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, States
 
 Layers = Literal["all"] | Collection[int]

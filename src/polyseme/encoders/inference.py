@@ -25,7 +25,7 @@ from torch import Tensor
 from polyseme.encoders.encoder import Encoder, Layers
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import LateTable, later
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.parts.quantized_linear import bf16_is_fast, int8_is_fast
 from polyseme.types import Batch
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
 from polyseme.encoders.inference import PackedRows, Precision
 from polyseme.encoders.recurrent import Recurrent, TwoWay, TwoWayState
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.parts.recurrence import State
 
 PIECES_AT_ONCE = {"cpu": 2048, "cuda": 65536}

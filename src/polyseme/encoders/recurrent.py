@@ -20,7 +20,7 @@ from polyseme.encoders.encoder import Encoder, Layers, check_rows, wanted_layers
 from polyseme.encoders.recurrent_config import RecurrentConfig, StackConfig, TwoWayConfig
 from polyseme.errors import ModelError
 from polyseme.parts.character_cnn import CharacterTokens
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.parts.recurrence import Reader, State
 from polyseme.types import Batch, States
 

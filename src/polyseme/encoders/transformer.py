@@ -20,12 +20,13 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.encoders.transformer_layer import Reading, TransformerLayer, View
 from polyseme.errors import ModelError
 from polyseme.parts.attention import Attention
+from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.embeddings import Clusters, Embeddings
 from polyseme.parts.initialization import draw_normal
 from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
-from polyseme.parts.memory import Cache, Memory, Segments, remember
+from polyseme.parts.memory_and_cache import Cache, Memory, Segments, remember
 from polyseme.parts.norms import norm
-from polyseme.parts.positions import BucketBias, Terms
+from polyseme.parts.positions import Terms
 from polyseme.types import Batch, States, Stream
 
 

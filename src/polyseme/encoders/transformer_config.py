@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 
 from polyseme.config import Direction, EncoderConfig
 from polyseme.errors import ModelError, nearest
+from polyseme.parts.bucketed_positions import BUCKETS
 from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.masks import mask_named, masks_by_layer
 from polyseme.parts.norms import NormKind
-from polyseme.parts.positions import BUCKETS, LEARNED, NO_POSITIONS, SINUSOIDAL, PositionKind
+from polyseme.parts.positions import LEARNED, NO_POSITIONS, SINUSOIDAL, PositionKind
 from polyseme.parts.relative_positions import RELATIVE
 from polyseme.parts.rotary_positions import ROTARY
 

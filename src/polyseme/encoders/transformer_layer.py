@@ -16,7 +16,7 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.parts.attention import Attention, KeysAndValues
 from polyseme.parts.feed_forward import FeedForward
 from polyseme.parts.masks import Places, Seen
-from polyseme.parts.memory import write_slots
+from polyseme.parts.memory_and_cache import write_slots
 from polyseme.parts.norms import norm
 from polyseme.parts.positions import Terms, joined
 

@@ -31,11 +31,11 @@ from polyseme.errors import ModelError
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput, MaskedOutput, TableOutput
 from polyseme.outputs.softmaxes import SoftmaxOutput
+from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
 from polyseme.parts.inference_linear import Product
 from polyseme.parts.masks import Places, mask_named, seen
-from polyseme.parts.memory import Cache
-from polyseme.parts.positions import BucketBias
+from polyseme.parts.memory_and_cache import Cache
 
 PACKED_ROWS = 16
 """Rows that packed weights are laid out for."""

@@ -21,7 +21,7 @@ from polyseme.errors import ModelError
 from polyseme.generating.fast_decoder import FastSteps, log_probs_of, steps_fast
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import Causal
-from polyseme.parts.memory import Cache, Memory, Segments
+from polyseme.parts.memory_and_cache import Cache, Memory, Segments
 from polyseme.text.character_tokenizer import WordTable
 from polyseme.types import Batch, States
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyseme.generating.language_model import LanguageModel
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, States
 
 

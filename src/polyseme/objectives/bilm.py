@@ -43,7 +43,7 @@ from polyseme.errors import OptionError
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, Vocabulary
 from polyseme.objectives.streams import Softmax, check_softmax, refuse_sampling, softmax_flops, with_samples
 from polyseme.outputs.softmaxes import SAMPLES, TwoWayOutput
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.types import Example, Needs, Rows, Tokenizer
 

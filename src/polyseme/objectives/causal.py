@@ -11,7 +11,7 @@ from polyseme.bundle import Bundle
 from polyseme.corpus.packed_rows import Packed
 from polyseme.cost import forward_flops
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, batch_of, output_flops, shared_arrays
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Example, Needs, Rows
 
 

@@ -36,7 +36,7 @@ from polyseme.objectives.objective import (
 )
 from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, how_many, most
 from polyseme.outputs.output import Output
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Example, Needs, Rows
 
 

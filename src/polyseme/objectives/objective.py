@@ -28,7 +28,7 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import OwnSource, SameDocument
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, Example, Loss, Needs, Rows, Tokenizer
 
 Arrays: TypeAlias = Mapping[str, Tensor]

@@ -29,7 +29,7 @@ from polyseme.objectives.masked import places_of, target_arrays
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
 from polyseme.objectives.target_selection import LAST, choose_pieces, how_many, most
 from polyseme.parts.masks import Order
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, Example, Needs, Rows
 
 

@@ -41,7 +41,7 @@ from polyseme.objectives.objective import (
 from polyseme.objectives.target_selection import choose_pieces, how_many, most
 from polyseme.outputs.labels import ReplacedOutput
 from polyseme.outputs.pieces import MaskedOutput, piece_losses
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.parts.positions import LearnedPositions
 from polyseme.types import Example, Needs, Rows
 

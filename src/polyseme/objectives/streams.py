@@ -25,7 +25,7 @@ from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, me
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, Example, Needs, Rows
 
 Softmax = Literal["full", "sampled"]

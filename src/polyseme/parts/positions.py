@@ -5,14 +5,13 @@ stack (learned, sinusoidal), one that all layers share (T5's buckets, rotary), a
 the layers read in a call is made once, as `Terms`, which each layer's queries and keys meet. Nothing else in an encoder
 knows of kinds, whether it runs padded or packed; the table of them is beside the config that names one
 (`encoders.transformer_config`). Relative positions are in `parts.relative_positions`, rotary ones in
-`parts.rotary_positions`.
+`parts.rotary_positions`, T5's buckets in `parts.bucketed_positions`.
 
 Shapes: R rows, Tq queries, S keys, H heads, d head width.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,66 +116,3 @@ LEARNED = PositionKind(
 )
 SINUSOIDAL = PositionKind(below=lambda config: SinusoidalPositions(config.width_of_embeddings, layout=config.sinusoids))
 NO_POSITIONS = PositionKind()
-
-
-# --- a bias on the scores --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class BiasTerms:
-    """A bias that is added to the scores, the same in every layer."""
-
-    bias: Tensor
-    """[R or 1, H, Tq, S]"""
-
-    def apply(
-        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        return q, k, self.bias
-
-    def before(self, other: BiasTerms) -> BiasTerms:
-        return BiasTerms(joined(self.bias, other.bias, dim=2))
-
-
-class BucketBias(SharedPositions):
-    """T5's bias on the scores: distances fall into buckets, near ones by themselves, far ones by their logarithm."""
-
-    def __init__(self, n_heads: int, *, n_buckets: int, max_distance: int, two_sided: bool) -> None:
-        super().__init__()
-        self.table = nn.Embedding(n_buckets, n_heads)
-        self.n_buckets = n_buckets
-        self.max_distance = max_distance
-        self.two_sided = two_sided
-
-    def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> BiasTerms:
-        return BiasTerms(self(places.q, places.k))
-
-    def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        """The bias [R or 1, H, Tq, S] of queries at `q` [R or 1, Tq] and keys at `k` [R or 1, S]."""
-        bias: Tensor = self.table(self.buckets(k[:, None, :] - q[:, :, None]))
-        return bias.permute(0, 3, 1, 2)
-
-    def buckets(self, ahead: Tensor) -> Tensor:
-        """The bucket of a key that stands `ahead` of its query; logarithms in float32, as in the original."""
-        n_buckets = self.n_buckets
-        first = torch.zeros_like(ahead)
-        if self.two_sided:
-            n_buckets //= 2
-            first = (ahead > 0).long() * n_buckets
-            distance = ahead.abs()
-        else:
-            distance = (-ahead).clamp(min=0)
-        n_exact = n_buckets // 2
-        far = torch.log(distance.clamp(min=1).float() / n_exact) / math.log(self.max_distance / n_exact)
-        far_bucket = (n_exact + (far * (n_buckets - n_exact)).long()).clamp(max=n_buckets - 1)
-        return first + torch.where(distance < n_exact, distance, far_bucket)
-
-
-BUCKETS = PositionKind(
-    shared=lambda config: BucketBias(
-        config.n_heads,
-        n_buckets=config.n_buckets,
-        max_distance=config.max_distance,
-        two_sided=config.direction != "causal",
-    )
-)

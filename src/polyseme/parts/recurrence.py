@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 
 CellKind = Literal["tanh", "lstm"]
 N_GATES = {"tanh": 1, "lstm": 4}

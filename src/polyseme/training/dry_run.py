@@ -14,7 +14,7 @@ from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import CHECKPOINTS, WriteCheckpoints
-from polyseme.training.ledger import duration
+from polyseme.training.energy_ledger import duration
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 

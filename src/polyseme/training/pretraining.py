@@ -32,7 +32,7 @@ from polyseme.training.effects import (
     WriteCheckpoints,
     truncate_log,
 )
-from polyseme.training.ledger import Ledger, Meter, Rates, measured_peak
+from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.loader import Loader, StepRows
 from polyseme.training.loop import train
 from polyseme.training.pretraining_job import Job, check_job, first_bundle, fresh_bundle, rows_of

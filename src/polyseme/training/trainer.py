@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyseme.parts.memory import Memory
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.training.checkpoint import optimizer_tensors, put_optimizer_tensors
 from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows

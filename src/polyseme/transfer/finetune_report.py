@@ -13,7 +13,7 @@ from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskErr
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment, Kind
 from polyseme.tasks.kinds import KINDS
-from polyseme.training.ledger import Ledger
+from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.seed_results import SeedFigures
 
 MOST_ERRORS = 20

@@ -23,7 +23,7 @@ from polyseme.tasks.encoder_rows import RowMaker, document_of
 from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS, baseline_scores
-from polyseme.training.ledger import Ledger, Meter, Rates
+from polyseme.training.energy_ledger import Ledger, Meter, Rates
 from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors

@@ -23,7 +23,7 @@ from polyseme.parts.device import find_device
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import checked_data, read_own
-from polyseme.training.ledger import Rates
+from polyseme.training.energy_ledger import Rates
 from polyseme.training_options import FinetuneTaskOptions, TaskDataOptions
 from polyseme.transfer.finetune_report import FinetuneReport, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of

@@ -17,7 +17,7 @@ from polyseme.files.atomic import check_output, explained, parents_of, whole_fil
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.training.ledger import Rates
+from polyseme.training.energy_ledger import Rates
 from polyseme.training_options import FinetuneRunOptions, GlueOptions
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import settings_of

@@ -26,7 +26,7 @@ from polyseme.recipes.recipe_table import recipe_named
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
-from polyseme.training.ledger import Ledger, Rates
+from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.pretraining import run_job
 from polyseme.training.pretraining_job import Job, check_job, check_plan
 from polyseme.training.run_folder import RUN, Run, is_beginning
