@@ -105,7 +105,9 @@ def test_reading_120_megabytes_of_parquet(tmp_path: Path) -> None:
     assert growth < 30_000
 
 
-@pytest.mark.parametrize("suffix", sorted(FORMATS))
+@pytest.mark.parametrize(
+    "suffix", [pytest.param(each, marks=pytest.mark.slow) if each == ".jsonl" else each for each in sorted(FORMATS)]
+)
 def test_writing_and_reading_150_megabytes_of_vectors(tmp_path: Path, suffix: str) -> None:
     count, growth = run(WRITE, tmp_path / f"out{suffix}")
     assert count == 100_000
