@@ -116,7 +116,7 @@ def new_bundle(
     *,
     tied: bool = True,
 ) -> Bundle:
-    """A bundle with freshly drawn weights. Under `parts.unfilled` nothing is allocated."""
+    """A bundle with freshly drawn weights. Under `parts.initialization` nothing is allocated."""
     encoder = build_encoder(config)
     decoder = None if config.decoder is None else build_encoder(config.decoder)
     built = {name: family.outputs[name](config, tied) for name in outputs}

@@ -3,7 +3,7 @@
 The published files hold the two language models without their softmax; a model that was trained here keeps it, as
 `softmax/…` among the weights, with the number of its words in the options (`n_tokens_vocab`, as the original counted
 them in training) and the words themselves in `vocabulary.txt`. Which of a word's characters is which, and how the
-markers are put around a sentence, is the same in all (`text.characters`).
+markers are put around a sentence, is the same in all (`text.character_tokenizer`).
 """
 
 from __future__ import annotations

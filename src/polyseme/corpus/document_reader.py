@@ -1,7 +1,7 @@
 r"""Users' files to documents, in stretches: lists of texts in UTF-8, each of about the same size whatever comes in.
 
 Plain text is read in blocks of bytes, since line by line is several times slower. It has to be UTF-8 without NULs.
-Line ends become `\n`. Records (JSON Lines, CSV, TSV, Parquet) come through `files.read`, one document each.
+Line ends become `\n`. Records (JSON Lines, CSV, TSV, Parquet) come through `files.rows`, one document each.
 """
 
 from __future__ import annotations

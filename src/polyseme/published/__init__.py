@@ -22,7 +22,7 @@ class Published:
     model: str
     task: str
     metric: str
-    """As `metrics.METRICS` names it; "average" for a mean that the paper gives."""
+    """As `metrics.task_metrics.METRICS` names it; "average" for a mean that the paper gives."""
     value: float
     """In percent, as papers print it."""
     split: str

@@ -1,7 +1,7 @@
 """A model for a task: an encoder, what is taken from its states, and a head over that.
 
 Of a model with two stacks the states may be the decoder's: it reads the text again, shifted right behind the piece that
-it begins with, and sees all of it through the encoder. Or the answer is written (`heads.text`).
+it begins with, and sees all of it through the encoder. Or the answer is written (`heads.text_head`).
 
 Shapes: R rows, T pieces, W words, L layers, D width.
 """

@@ -40,7 +40,7 @@ Answers = Literal["encoder", "decoder", "text"]
 
 @dataclass(frozen=True)
 class DecoderWriter:
-    """A model's decoder and output, as `heads.text.Writer`."""
+    """A model's decoder and output, as `heads.text_head.Writer`."""
 
     decoder: Encoder
     output: Output
