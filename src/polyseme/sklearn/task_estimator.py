@@ -1,4 +1,4 @@
-"""What classifier and tagger share: a task model that is learned from items (`transfer.finetune_task`), used and pickled.
+"""What classifier and tagger share: a task model learned from items (`transfer.finetune_task`), used and pickled.
 
 A frozen encoder is pickled as the name it was loaded by, with the head that was learned; a tuned one as the files of
 its model folder, which need nothing else.
