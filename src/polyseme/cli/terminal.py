@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
@@ -113,7 +114,7 @@ class Bar:
         progress.columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
 
 
-class _Line(Generic[Reported]):
+class _Line(ABC, Generic[Reported]):
     """How training is shown: a bar for what comes before it, then a line that moves on a terminal; elsewhere one line
     per evaluation.
     """
@@ -148,9 +149,9 @@ class _Line(Generic[Reported]):
         progress, task = self._shown
         progress.update(task, description=line)
 
+    @abstractmethod
     def _line(self, report: Reported) -> tuple[bool, str]:
         """Whether there was an evaluation, and what is shown."""
-        raise NotImplementedError
 
     def _begin(self) -> tuple[Progress, TaskID]:
         from rich.console import Console
