@@ -299,9 +299,9 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     name: str = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A benchmark (blimp, lambada, agreement, pairs, bleu), or a file of minimal pairs: a table with the "
-            "columns good and bad, and group where there are several kinds. For a model that finetune has written: a "
-            "file with labels, or the name of its benchmark.",
+            "A benchmark (blimp, babylm, lambada, agreement, pairs, bleu), or a file of minimal pairs: a table with "
+            "the columns good and bad, and group where there are several kinds. For a model that finetune has written: "
+            "a file with labels, or the name of its benchmark.",
             "NAME|FILE",
         ),
     )

@@ -132,11 +132,12 @@ class ModelEmbedderOptions(EmbedderOptions, BatchOption):
 class MaskOptions(Options):
     """How texts are scored."""
 
-    hide: Hide = option(
-        "word",
+    hide: Hide | None = option(
+        None,
         "What is hidden from a masked model besides the piece that it predicts: its whole word, nothing (piece), or "
         "the rest of its word (left-to-right).",
         "UNIT",
+        default="word; for the evaluation babylm, piece",
     )
     order: str | Sequence[int] | None = option(
         None,

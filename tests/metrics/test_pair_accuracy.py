@@ -9,7 +9,7 @@ import pytest
 
 from polyseme.datasets.lambada import LastWord
 from polyseme.datasets.minimal_pairs import MinimalPair, PairSet
-from polyseme.metrics.pair_accuracy import last_word_figures, pair_figures, wilson
+from polyseme.metrics.pair_accuracy import babylm_figures, last_word_figures, pair_figures, wilson
 from polyseme.types import Document, Word
 
 
@@ -75,3 +75,47 @@ def test_wilsons_interval_is_where_the_share_is_one_deviation_off(right: int, n:
         if 1e-9 < end < 1 - 1e-9:
             assert abs(right / n - end) == pytest.approx(z * math.sqrt(end * (1 - end) / n))
     assert wilson(0, 0) == (None, None)
+
+
+def test_by_babylms_convention_every_paradigm_counts_alike() -> None:
+    """A set is the mean over its paradigms, however many pairs these have; there is no figure over both sets."""
+    sets = [
+        PairSet("blimp", ("phenomenon", "paradigm"), [pair("x", "x1"), *[pair("x", "x2")] * 4, pair("y", "y1")]),
+        PairSet("supplement", ("paradigm",), [pair("hypernym"), pair("hypernym"), pair("turn_taking")]),
+    ]
+    right, wrong, tie = (0.0, -1.0), (0.0, 1.0), (0.0, 0.0)
+    figures = babylm_figures(sets, [[right, wrong, wrong, wrong, right, tie], [right, wrong, right]])
+    assert [(line.level, line.name, line.parent, line.n, line.depth) for line in figures.lines] == [
+        ("set", "blimp", "", 6, 0),
+        ("phenomenon", "x", "blimp", 5, 1),
+        ("paradigm", "x1", "x", 1, 2),
+        ("paradigm", "x2", "x", 4, 2),
+        ("phenomenon", "y", "blimp", 1, 1),
+        ("paradigm", "y1", "y", 1, 2),
+        ("set", "supplement", "", 3, 0),
+        ("paradigm", "hypernym", "supplement", 2, 1),
+        ("paradigm", "turn_taking", "supplement", 1, 1),
+    ]
+    assert figures["blimp"]["accuracy"] == pytest.approx((1 + 0.25 + 0) / 3)
+    assert figures["x"]["accuracy"] == pytest.approx(2 / 5), "a phenomenon is the share of its pairs"
+    assert figures["blimp"]["ties"] == 1
+    assert figures["supplement"]["accuracy"] == pytest.approx(0.75)
+    reach = 1.959963984540054 * math.sqrt(0.25 * 0.75 / 4) / 3
+    assert figures["blimp"]["low"] == pytest.approx((1 + 0.25 + 0) / 3 - reach)
+    assert figures["blimp"]["high"] == pytest.approx((1 + 0.25 + 0) / 3 + reach)
+
+
+def test_the_interval_of_a_mean_over_paradigms_covers_it() -> None:
+    """Of many draws from known shares, about 95% of the intervals hold the true mean."""
+    rng = np.random.default_rng(0)
+    shares, n = [0.3, 0.6, 0.9], 50
+    pairs = [pair("p", f"p{number}") for number in range(len(shares)) for _ in range(n)]
+    covered = 0
+    for _ in range(400):
+        right = np.concatenate([rng.random(n) < share for share in shares])
+        scores = [(0.0, -1.0) if each else (0.0, 1.0) for each in right]
+        figures = babylm_figures([PairSet("blimp", ("phenomenon", "paradigm"), pairs)], [scores])["blimp"]
+        assert figures["low"] is not None
+        assert figures["high"] is not None
+        covered += figures["low"] <= 0.6 <= figures["high"]
+    assert 0.92 < covered / 400 < 0.98

@@ -17,7 +17,7 @@ DEEPEST = 2
 
 @command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, lambada, agreement, pairs, or a file of your own minimal pairs.
+    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, agreement, or a file of your own pairs.
 
     With a model that `polyseme finetune` has written, FILE has labels as in training, or NAME is a benchmark.
 
@@ -29,6 +29,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
     \b
     Examples:
       polyseme evaluate blimp -m path/to/gpt2 --data data/tasks -o blimp.html
+      polyseme evaluate babylm -m path/to/bert --data path/to/evaluation_data -o babylm.json
       polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
       polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
       polyseme evaluate pairs.tsv -m path/to/bert --hide left-to-right -o pairs.json

@@ -129,25 +129,37 @@ def find_data(data: AnyPath | None, name: str, patterns: Sequence[str]) -> list[
 
     A folder may be the benchmark's own, the one that holds it, or the one above `tasks`. Files may be compressed.
     """
+    place = data_place(data, name)
+    if not place.is_dir():
+        return [place]
+    folders = [place / "tasks" / name, place / name, place]
+    for folder in folders:
+        files = files_in(folder, patterns)
+        if files:
+            return files
+    looked = ", ".join(str(folder / pattern) for folder in folders for pattern in patterns)
+    raise InputError(f"{place} does not hold the data of {name}. Looked for {looked}, plain or compressed.")
+
+
+def data_place(data: AnyPath | None, name: str) -> Path:
+    """The file or folder that a user names for the data of a benchmark; it must be there."""
     if data is None:
         raise InputError(f"{name} needs its data: name the file, or the folder that holds it, with --data (data=…).")
     place = Path(data)
     if not place.exists():
         raise InputError(f"There is no file or folder {place} with the data of {name} (looked for it in {Path.cwd()}).")
-    if not place.is_dir():
-        return [place]
-    folders = [place / "tasks" / name, place / name, place]
-    for folder in folders:
-        files: dict[str, Path] = {}  # by name without compression: a file that is also there unpacked is read once
-        for pattern in patterns:
-            for ending in ("", *COMPRESSIONS):
-                for file in sorted(folder.glob(pattern + ending)):
-                    if file.is_file():
-                        files.setdefault(file.name.removesuffix(ending), file)
-        if files:
-            return list(files.values())
-    looked = ", ".join(str(folder / pattern) for folder in folders for pattern in patterns)
-    raise InputError(f"{place} does not hold the data of {name}. Looked for {looked}, plain or compressed.")
+    return place
+
+
+def files_in(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """The files of a folder under one of the patterns, compressed or not; one that is there both ways is read once."""
+    files: dict[str, Path] = {}  # by name without compression
+    for pattern in patterns:
+        for ending in ("", *COMPRESSIONS):
+            for file in sorted(folder.glob(pattern + ending)):
+                if file.is_file():
+                    files.setdefault(file.name.removesuffix(ending), file)
+    return list(files.values())
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

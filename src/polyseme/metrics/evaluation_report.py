@@ -65,6 +65,11 @@ class Figures:
     items: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     """One record per item."""
 
+    @property
+    def widest(self) -> list[Line]:
+        """The lines of the widest groups: all, or each set where sets are reported by themselves."""
+        return [line for line in self.lines if line.depth == 0]
+
     def __getitem__(self, name: str) -> Mapping[str, float | None]:
         """The figures of a group by its name; `all` for all."""
         for line in self.lines:
@@ -198,8 +203,8 @@ def _picture(report: Report, format: str) -> bytes:
     bars = bars_of(report)
     if not report.shares or not bars:
         raise OptionError(f"There is nothing in a report of {report.evaluation} that bars could show.")
-    every = report.lines[0].figures
-    note = f"accuracy in all {spelled('accuracy', every['accuracy'])}; lines are intervals of 95%; scored {report.how}"
+    every = ", ".join(f"{line.name} {spelled('accuracy', line.figures['accuracy'])}" for line in report.widest)
+    note = f"accuracy: {every}; lines are intervals of 95%; scored {report.how}"
     figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.chance)
     return figure_bytes(figure, "svg" if format == "svg" else "png")
 

@@ -2,7 +2,8 @@
 
 A tie is wrong. Beside each share stands Wilson's interval of 95%, the mean margin (log-probability of the good side
 less that of the best bad one, natural) with its spread over items, and the spread of the share over the groups one
-level down, where there are any: standard deviations, of the sample.
+level down, where there are any: standard deviations, of the sample. BabyLM's convention (`babylm_figures`) gives each
+paradigm the same weight.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ COLUMNS: Mapping[str, str] = {
     "margin_spread": "its standard deviation over items",
     "ties": "how many items were ties",
 }
+BABYLM_COLUMNS: Mapping[str, str] = {
+    **COLUMNS,
+    "accuracy": "share of pairs in which the good side has the higher score (a tie is wrong); of blimp and of the "
+    "supplement the mean over their paradigms, as BabyLM reports it",
+    "low": "interval of 95%, its lower end: Wilson's; of a mean over paradigms, by the variances of these",
+}
 LAST_WORD_COLUMNS: Mapping[str, str] = {
     "accuracy": "share of passages in which every piece of the last word is the likeliest one; a tie is wrong",
     "low": "Wilson's interval of 95%, its lower end",
@@ -38,12 +45,42 @@ LAST_WORD_COLUMNS: Mapping[str, str] = {
     "log_prob_spread": "its standard deviation over passages",
 }
 Floats = NDArray[np.float64]
+Z95 = 1.959963984540054
+"""Standard deviations of a normal distribution on either side of its mean that hold 95% of it."""
 
 
 def pair_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> Figures:
     """The metric of minimal pairs, from the score of the good side of each and those of its bad ones."""
-    margins = [np.array([good - max(bad) for good, *bad in each], dtype=np.float64) for each in scores]
-    return Figures(columns=COLUMNS, lines=pair_lines(sets, margins), chance=0.5, items=pair_items(sets, scores))
+    lines = pair_lines(sets, [_margins(each) for each in scores])
+    return Figures(columns=COLUMNS, lines=lines, chance=0.5, items=pair_items(sets, scores))
+
+
+def _margins(scores: Sequence[tuple[float, ...]]) -> Floats:
+    return np.array([good - max(bad) for good, *bad in scores], dtype=np.float64)
+
+
+def babylm_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> Figures:
+    """The same by BabyLM's convention: each set counts as the mean over its paradigms, however many pairs these have.
+
+    There is no line for all sets together, since BabyLM reports each by itself.
+    """
+    lines: list[Line] = []
+    for each, theirs in zip(sets, scores, strict=True):
+        margins = _margins(theirs)
+        groups = _grouped(each.levels, [pair.groups for pair in each.pairs], margins, parent=each.name)
+        paradigms = [line for line in groups if line.depth == len(each.levels)]
+        direct = [line for line in groups if line.depth == 1]
+        figures = {**_figures(margins, direct), **_mean_over(paradigms)}
+        lines += [Line("set", each.name, len(margins), figures), *groups]
+    return Figures(columns=BABYLM_COLUMNS, lines=lines, chance=0.5, items=pair_items(sets, scores))
+
+
+def _mean_over(paradigms: Sequence[Line]) -> dict[str, float | None]:
+    """The mean of the accuracies of paradigms, with an interval by their variances, which are independent."""
+    shares = np.array([line.figures["accuracy"] for line in paradigms], dtype=np.float64)
+    variances = shares * (1 - shares) / np.array([line.n for line in paradigms])
+    mean, reach = float(shares.mean()), Z95 * math.sqrt(float(variances.sum())) / len(shares)
+    return {"accuracy": mean, "low": max(mean - reach, 0.0), "high": min(mean + reach, 1.0)}
 
 
 def last_word_figures(items: Sequence[LastWord], answers: tuple[Floats, NDArray[np.bool_]]) -> Figures:
@@ -137,7 +174,7 @@ def last_word_items(items: Sequence[LastWord], log_probs: Floats, right: NDArray
     ]
 
 
-def wilson(right: int, n: int, z: float = 1.959963984540054) -> tuple[float | None, float | None]:
+def wilson(right: int, n: int, z: float = Z95) -> tuple[float | None, float | None]:
     """Wilson's interval of a share: between what it may lie, given how few items there are.
 
     >>> low, high = wilson(8, 10)

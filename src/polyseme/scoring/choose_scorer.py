@@ -37,7 +37,8 @@ from polyseme.types import Tokenizer
 def scorer_of(
     bundle: Bundle,
     *,
-    hide: Hide = "word",
+    hide: Hide | None = None,
+    default_hide: Hide = "word",
     order: str | Sequence[int] | None = None,
     stride: int | None = None,
     neural_cache: NeuralCache | None = None,
@@ -45,7 +46,10 @@ def scorer_of(
     precision: Precision = "own",
     inference: InferenceEncoder | None = None,
 ) -> Scorer:
-    """What scores with a bundle; refused where it has nothing to score with, or where an option means nothing."""
+    """What scores with a bundle; refused where it has nothing to score with, or where an option means nothing.
+
+    A masked model hides what `default_hide` says where `hide` leaves it open.
+    """
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so no text can be scored with it.")
     if batch_pieces is not None and batch_pieces < 1:
@@ -75,7 +79,9 @@ def scorer_of(
             bundle, predictor, order=ONWARD if chosen_order is None else chosen_order, stride=stride
         )
     else:
-        method = PseudoLikelihood(bundle, bundle.tokenizer, making.predictor("masked", bundle.encoder), hide=hide)
+        method = PseudoLikelihood(
+            bundle, bundle.tokenizer, making.predictor("masked", bundle.encoder), hide=hide or default_hide
+        )
     return Scorer(bundle.tokenizer, method, bundle.device)
 
 
@@ -140,7 +146,7 @@ NO_CACHE = {"two stacks": "reads a source beside the text", "any-order": "predic
 
 
 def _refuse_useless(
-    name: str, *, hide: Hide, order: object, stride: int | None, neural_cache: NeuralCache | None
+    name: str, *, hide: Hide | None, order: object, stride: int | None, neural_cache: NeuralCache | None
 ) -> None:
     """Options that mean nothing for models of this direction."""
     if name == "both":
@@ -151,7 +157,7 @@ def _refuse_useless(
                 "A neural cache recalls what came before, and is for causal models; this one predicts from both "
                 "sides. Leave it out."
             )
-    elif hide != "word":
+    elif hide not in (None, "word"):
         raise OptionError(
             f"Hiding pieces ({hide!r}) is for masked models; this one predicts from left to right. Leave the option "
             "out."

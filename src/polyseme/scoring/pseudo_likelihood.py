@@ -45,9 +45,9 @@ HOW = {
 }
 
 
-def check_hide(hide: str) -> None:
-    """Refuse what is no way to hide pieces."""
-    if hide not in get_args(Hide):
+def check_hide(hide: str | None) -> None:
+    """Refuse what is no way to hide pieces; None leaves the choice to the scorer."""
+    if hide is not None and hide not in get_args(Hide):
         raise OptionError(f"There is no way {hide!r} to hide pieces. {nearest(str(hide), get_args(Hide))}")
 
 

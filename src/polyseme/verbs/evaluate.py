@@ -7,6 +7,7 @@ new benchmark is a row, whose scorer loads the model if it needs one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from polyseme.api import AnyPath, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
-from polyseme.datasets import agreement, lambada
+from polyseme.datasets import agreement, babylm, lambada
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs
@@ -30,7 +31,7 @@ from polyseme.metrics.evaluation_report import Figures, Report, check_report_out
 from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs
-from polyseme.scoring.pseudo_likelihood import check_hide
+from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.training_options import EvaluateOptions, TaskColumns
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
@@ -59,6 +60,8 @@ class Evaluation:
     """From items, options and the time of the start to answers."""
     measure: Callable[[Any, Any], Figures]
     """From items and the values of answers to figures."""
+    find: Callable[[AnyPath | None, str, Sequence[str]], list[Path]] = find_data
+    """From what a user names, the evaluation's name and its patterns to its files."""
     two_sides: bool = False
     """Whether texts are compared with references, without a model."""
 
@@ -124,7 +127,7 @@ def _chosen(
         two_sided = ", ".join(each for each, evaluation in EVALUATIONS.items() if evaluation.two_sides)
         raise OptionError(f"Texts and their references are for {two_sided}, not for {name}. Leave both out.")
     if name in EVALUATIONS:
-        return name, find_data(data, name, EVALUATIONS[name].files)
+        return name, EVALUATIONS[name].find(data, name, EVALUATIONS[name].files)
     if Path(name).is_file() or Path(name).suffix:
         if data is not None:
             raise OptionError(f"{name} is a file by itself; leave out --data (data={data!r}).")
@@ -138,13 +141,15 @@ def _chosen(
     )
 
 
-def _score_pairs(sets: Sequence[PairSet], options: EvaluateOptions, started: float) -> Answers:
+def _score_pairs(
+    sets: Sequence[PairSet], options: EvaluateOptions, started: float, *, default_hide: Hide = "word"
+) -> Answers:
     """Minimal pairs: how likely each side is."""
     if not any(each.pairs for each in sets):
         raise InputError("There is no pair in the data.")
-    path, scorer = _scorer(options)
+    path, scorer = _scorer(options, default_hide)
     values = score_pairs(scorer, sets, options.progress)
-    notes = [*(note for each in sets for note in each.notes), *scorer.notes()]
+    notes = [*dict.fromkeys(note for each in sets for note in each.notes), *scorer.notes()]
     return Answers(values, path, scorer.description, notes, scorer.cost(time.perf_counter() - started))
 
 
@@ -167,6 +172,13 @@ def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Ans
 
 EVALUATIONS: Mapping[str, Evaluation] = {
     "blimp": Evaluation(files=blimp.FILES, read=blimp.read_blimp, score=_score_pairs, measure=accuracy.pair_figures),
+    "babylm": Evaluation(
+        files=babylm.FILES,
+        find=babylm.find_babylm,
+        read=babylm.read_babylm,
+        score=functools.partial(_score_pairs, default_hide="piece"),
+        measure=accuracy.babylm_figures,
+    ),
     "lambada": Evaluation(
         files=lambada.FILES, read=lambada.read_lambada, score=_score_last_words, measure=accuracy.last_word_figures
     ),
@@ -184,6 +196,6 @@ EVALUATIONS: Mapping[str, Evaluation] = {
 """What can be evaluated, by name."""
 
 
-def _scorer(options: EvaluateOptions) -> tuple[str, Scorer]:
+def _scorer(options: EvaluateOptions, default_hide: Hide = "word") -> tuple[str, Scorer]:
     loaded = load(options.model, device=options.device, dtype=options.dtype)
-    return loaded.path, loaded.scorer(options, options.batch_pieces)
+    return loaded.path, loaded.scorer(options, options.batch_pieces, default_hide=default_hide)
