@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from polyseme.extras import LateTable, later
+from polyseme import extras
+from polyseme.extras import FROZEN_BY_PYTHON, LateTable, later
 from tiny_models import tiny_model
 
 
@@ -50,9 +51,27 @@ def test_the_garbage_collector_is_left_as_it_was(
         with pytest.raises(RuntimeError, match="as it must"):
             later("module_that_fails")
         assert gc.isenabled() is enabled
-        assert gc.get_freeze_count() == 0
+        assert gc.get_freeze_count() < FROZEN_BY_PYTHON
     finally:
         (gc.enable if was_enabled else gc.disable)()
+        sys.modules.pop("module_to_load_late", None)
+
+
+@pytest.mark.parametrize("whose", ["the program", "the interpreter"])
+def test_what_the_program_has_frozen_stays_frozen(whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on some objects are frozen from the start, which keeps nothing from being done as before."""
+    (tmp_path / "module_to_load_late.py").write_text("import gc\nENABLED = gc.isenabled()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if whose == "the interpreter":
+        monkeypatch.setattr(extras, "FROZEN_BY_PYTHON", sys.maxsize)
+    gc.freeze()
+    try:
+        assert later("module_to_load_late").ENABLED is False
+        assert (gc.get_freeze_count() > FROZEN_BY_PYTHON) is (whose == "the program")
+        n_young = len(gc.get_objects(0)) + len(gc.get_objects(1))
+        assert whose == "the program" or n_young < len(gc.get_objects(2))
+    finally:
+        gc.unfreeze()
         sys.modules.pop("module_to_load_late", None)
 
 

@@ -14,6 +14,10 @@ from polyseme.errors import MissingPackageError
 Home = TypeVar("Home")
 Entry = TypeVar("Entry")
 
+FROZEN_BY_PYTHON = 1000
+"""Fewer frozen objects than this are the interpreter's own: Python 3.12 starts with 375, and the smallest program that
+calls `gc.freeze` has 4,000."""
+
 
 def require(package: str, *, extra: str) -> ModuleType:
     """Import an optional `package`, or raise an error that names the extra of polyseme that installs it."""
@@ -42,16 +46,17 @@ def later(module: str) -> Any:
 
     The garbage collector is paused meanwhile: loading torch creates some hundred thousand permanent objects, and
     traversing them repeatedly takes a tenth of the time. Freezing and unfreezing moves all of them to the oldest
-    generation.
+    generation; what the program has frozen itself stays frozen.
     """
-    if module in sys.modules or not gc.isenabled() or gc.get_freeze_count():
+    if module in sys.modules or not gc.isenabled():
         return importlib.import_module(module)
     gc.disable()
     try:
         return importlib.import_module(module)
     finally:
-        gc.freeze()
-        gc.unfreeze()
+        if gc.get_freeze_count() < FROZEN_BY_PYTHON:
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 
