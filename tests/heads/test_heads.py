@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyseme.errors import ModelError, OptionError
 from polyseme.heads.head import NO_GOLD, Features
-from polyseme.heads.head_config import NAMES, HeadConfig, named_settings
+from polyseme.heads.head_config import NAMES, TASK_KINDS, HeadConfig, named_settings
 from polyseme.tasks.kinds import KINDS, build_head, check_kind
 
 WIDTH, LENGTHS, OTHERS = 6, (5, 2, 1, 4, 3, 5), (3, 1, 4, 2, 5, 2)
@@ -318,6 +318,12 @@ def test_refuses_configs_that_mean_nothing(name: str) -> None:
     changes, message = REFUSED[name]
     with pytest.raises(ModelError, match=message):
         build_head(HeadConfig(**{"kind": "classify", "labels": ("a", "b"), "width": 4, **changes}))
+
+
+def test_a_kind_of_task_is_refused_by_the_config_itself() -> None:
+    assert tuple(KINDS) == TASK_KINDS
+    with pytest.raises(ModelError, match=r"no kind 'clasify' of a head. Did you mean 'classify'"):
+        HeadConfig(kind="clasify", labels=("a", "b"), width=4)
 
 
 def test_refuses_what_was_made_for_something_else() -> None:

@@ -12,6 +12,8 @@ from polyseme.parts.crf import SCHEMES
 
 Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
+TASK_KINDS = ("classify", "pair", "tag", "span", "choose")
+"""The kinds of task that heads are for; `tasks.kinds.KINDS` has an object for each."""
 KIND_OPTIONS = ("regression", "multi", "crf", "scheme", "no_answer", "apart", "n_marks")
 """Fields that only some kinds of task have a use for (`tasks.kind.Kind.head_options`)."""
 
@@ -91,7 +93,7 @@ class HeadConfig(Config):
         object.__setattr__(self, "labels", tuple(self.labels))
         object.__setattr__(self, "numbers", tuple(self.numbers))
         object.__setattr__(self, "pieces", tuple(map(tuple, self.pieces)))
-        for name, known in (("body", get_args(Body)), ("readout", get_args(WordReadout))):
+        for name, known in (("kind", TASK_KINDS), ("body", get_args(Body)), ("readout", get_args(WordReadout))):
             _one_of(name, getattr(self, name), known)
         if self.scheme is not None:
             _one_of("scheme", self.scheme, SCHEMES)
