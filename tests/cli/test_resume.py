@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -183,6 +184,22 @@ def test_shards_of_another_format_and_of_standard_input(run: Run, tiny: Path, so
     assert [path.name for path in parts] == [f"part-{number:05}.npz" for number in range(5)]
     assert [document.id for path in parts for document in read_vectors(path)] == [f"text {n}" for n in range(N_TEXTS)]
     assert not unfinished(output).exists()
+
+
+def test_only_shards_that_polyseme_wrote_are_replaced(
+    run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    again = line(source, tiny, output, "--shard-rows", "150", "--force")
+    assert run(*line(source, tiny, output, *SHARDS)).code == 0
+    assert run(*again).code == 0
+    assert sorted(path.name for path in output.iterdir()) == ["part-00000.parquet", "part-00001.parquet"]
+    thesis = output / "thesis.txt"
+    thesis.write_text("precious")
+    assert "has thesis.txt in it, which this command has not written" in refuse(*again, folder=tmp_path)
+    thesis.unlink()
+    pq.write_table(pa.table({"precious": [1]}), output / "part-00002.parquet")
+    assert "has part-00002.parquet in it" in refuse(*again, folder=tmp_path)
 
 
 def test_input_of_one_chunk_needs_no_spool(

@@ -197,6 +197,10 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
         check_output(place, force=True, kind="folder", marks=["part-*"])
     (place / "part-00000.parquet").touch()
     check_output(place, force=True, kind="folder", marks=["part-*"])
+    with pytest.raises(OutputError, match=r"mine has thesis.txt in it, which this command has not written"):
+        check_output(place, force=True, kind="folder", is_part=lambda path: path.suffix == ".parquet")
+    (place / "thesis.txt").unlink()
+    check_output(place, force=True, kind="folder", is_part=lambda path: path.suffix == ".parquet")
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path) -> None:

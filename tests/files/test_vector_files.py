@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as arrays
 
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
 from polyseme.files import vectors_parquet as parquet
-from polyseme.files.vector_files import FORMATS, open_writer, read_provenance, read_vectors
+from polyseme.files.vector_files import FORMATS, is_shard, open_writer, read_provenance, read_vectors
 from polyseme.types import Embedded, Word
 
 ABOUT = {"model": "a model ✓", "layer": -1, "pool": "mean"}
@@ -246,6 +246,22 @@ def test_files_that_are_no_vectors_are_refused(tmp_path: Path, suffix: str) -> N
         list(read_vectors(path))
     with pytest.raises(InputError, match="not written by polyseme"):
         read_provenance(path)
+
+
+@every_format
+def test_a_shard_is_known_by_its_name_and_by_what_is_in_it(tmp_path: Path, suffix: str) -> None:
+    shard = write(tmp_path / f"part-00012{suffix}", SOME)
+    assert is_shard(shard)
+    for name in (f"part-1{suffix}", f"part-00012-c000{suffix}", f"vectors{suffix}", "part-00012.txt"):
+        assert not is_shard(shard.rename(tmp_path / name))
+        shard = (tmp_path / name).rename(shard)
+    link = tmp_path / f"part-00013{suffix}"
+    link.symlink_to(shard)
+    assert not is_shard(link)
+    SOMETHING_ELSE[suffix](shard)
+    assert not is_shard(shard)
+    shard.write_bytes(b"something else")
+    assert not is_shard(shard)
 
 
 @every_format

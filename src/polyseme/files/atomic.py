@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -39,11 +39,13 @@ def check_output(
     kind: Kind = "file",
     inputs: Iterable[AnyPath | None] = (),
     marks: Sequence[str] = (),
+    is_part: Callable[[Path], bool] | None = None,
 ) -> None:
     """Refuse an output that could not be written, or would replace something; to be called before any work.
 
     With `force` it may replace what is there, but for what is to be read: the `inputs`, by their names or patterns. A
-    folder with something in it, but nothing that is called as one of the `marks`, is no such output, and is kept.
+    folder with something in it, but nothing that is called as one of the `marks`, is no such output, and is kept; with
+    `is_part`, so is one with anything in it that is no part of such an output.
     """
     target = _target(path)
     try:
@@ -65,6 +67,8 @@ def check_output(
             _check_input(path, target, each)
     if marks and target.is_dir():
         _check_ours(path, target, marks)
+    if is_part is not None and target.is_dir():
+        _check_parts(path, target, is_part)
 
 
 @contextlib.contextmanager
@@ -189,6 +193,15 @@ def _check_ours(path: AnyPath, target: Path, marks: Sequence[str]) -> None:
         raise OutputError(
             f"{path} is a folder of other things ({there}), and is not replaced: --force is for what the same command "
             "has written. Choose another name for the output."
+        )
+
+
+def _check_parts(path: AnyPath, target: Path, is_part: Callable[[Path], bool]) -> None:
+    foreign = next((each.name for each in sorted(target.iterdir()) if not is_part(each)), None)
+    if foreign is not None:
+        raise OutputError(
+            f"{path} has {foreign} in it, which this command has not written, and is not replaced. Move that elsewhere "
+            "if the rest may go, or choose another name for the output."
         )
 
 

@@ -88,6 +88,7 @@ OWN = ("id", "text", "words", "start", "end", "vectors", "vector", "offsets")
 BF16_BITS = np.dtype(np.uint16)
 
 _DTYPES = ("float16", "float32", "float64")
+_SHARD_NAME = re.compile(r"part-\d{5,}\.\w+")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -288,6 +289,17 @@ def read_provenance(path: AnyPath) -> dict[str, Any]:
     """How the vectors of a file, or of a folder of shards, came about: the `provenance` of its writer."""
     file = _files(path)[0]
     return _format_of_input(file).read_provenance(file)
+
+
+def is_shard(path: Path) -> bool:
+    """Whether a file is a shard that polyseme wrote: by its name, and by the provenance in it."""
+    if path.is_symlink() or not path.is_file() or not _SHARD_NAME.fullmatch(path.name) or path.suffix not in FORMATS:
+        return False
+    try:
+        read_provenance(path)
+    except (InputError, OSError, ValueError):
+        return False
+    return True
 
 
 class VectorWriter:

@@ -76,9 +76,10 @@ def read_jsonl_provenance(name: str) -> dict[str, Any]:
             first = _parsed(line)
         except ValueError as error:
             raise InputError(f"{name} cannot be read as lines of JSON: {error}") from error
-        if not isinstance(first, dict) or OWN_KEY not in first:
+        own = first.get(OWN_KEY) if isinstance(first, dict) else None
+        if not isinstance(own, dict) or not isinstance(own.get("about"), dict):
             break
-        provenance: dict[str, Any] = first[OWN_KEY]["about"]
+        provenance: dict[str, Any] = own["about"]
         return provenance
     raise not_ours(name, OWN_KEY)
 

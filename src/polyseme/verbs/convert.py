@@ -11,6 +11,6 @@ from polyseme.verb_options import ConvertOptions
 @flat(ConvertOptions)
 def convert_model(options: ConvertOptions) -> None:
     """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
-    marks = ["*config.json", "*options.json"]
+    marks = ["config.json", "options.json"]
     check_output(options.output, force=options.force, kind="folder", inputs=[options.model], marks=marks)
     load(options.model, device="cpu").save(options.output, force=options.force, shard_size=options.shard_size)

@@ -17,7 +17,7 @@ from polyseme.files.atomic import Kind, check_output
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
-from polyseme.files.vector_files import format_of
+from polyseme.files.vector_files import format_of, is_shard
 from polyseme.options import flat
 from polyseme.verb_options import EmbedOptions, ModelEmbedderOptions
 
@@ -82,6 +82,6 @@ def _check_output(sources: Sequence[str], options: EmbedOptions) -> None:
     clear_up(options.output)
     kind: Kind = "file" if options.shard_rows is None else "folder"
     inputs = [*sources, options.model]
-    check_output(options.output, force=options.force, kind=kind, inputs=inputs, marks=["part-*"])
+    check_output(options.output, force=options.force, kind=kind, inputs=inputs, is_part=is_shard)
     if options.shard_rows is None:
         format_of(options.output, options.store)
