@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shutil
 import subprocess
@@ -66,11 +67,13 @@ def test_any_text_makes_a_page(text: str) -> None:
 def test_scores_have_median_spread_best_and_failures() -> None:
     values = {"0": 0.7, "1": 0.72, "2": 0.74, "3": 0.3, "4": None}
     scores = SeedScores(metric="accuracy", split="dev", values=values, failed=["3"], baseline=0.33)
+    named = dataclasses.replace(scores, baseline_name="majority label")
+    assert "; baseline (majority label) 33.0" in said(task_page(TaskPage(title="t", scores=[named])))
     text = said(task_page(TaskPage(title="t", scores=[scores])))
     assert "accuracy on dev 71.0 median of 4 seeds; from 30.0 to 74.0 (best)" in text.replace("dev71.0", "dev 71.0")
     assert "1 failed to learn" in text
     assert "1 not scored" in text
-    assert "the simplest guess 33.0" in text
+    assert "; baseline 33.0" in text
 
 
 def test_what_was_not_given_has_no_section() -> None:

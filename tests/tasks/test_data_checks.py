@@ -1,4 +1,4 @@
-"""What checked_data refuses beyond what the readers do, what was taken for what, and the simplest guesses."""
+"""What checked_data refuses beyond what the readers do, what was taken for what, and the baselines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from polyseme.errors import InputError
 from polyseme.metrics.task_metrics import confusion
 from polyseme.tasks.items import Answer, Item, TaskData
-from polyseme.tasks.kinds import baseline_scores
+from polyseme.tasks.kinds import KINDS, baseline_scores
 from polyseme.tasks.own_data import checked_data
 
 
@@ -73,7 +73,7 @@ def test_confusions_of_labels_and_tags() -> None:
     assert tags.counts == ((1, 1), (1, 0))
 
 
-def test_the_simplest_guess_of_each_kind() -> None:
+def test_the_baseline_of_each_kind() -> None:
     labels = [Item(text="t", gold=gold) for gold in ("b", "b", "a")]
     assert baseline_scores(task("classify", *labels))["accuracy"] == pytest.approx(2 / 3)
     scores = [Item(text="t", second="u", gold=gold) for gold in (1.0, 2.0)]
@@ -96,3 +96,18 @@ def test_the_simplest_guess_of_each_kind() -> None:
     assert baseline_scores(task("classify", *several, multi=True, metrics=("micro_f1",)))["micro_f1"] == pytest.approx(
         8 / 10
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "name"),
+    [
+        ("classify", {}, "majority label"),
+        ("classify", {"multi": True}, "most frequent set of labels"),
+        ("pair", {"regression": True}, "mean"),
+        ("tag", {}, "most frequent tag of each word"),
+        ("choose", {}, "most frequent position"),
+        ("span", {}, "no answer"),
+    ],
+)
+def test_reports_call_the_baseline_by_what_it_answers(kind: str, settings: dict[str, bool], name: str) -> None:
+    assert KINDS[kind].baseline_name(task(kind, **settings)) == name

@@ -17,7 +17,7 @@ from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 
 LEARNT = {"classify": 0.85, "pair": 0.85, "tag": 0.8, "span": 0.7, "choose": 0.85}
-"""The first figure on dev from which a small task counts as learned; the simplest guess is near a half, or nothing."""
+"""The first figure on dev from which a small task counts as learned; the baseline is near a half, or nothing."""
 
 
 EPOCHS = {"tag": 12, "span": 6, "choose": 3}

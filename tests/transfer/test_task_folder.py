@@ -193,6 +193,7 @@ def test_a_report_over_seeds() -> None:
     text = "\n".join(report.lines())
     assert "dev (chose the weights)" in text
     assert "test (scored once)" in text
+    assert "baseline on dev (majority label): accuracy" in text
 
 
 @pytest.mark.parametrize("kind", MAKERS)

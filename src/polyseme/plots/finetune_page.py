@@ -47,6 +47,8 @@ class SeedScores:
     """Seeds of runs that failed to learn. They count in the median and the standard deviation, as is usual."""
     baseline: float | None = None
     """The score of a model that learned nothing."""
+    baseline_name: str = ""
+    """What such a model answers: the majority label, the mean."""
     note: str = ""
 
 
@@ -154,7 +156,9 @@ def _scores(scores: SeedScores) -> str:
     hollow = " (hollow)" if len(values) > 1 else ""
     facts += [f"{len(scores.failed)} failed to learn{hollow}"] if scores.failed else []
     facts += [f"{unscored} not scored"] if unscored else []
-    facts += [f"the simplest guess {_hundred(scores.baseline)}"] if scores.baseline is not None else []
+    if scores.baseline is not None:
+        answers = f" ({scores.baseline_name})" if scores.baseline_name else ""
+        facts.append(f"baseline{answers} {_hundred(scores.baseline)}")
     dots = [
         Dot(f"seed {seed}: {_hundred(value)}", 100 * value, hollow=seed in scores.failed)
         for seed, value in values.items()

@@ -98,6 +98,9 @@ class Choose(Kind):
         """The place at which the right choice most often stands."""
         return [most_frequent(Counter(item.gold for item in learned))] * len(items)
 
+    def baseline_name(self, data: TaskData) -> str:
+        return "most frequent position"
+
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:
         return predicted(
             item,

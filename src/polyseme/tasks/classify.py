@@ -124,6 +124,11 @@ class Classify(Kind):
             return [fmean(item.gold for item in learned)] * len(items)
         return [most_frequent(Counter(item.gold for item in learned))] * len(items)
 
+    def baseline_name(self, data: TaskData) -> str:
+        if data.regression:
+            return "mean"
+        return "most frequent set of labels" if data.multi else "majority label"
+
     # --- what is written ----------------------------------------------------------------------------------------------
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:

@@ -257,6 +257,10 @@ class Kind(ABC):
     def baseline(self, data: TaskData, learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
         """The answers of a model that knows no text, only the gold of `learned`; a result must beat them."""
 
+    @abstractmethod
+    def baseline_name(self, data: TaskData) -> str:
+        """What the baseline answers, as reports call it."""
+
     # --- what is written ----------------------------------------------------------------------------------------------
 
     endings: tuple[str, ...] = (".jsonl", ".tsv", ".parquet")

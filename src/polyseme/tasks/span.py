@@ -156,6 +156,9 @@ class Span(Kind):
         """No answer."""
         return [""] * len(items)
 
+    def baseline_name(self, data: TaskData) -> str:
+        return "no answer"
+
     # --- what is written ----------------------------------------------------------------------------------------------
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:

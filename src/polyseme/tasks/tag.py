@@ -144,6 +144,9 @@ class Tag(Kind):
         other = most_frequent(sum(by_word.values(), Counter()))
         return [tuple(best.get(word, other) for word in item.words) for item in items]
 
+    def baseline_name(self, data: TaskData) -> str:
+        return "most frequent tag of each word"
+
     # --- what is written ----------------------------------------------------------------------------------------------
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:

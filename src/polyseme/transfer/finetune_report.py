@@ -67,7 +67,7 @@ class FinetuneReport:
     best_seed: int
     """Whose weights are kept."""
     baseline: Mapping[str, float]
-    """The simplest guess on dev: the commonest label, each word's commonest tag, the mean."""
+    """What knowing no text scores on dev (`Kind.baseline`)."""
     sizes: Mapping[str, int]
     """Items of each split."""
     sampled: tuple[str, ...] = ()
@@ -81,10 +81,12 @@ class FinetuneReport:
     settings: Mapping[str, Any] = field(default_factory=dict)
     ledger: Ledger
     versions: Mapping[str, str] = field(default_factory=dict)
+    baseline_name: str = ""
+    """What the baseline answers: the majority label, the mean (`Kind.baseline_name`)."""
 
     @property
     def n_failed(self) -> int:
-        """Seeds that did not learn: no better than the simplest guess, or a loss that is no number."""
+        """Seeds that did not learn: no better than the baseline, or a loss that is no number."""
         return sum(not each.learned for each in self.seeds)
 
     @property
@@ -136,8 +138,9 @@ class FinetuneReport:
             mark = ", a sample" if split in self.sampled else ""
             figures = [f"{name} {_figure(each, many)}" for name, each in self.split(split).items()]
             lines.append(f"  {split}{mark}{chosen}: {'; '.join(figures)}")
-        guess = "; ".join(f"{name} {100 * value:.1f}" for name, value in self.baseline.items())
-        lines.append(f"  the simplest guess on dev: {guess}")
+        figures = [f"{name} {100 * value:.1f}" for name, value in self.baseline.items()]
+        answers = f" ({self.baseline_name})" if self.baseline_name else ""
+        lines.append(f"  baseline on dev{answers}: {'; '.join(figures)}")
         if self.n_failed:
             lines.append(f"  {self.n_failed} of {many} runs failed to learn")
         lines += [f"  note: {note}" for note in self.notes]
@@ -231,6 +234,7 @@ def _scores(report: FinetuneReport) -> list[SeedScores]:
                     values=values,
                     failed=[str(each.seed) for each in report.seeds if not each.learned],
                     baseline=report.baseline.get(metric) if split == "dev" else None,
+                    baseline_name=report.baseline_name,
                     note=chosen,
                 )
             )

@@ -364,6 +364,7 @@ class _Finetuning:
             seeds=tuple(each.figures for each in results),
             best_seed=best.figures.seed,
             baseline=self.baseline,
+            baseline_name=self.kind.baseline_name(data),
             sizes={name: len(each) for name, each in data.splits.items()},
             sampled=data.sampled,
             labels=self.labels,
