@@ -380,6 +380,12 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     resume: AnyPath | None = option(
         None, "Folder of a run to resume, with the settings that it has.", "RUN", default="none"
     )
+    stop_after: str | None = option(
+        None,
+        "Time, from the start of the command, after which the run writes a checkpoint and ends, to be resumed: 9min.",
+        "TIME",
+        default="at its end",
+    )
     recipe: str = option("bert-tiny", "Recipe: what is trained, and how. See: polyseme recipes.", "NAME")
     budget: str = option("20min", "Budget of training: 20min, 3e16flops, 1e9pieces, 1000steps.", "AMOUNT")
     model: AnyPath | None = option(
@@ -450,3 +456,6 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     force: bool = option(False, "Replace the output if it exists.")
     on_report: OnReport | None = callback("Called with how training goes.")
     progress: Progress | None = callback("Called with the number of bytes that are in the corpus, and of all.")
+    started: float | None = callback(
+        "When the work began, by `time.perf_counter()`: what a budget of time and stop_after count from. None: now."
+    )

@@ -23,8 +23,8 @@ FUNCTIONS = {verb: verb for verb in VERBS} | {
     "recipes": "list_recipes",
 }
 """Verb → the public function it calls; some verbs are the names of rooms."""
-ONLY_IN_PYTHON = {"progress", "on_report", "on_start", "on_text"}
-"""Told how far the work has come: the command line draws it."""
+ONLY_IN_PYTHON = {"progress", "on_report", "on_start", "on_text", "started"}
+"""Told how far the work has come: the command line draws it; and when the work began, which the command knows."""
 ONLY_IN_COMMANDS = {"as_json"}
 """Prints what the function returns in another way."""
 SOME_VALUE = {
@@ -76,6 +76,7 @@ SOME_VALUE = {
     "carry_state": True,
     "data": "tasks",
     "resume": "run",
+    "stop_after": "9min",
     "recipe": "bert-mini",
     "budget": "3steps",
     "tokenizer": "unigram",

@@ -93,7 +93,7 @@ def test_a_loss_that_stays_high_stops_the_run_and_a_short_peak_does_not() -> Non
 
 def test_weights_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
     trainer = small.trainer_for("masked", small.settings())
-    keep = WriteCheckpoints(tmp_path, 1, lambda done, seconds: {"seconds": seconds}, keep=2, shard_size=None)
+    keep = WriteCheckpoints(tmp_path, 1, 100, lambda done, seconds: {"seconds": seconds}, keep=2, shard_size=None)
     keep(moment(1, 1.0, trainer=trainer))
     next(trainer.inner.parameters()).data.view(-1)[0] = math.nan
     keep(moment(2, 1.0, trainer=trainer))
@@ -118,7 +118,7 @@ def test_the_loop_tells_each_effect_of_each_step() -> None:
     plan = Plan(training, 5)
     trainer = small.trainer_for("masked", training)
     seen: list[tuple[int, int, float]] = []
-    seconds = train(
+    trained = train(
         trainer,
         small.loader_for(trainer, plan),
         plan,
@@ -129,7 +129,8 @@ def test_the_loop_tells_each_effect_of_each_step() -> None:
     assert [done for done, _, _ in seen] == [3, 4, 5]
     assert [pieces for _, pieces, _ in seen] == [plan.pieces_until(done) for done in (3, 4, 5)]
     assert all(math.isfinite(loss) for _, _, loss in seen)
-    assert seconds > 10.0
+    assert trained.done == 5
+    assert trained.seconds > 10.0
 
 
 @pytest.mark.parametrize(

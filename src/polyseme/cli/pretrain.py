@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
@@ -26,10 +27,13 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
       polyseme pretrain texts/ --recipe bert-tiny --budget 2000steps --device cpu -o models/tiny
       polyseme pretrain texts/ --recipe bert-base --budget 1e9pieces --dry-run
       polyseme pretrain --source train.en --target train.de --recipe transformer-tiny --budget 4min -o models/ende
-      polyseme pretrain --resume models/mine
+      polyseme pretrain --resume models/mine --stop-after 9min
       torchrun --nproc-per-node 8 -m polyseme pretrain corpus/ --recipe roberta-base --budget 1e18flops -o models/big
     """
+    started = time.perf_counter()  # before torch is imported
     with PretrainLine() as line:
-        result = polyseme.pretrain(sources or None, **settings, on_report=line.report, progress=line.bar)
+        result = polyseme.pretrain(
+            sources or None, **settings, on_report=line.report, progress=line.bar, started=started
+        )
     for text in result.lines():
         click.echo(text, err=True)

@@ -96,6 +96,24 @@ def parse_budget(text: str) -> Budget:
         raise OptionError(f"The budget {text!r} cannot be had. {error}") from None
 
 
+def parse_time(text: str, name: str) -> float:
+    """A time as a user writes it for the option `name`, in seconds.
+
+    >>> parse_time("9min", "stop_after")
+    540.0
+    """
+    try:
+        time = parse_budget(text)
+    except OptionError:
+        raise OptionError(
+            f"The time of {name} {text!r} cannot be read. It must be a number above 0 and its unit (s, min, h or d), "
+            "as in 90s, 9min, 1.5h."
+        ) from None
+    if time.unit != "seconds":
+        raise OptionError(f"The option {name} must be a time, as in 90s, 9min, 1.5h. Got {text!r} instead.")
+    return time.amount
+
+
 def _written(amount: float) -> str:
     if amount == int(amount) and amount < 1e15:
         return str(int(amount))

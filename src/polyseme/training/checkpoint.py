@@ -17,7 +17,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,12 @@ def write_checkpoint(
     record: Mapping[str, Any],
     *,
     keep: int = 2,
+    counts: Callable[[int], bool] | None = None,
     shard_size: int | None = None,
 ) -> Path:
-    """Write what a run is after `step` steps, whole or not at all; then remove all but the last `keep`.
+    """Write what a run is after `step` steps, whole or not at all; then remove all but it and the last `keep`.
+
+    Those of steps that do not count, since the run was only stopped there, are not among the `keep`.
 
     One process of a run writes. What a killed process left unfinished is removed first. A checkpoint of the same
     step that is whole stays as it is, since a step is the same however often it is taken; checkpoints of later steps
@@ -85,8 +88,8 @@ def write_checkpoint(
             written["checksum"] = _checksum_of_record(written)
             (new / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     steps = _steps(folder)
-    last = [each for each in steps if each <= step][-max(keep, 1) :]
-    for each in sorted(set(steps) - set(last)):
+    last = [each for each in steps if each <= step and (counts is None or counts(each))][-max(keep, 1) :]
+    for each in sorted(set(steps) - {*last, step}):
         _remove(folder / f"step-{each:08d}")
     return path
 

@@ -60,7 +60,7 @@ def dry_run_of(
 ) -> DryRun:
     """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
-    keep = WriteCheckpoints(folder, 1, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
+    keep = WriteCheckpoints(folder, 1, 2, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
     # Before the networks are put back, so that the optimizer's state and what streams carry are in it.
     timing = pretraining.trial(seconds=0.0, then=lambda: keep.now(pretraining.trainer, 2, 0.0))
     trainer, training = pretraining.trainer, job.training

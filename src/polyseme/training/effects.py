@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,8 @@ PREDICTION_PARTS = (("masked",), ("causal",), ("forward", "backward"), ("permute
 """The parts of a loss that predict pieces; those of one group count alike."""
 HIGH = 5
 """Logged steps in a row that the loss must be high for the run to be called lost."""
+MOST_STEPS_UNWATCHED = 10
+"""Steps after which several processes agree on whether a slice has ended, at most."""
 
 
 @dataclass
@@ -46,12 +49,16 @@ class Moment:
     pieces: int
     """Pieces read since the run began."""
     seconds: float
-    """Seconds trained since the run began, in this process and those before it."""
+    """Seconds trained since the run began, in this process and those before it; goes on while effects work."""
     waited: float
     """Seconds of this process that steps waited for rows."""
     seconds_before: float
     """Seconds trained before this process began."""
     trainer: Trainer
+    first: int = 0
+    """Steps taken before this process began."""
+    stops: bool = False
+    """Whether the run stops here, before its end, to be resumed by another process."""
     held_out: dict[str, float] = field(default_factory=dict)
     """The latest means over rows that are not trained on, where this step was evaluated."""
 
@@ -230,6 +237,19 @@ class StopIfDiverged:
     first: float | None = None
     n_high: int = 0
 
+    @classmethod
+    def resumed(cls, every: int, log: Sequence[Mapping[str, Any]]) -> StopIfDiverged:
+        """As it is after the steps of a log, so that a run that is resumed stops where it would have stopped."""
+        watch = cls(every)
+        for line in log:
+            if line["step"] % every == 0 or line["step"] == 1:
+                watch._see(line["loss"])
+        return watch
+
+    def _see(self, loss: float) -> None:
+        self.first = loss if self.first is None else self.first
+        self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
+
     def __call__(self, moment: Moment) -> None:
         if not due(moment, self.every):
             return
@@ -240,8 +260,7 @@ class StopIfDiverged:
                 f"before. Start over with a lower learning rate than {moment.learning_rate:.2g} "
                 "(--learning-rate), or a longer warmup."
             )
-        self.first = loss if self.first is None else self.first
-        self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
+        self._see(loss)
         if self.n_high >= HIGH:
             raise TrainingStoppedError(
                 f"The loss has risen from {self.first:.3g} to {loss:.3g} at step {moment.done:,} and does not come "
@@ -251,19 +270,47 @@ class StopIfDiverged:
 
 
 @dataclass
+class StopAfter:
+    """Stops a run between two steps once the clock (`time.perf_counter`) is past `deadline`.
+
+    The clock is the leading process's, and all processes stop after the same step.
+    """
+
+    deadline: float
+    next_look: int = 0
+    """The step after which they agree next."""
+
+    def __call__(self, moment: Moment) -> None:
+        if not moment.last and moment.done >= self.next_look:
+            moment.stops, self.next_look = moment.trainer.devices.agree(self._look(moment))
+
+    def _look(self, moment: Moment) -> tuple[bool, int]:
+        """Whether time is up, and when to look next: more often as it runs out; a single process looks every step."""
+        left = self.deadline - time.perf_counter()
+        seconds_per_step = (moment.seconds - moment.seconds_before) / (moment.done - moment.first)
+        n_steps = min(int(left / seconds_per_step / 2), MOST_STEPS_UNWATCHED)
+        return left <= 0, moment.done + (1 if moment.trainer.devices.world == 1 else max(n_steps, 1))
+
+
+@dataclass
 class WriteCheckpoints:
-    """Writes a checkpoint every `every` steps and at the end, unless weights are no numbers."""
+    """Writes a checkpoint every `every` steps, at the end, and where the run stops, unless weights are no numbers."""
 
     folder: Path
     every: int
+    n_steps: int
     record: Callable[[int, float], dict[str, Any]]
     """From the steps taken and the seconds trained, what else a checkpoint holds."""
     keep: int
     shard_size: int | None
 
     def __call__(self, moment: Moment) -> None:
-        if moment.done % self.every == 0 or moment.last:
+        if self.is_due(moment.done) or moment.stops:
             self.now(moment.trainer, moment.done, moment.seconds)
+
+    def is_due(self, done: int) -> bool:
+        """Whether there is one after so many steps, wherever the run may stop besides."""
+        return done % self.every == 0 or done == self.n_steps
 
     def now(self, trainer: Trainer, done: int, seconds: float) -> None:
         """Write one, if the weights are in order."""
@@ -272,5 +319,7 @@ class WriteCheckpoints:
         tensors = trainer.tensors()
         if trainer.devices.leads:
             folder, record = self.folder / CHECKPOINTS, self.record(done, seconds)
-            write_checkpoint(folder, done, tensors, record, keep=self.keep, shard_size=self.shard_size)
+            write_checkpoint(
+                folder, done, tensors, record, keep=self.keep, counts=self.is_due, shard_size=self.shard_size
+            )
         trainer.devices.wait()

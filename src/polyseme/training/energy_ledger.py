@@ -106,6 +106,10 @@ class Ledger(Config):
     flops: float
     """By analysis: what the objective needs, whatever the device did besides."""
     seconds: float
+    """Of training, evaluations and checkpoints included."""
+    total_seconds: float = 0.0
+    """From the start of each command to its end: also set-up, compilation, timing, saving, and building the corpus
+    where the command did that; 0: not measured."""
     steps: int
     device: str
     n_devices: int = 1
@@ -133,6 +137,7 @@ class Ledger(Config):
         joules: float,
         measured: bool,
         n_devices: int = 1,
+        total_seconds: float = 0.0,
         peak: float = 0.0,
         rates: Rates | None = None,
     ) -> Ledger:
@@ -145,6 +150,7 @@ class Ledger(Config):
             pieces=pieces,
             flops=flops,
             seconds=seconds,
+            total_seconds=total_seconds,
             steps=steps,
             device=device,
             n_devices=n_devices,
@@ -199,11 +205,11 @@ class Ledger(Config):
     def lines(self) -> list[str]:
         """For the terminal.
 
-        >>> bill = Ledger.of(pieces=10**9, flops=3e17, seconds=1200, steps=8000, device="NVIDIA H200", joules=7.2e5,
-        ...                  measured=True, peak=7.5e14)
+        >>> bill = Ledger.of(pieces=10**9, flops=3e17, seconds=1200, total_seconds=1320, steps=8000,
+        ...                  device="NVIDIA H200", joules=7.2e5, measured=True, peak=7.5e14)
         >>> for line in bill.lines():
         ...     print(line)
-        8,000 steps, 1,000,000,000 pieces in 20.0 min on NVIDIA H200 (833,333 pieces/s)
+        8,000 steps, 1,000,000,000 pieces in 20.0 min (22.0 min all in) on NVIDIA H200 (833,333 pieces/s)
         3.0e+17 FLOPs (250.0 TFLOP/s, 33% of the matrix product's speed there)
         0.200 kWh (measured), 0.0962 kg of CO₂e, 0.0260 USD
         """
@@ -211,10 +217,11 @@ class Ledger(Config):
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
         devices = self.device if self.n_devices == 1 else f"{self.n_devices} × {self.device}"
         sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
+        all_in = f" ({duration(self.total_seconds)} all in)" if self.total_seconds else ""
         share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
-            f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{sessions} on {devices} "
+            f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{all_in}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from polyseme.training.effects import Effect, Moment
 from polyseme.training.loader import Loader
 from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Plan
+
+
+class Trained(NamedTuple):
+    """How far training has come."""
+
+    done: int
+    """Steps since the run began."""
+    seconds: float
+    """Of training, since the run began."""
 
 
 def train(
@@ -20,30 +30,34 @@ def train(
     first: int = 0,
     seconds: float = 0.0,
     workers: int = 1,
-) -> float:
-    """Take the steps from `first` on; the seconds trained in all are returned.
+) -> Trained:
+    """Take the steps from `first` on, to the last one, or to one after which an effect stops the run.
 
     `seconds` is how long was trained before, in other processes.
     """
     started = time.perf_counter() - seconds
     waited = 0.0
-    now = seconds
+    trained = Trained(first, seconds)
     optimizer, schedule = trainer.settings.optimizer, trainer.settings.schedule
     for rows in loader.steps(first, plan.n_steps, workers=workers):
         means = trainer.step(rows, plan)
         waited += rows.waited
-        now = time.perf_counter() - started
         moment = Moment(
             done=rows.step + 1,
             n_steps=plan.n_steps,
             means=means,
             learning_rate=optimizer.lr * schedule.factor(rows.step, plan.n_steps),
             pieces=plan.pieces_until(rows.step + 1),
-            seconds=now,
+            seconds=time.perf_counter() - started,
             waited=waited,
             seconds_before=seconds,
             trainer=trainer,
+            first=first,
         )
         for effect in effects:
             effect(moment)
-    return now
+            moment.seconds = time.perf_counter() - started
+        trained = Trained(moment.done, moment.seconds)
+        if moment.stops:
+            break
+    return trained

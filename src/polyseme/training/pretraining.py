@@ -1,4 +1,4 @@
-"""A pretraining run from its settings to its model: set up, timed, trained, saved."""
+"""A job set up on its devices: networks and rows, how many steps its budget is, and the model that comes out."""
 
 from __future__ import annotations
 
@@ -12,31 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from polyseme.bundle import Bundle, load_bundle, save_bundle
+from polyseme.bundle import Bundle, load_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowSource
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import read_latest
 from polyseme.training.device_group import Devices, is_sharded
-from polyseme.training.effects import (
-    CHECKPOINTS,
-    Effect,
-    Evaluate,
-    Log,
-    OnReport,
-    ReportProgress,
-    StopIfDiverged,
-    TensorBoard,
-    TrainingStoppedError,
-    WriteCheckpoints,
-    truncate_log,
-)
-from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.loader import Loader, StepRows
-from polyseme.training.loop import train
 from polyseme.training.pretraining_job import Job, check_job, first_bundle, fresh_bundle, rows_of
-from polyseme.training.run_folder import LEDGER, Run, write_json
 from polyseme.training.trainer import WEIGHTS, Trainer
 from polyseme.training.training_settings import Phase, Plan
 from polyseme.types import Objective
@@ -264,93 +247,6 @@ class Timing:
     steps: list[float]
     """Seconds of a step of each phase."""
     evaluation: float
-
-
-def run_job(
-    run: Run,
-    job: Job,
-    corpus: Corpus,
-    devices: Devices,
-    *,
-    workers: int = 1,
-    rates: Rates,
-    on_report: OnReport | None = None,
-    start: Bundle | None = None,
-) -> Ledger:
-    """Train a run to its end, from where it is, and write its model; what it cost is returned."""
-    started = time.perf_counter()
-    pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
-    trainer = pretraining.trainer
-    meter = Meter(devices.device, rates=rates)
-    checkpoint = read_latest(run.folder / CHECKPOINTS)
-    first, before, past = 0, 0.0, None
-    if checkpoint is not None:
-        trainer.put(checkpoint.tensors)
-        first, before = checkpoint.step, float(checkpoint.record["seconds"])
-        past = Ledger.from_json(checkpoint.record["ledger"]) if checkpoint.record.get("ledger") else None
-    if run.n_steps is None:
-        run.n_steps = pretraining.n_steps(started)
-        if devices.leads:
-            run.write()
-    plan = Plan(job.training, run.n_steps)
-    if devices.leads:
-        truncate_log(run.folder, first)
-    devices.wait()
-    flops = pretraining.flops_per_step()
-    device_name = torch.cuda.get_device_name(devices.device) if devices.device.type == "cuda" else str(devices.device)
-    peak = measured_peak(devices.device, torch.bfloat16 if job.training.dtype == "bf16" else torch.float32)
-
-    def ledger(done: int, seconds: float) -> Ledger:
-        spent = Ledger.of(
-            pieces=plan.pieces_until(done) - plan.pieces_until(first),
-            flops=sum(
-                each * (after - earlier)
-                for each, after, earlier in zip(flops, plan.steps_until(done), plan.steps_until(first), strict=True)
-            ),
-            seconds=seconds - before,
-            steps=done - first,
-            device=device_name,
-            n_devices=devices.world,
-            peak=peak,
-            joules=meter.joules() * devices.world,
-            measured=meter.measured,
-            rates=rates,
-        )
-        return spent if past is None else past.add(spent)
-
-    keep = WriteCheckpoints(
-        run.folder,
-        job.keeps_every(run.n_steps),
-        lambda done, seconds: {"seconds": seconds, "ledger": ledger(done, seconds).to_json()},
-        keep=job.keep,
-        shard_size=job.shard_size,
-    )
-    if checkpoint is None:
-        keep.now(trainer, 0, 0.0)
-    effects: list[Effect] = [Evaluate(pretraining.held_rows, job.evaluates_every(run.n_steps))]
-    effects += [Log(run.folder, job.log_every)]
-    effects += [TensorBoard(run.folder, job.log_every)] if job.tensorboard and devices.leads else []
-    effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
-    effects += [StopIfDiverged(job.log_every), keep]
-    try:
-        seconds = train(trainer, pretraining.loader(plan), plan, effects, first=first, seconds=before, workers=workers)
-    except torch.OutOfMemoryError:
-        raise pretraining.too_large(plan) from None
-    except TrainingStoppedError as error:
-        run.stopped = str(error)
-        if devices.leads:
-            run.write()
-        raise
-    bill = ledger(run.n_steps, seconds)
-    results = pretraining.results()
-    if devices.leads:
-        for name, bundle in results.items():
-            save_bundle(bundle, run.folder / name, force=True, shard_size=job.shard_size)
-        write_json(run.folder / LEDGER, bill.to_json())
-        run.finished, run.stopped = True, None
-        run.write()
-    devices.wait()
-    return bill
 
 
 def fitting_micro_batch(phase: Phase, width: int, requested: int | None, devices: Devices) -> int:

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,13 +24,13 @@ from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts, objective_of, training_of
 from polyseme.recipes.recipe_table import recipe_named
-from polyseme.training.budget import parse_budget
+from polyseme.training.budget import parse_budget, parse_time
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.energy_ledger import Ledger, Rates
-from polyseme.training.pretraining import run_job
 from polyseme.training.pretraining_job import Job, check_job, check_plan
 from polyseme.training.run_folder import RUN, Run, is_beginning
+from polyseme.training.run_job import PausedRun, run_job
 from polyseme.training_options import PretrainOptions
 from polyseme.verbs.corpus import build_corpus
 
@@ -42,16 +43,19 @@ Result = TypeVar("Result")
 
 
 @flat(PretrainOptions)
-def pretrain(options: PretrainOptions) -> Ledger | DryRun:
+def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     """Pretrain a model on raw text: corpus, tokenizer, training and all, into the folder of a run.
 
-    An interrupted run is resumed by the same call, or by `resume`, which takes no other options but `device`, `workers`
-    and `cost_rates`. Under `torchrun` all processes make the same call.
+    An interrupted run is resumed by the same call, or by `resume`, which takes no other options but `device`,
+    `workers`, `cost_rates` and `stop_after`; it ends as if it had never stopped. What the run cost is returned, or,
+    after `stop_after`, how far it has come. Under `torchrun` all processes make the same call.
     """
+    started = time.perf_counter() if options.started is None else options.started
+    stop_after = _stop_after(options)
     costs = Rates.of(options.cost_rates)
     texts = Texts(options.sources, options.source, options.target, options.held_source, options.held_target)
     if options.resume is not None:
-        return _resume(options.resume, options, texts, costs)
+        return _resume(options.resume, options, texts, costs, started, stop_after)
     _check(options, texts)
     chosen = recipe_named(options.recipe)
     device = find_device(options.device)
@@ -100,13 +104,15 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun:
             rates=costs,
             on_report=options.on_report,
             start=request.start_bundle,
+            started=started,
+            stop_after=stop_after,
         )
 
 
 NOT_OF_THE_RUN = frozenset(
     {
         *("sources", "source", "target", "held_source", "held_target", "output", "resume", "device", "workers"),
-        *("cost_rates", "dry_run", "force", "on_report", "progress"),
+        *("cost_rates", "dry_run", "force", "on_report", "progress", "stop_after", "started"),
     }
 )
 """Options that do not decide what a run trains."""
@@ -130,6 +136,15 @@ def _check(options: PretrainOptions, texts: Texts) -> None:
     _refuse_useless(options, texts.corpus)
     if options.tensorboard:
         require("tensorboard", extra="tensorboard")
+
+
+def _stop_after(options: PretrainOptions) -> float | None:
+    """The seconds after which a slice ends, if there is an end before the run's."""
+    if options.stop_after is None:
+        return None
+    if options.dry_run:
+        raise OptionError("A dry run ends by itself after a few steps, so stop_after has no meaning. Leave one out.")
+    return parse_time(options.stop_after, "stop_after")
 
 
 def _refuse_useless(options: PretrainOptions, corpus: Path | None) -> None:
@@ -209,7 +224,9 @@ def _corpus_of_run(texts: Texts, output: Path, building: Mapping[str, Any]) -> C
         ) from None
 
 
-def _resume(folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rates) -> Ledger:
+def _resume(
+    folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rates, started: float, stop_after: float | None
+) -> Ledger | PausedRun:
     """Resume a run with the settings that it has."""
     run = Run.open(folder)
     changed = [name for name in options.changed() if name not in NOT_OF_THE_RUN]
@@ -230,7 +247,17 @@ def _resume(folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rate
     if run.finished:
         raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
     with devices_for(find_device(options.device)) as devices:
-        return run_job(run, job, corpus, devices, workers=options.workers, rates=rates, on_report=options.on_report)
+        return run_job(
+            run,
+            job,
+            corpus,
+            devices,
+            workers=options.workers,
+            rates=rates,
+            on_report=options.on_report,
+            started=started,
+            stop_after=stop_after,
+        )
 
 
 def _corpus(texts: Texts, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
