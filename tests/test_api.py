@@ -361,7 +361,7 @@ def test_what_fills_masks_may_stand_beside(tmp_path: Path) -> None:
     for path in (tmp_path / "run", tmp_path / "run" / "model"):
         with pytest.raises(ModelError, match=r"no 'masked' output .* Take .*generator, beside it, which has one\."):
             polyseme.load(path, device="cpu").fill("Dawn [MASK].")
-    with pytest.raises(ModelError, match="Take a checkpoint"):
+    with pytest.raises(ModelError, match="a checkpoint that was saved with it"):
         polyseme.load(tmp_path / "run", device="cpu").next("Dawn broke.", "We broke even.")
 
 

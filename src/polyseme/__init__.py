@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.finetune import finetune
     from polyseme.verbs.generate import generate
     from polyseme.verbs.glue import glue
+    from polyseme.verbs.models import list_models
     from polyseme.verbs.next import next
     from polyseme.verbs.pieces import pieces
     from polyseme.verbs.predict import predict
@@ -51,6 +52,7 @@ _HOMES = {
     "WordEncoder": "word_encoder",
     "build_corpus": "verbs.corpus",
     "convert_model": "verbs.convert",
+    "list_models": "verbs.models",
     "list_recipes": "verbs.recipes",
     "load_task_model": "transfer.task_folder",
     "read_vectors": "files.vector_files",
@@ -74,6 +76,7 @@ __all__ = [
     "finetune",
     "generate",
     "glue",
+    "list_models",
     "list_recipes",
     "load",
     "load_task_model",

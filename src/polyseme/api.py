@@ -23,7 +23,8 @@ from polyseme.embedding.pooling import check_per, per_text, warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
-from polyseme.options import flat_method
+from polyseme.options import check_choice, flat_method
+from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
 from polyseme.text.documents import string_to_document, to_document, to_documents
 from polyseme.types import Batch, Embedded, Framed
@@ -38,6 +39,7 @@ from polyseme.verb_options import (
 )
 
 if TYPE_CHECKING:
+    from polyseme.files.vector_files import Store
     from polyseme.generating.decoding_options import Decoding
     from polyseme.generating.language_model import LanguageModel
     from polyseme.generating.text_generator import TextGenerator
@@ -53,6 +55,8 @@ DTYPES = {
     "int8": torch.float32,
 }
 """What weights are kept in; int8 ones are made from fp32."""
+STORES = ("fp32", "fp16", "bf16")
+"""What weights are stored in."""
 WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
 """Models that have learned to write on; those that fill masks can only be made to."""
 
@@ -300,11 +304,20 @@ class Model:
 
     # --- the model itself ---------------------------------------------------------------------------------------------
 
-    def save(self, path: AnyPath, *, force: bool = False, shard_size: int | None = None) -> None:
-        """Write the model as a folder that polyseme and, where it has the class, `transformers` load."""
+    def save(
+        self, path: AnyPath, *, force: bool = False, shard_size: int | None = None, store: Store | None = None
+    ) -> None:
+        """Write the model as a folder that polyseme and, where it has the class, `transformers` load.
+
+        Weights are stored as they are, or in the precision `store`: fp32, fp16 or bf16. A file of them has at most
+        `shard_size` bytes.
+        """
+        if store is not None:
+            check_choice("store", store, STORES)
         if shard_size is not None and shard_size < 1:
             raise OptionError(f"A shard must have room for at least 1 byte. Got {shard_size} instead.")
-        save_bundle(self.bundle, path, force=force, shard_size=shard_size)
+        dtype = None if store is None else DTYPES[store]
+        save_bundle(self.bundle, path, force=force, shard_size=shard_size, dtype=dtype)
 
     def show(self) -> Card:
         """What the model is and what it can do."""
@@ -351,7 +364,7 @@ class Model:
         beside = model_folder(Path(self.path)).parent / "generator" if self.path else Path()
         if (beside / CARD).is_file() and name in read_json(beside / CARD).get("outputs", ()):
             return f"Take {beside}, beside it, which has one."
-        return "Take a checkpoint that was saved with it."
+        return where_output(name)
 
     def _check_length(self, framed: Framed) -> None:
         window = self.bundle.config.window
@@ -369,7 +382,10 @@ class Model:
 
 
 def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
-    """The model in a folder, of a name, or of a hub (`hub:owner/name`); without a name, the default model.
+    """The model in a folder, of a package (`list_models`) or of a hub (`hub:owner/name`).
+
+    Without a name it is the packaged model for word vectors; other packaged models fill masks (`english-encoder`) and
+    write and score texts (`english-decoder`).
 
     `device` is auto (a GPU where there is one), cpu, cuda or cuda:N. `dtype` is what it computes in: fp32, bf16, fp16,
     fp64 or int8. On a CPU, bf16 and int8 are for `embed`, and mean its products; sums and norms stay in fp32.

@@ -19,7 +19,7 @@ from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
-from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.outputs.output import Output
 from polyseme.parts.device import one_core
@@ -159,14 +159,26 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
 
 
 def save_bundle(
-    bundle: Bundle, path: str | PathLike[str], *, force: bool = False, shard_size: int | None = None
+    bundle: Bundle,
+    path: str | PathLike[str],
+    *,
+    force: bool = False,
+    shard_size: int | None = None,
+    dtype: torch.dtype | None = None,
 ) -> None:
-    """Write a model folder that `transformers` loads too, where it has the class; whole or not at all."""
+    """Write a model folder that `transformers` loads too, where it has the class; whole or not at all.
+
+    Weights are stored as `dtype`, or as they are.
+    """
     family, outputs = bundle.family, list(bundle.outputs)
+    if dtype not in (None, torch.float32) and not family.folder.described:
+        raise OptionError(f"The files of {family.name} hold weights in fp32 only. Leave the other precision out.")
     specials = {} if bundle.tokenizer is None else bundle.tokenizer.specials
     architecture = family.architecture(outputs)
     bare = architecture == family.architectures[-1][0]
     tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
+    if dtype is not None:
+        tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     written = family.write_config(bundle.config)
     config = {**bundle.foreign, **written}
     if family.folder.described:

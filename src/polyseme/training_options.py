@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polyseme.files.reading_options import ReadingOptions, TableOptions
 from polyseme.options import Options, callback, column_option, doc, option, output_option
-from polyseme.verb_options import BYTES_DONE, SOURCES, ComputeOptions, DeviceOption, ForceOption, MaskOptions
+from polyseme.packaged_models import default_in_words
+from polyseme.verb_options import (
+    BYTES_DONE,
+    SOURCES,
+    ComputeOptions,
+    DeviceOption,
+    ForceOption,
+    MaskOptions,
+    model_option,
+)
 
 if TYPE_CHECKING:
     from polyseme.api import Model
@@ -190,10 +199,10 @@ class FinetuneRunOptions(FinetuneOptions, DeviceOption, CostOption, ForceOption)
 
     model: Model | AnyPath | None = option(
         None,
-        'Model to fit: a model folder, the folder of a run, or hub:owner/name; "none" for a head over word vectors of '
-        "its own.",
+        "Model to fit: a packaged one (see: polyseme models), a model folder, the folder of a run, or hub:owner/name; "
+        '"none" for a head over word vectors of its own.',
         "MODEL",
-        default="minilm, of the extra 'demo'",
+        default=default_in_words("finetune"),
         flags="-m --model",
     )
     cache: AnyPath | None = option(None, "Folder to keep frozen vectors in, for other runs.", "FOLDER", default="none")
@@ -296,6 +305,7 @@ class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
 class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     """What `evaluate` takes."""
 
+    model: AnyPath | None = model_option("evaluate")
     name: str = dataclasses.field(
         kw_only=False,
         metadata=doc(

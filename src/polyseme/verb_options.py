@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyseme.files.reading_options import ReadingOptions, TextOptions
 from polyseme.options import Options, callback, doc, option, output_option
+from polyseme.packaged_models import default_in_words
 
 if TYPE_CHECKING:
     from polyseme.embedding.decoder_stack import Stack
@@ -33,17 +34,22 @@ BYTES_DONE = "Called with the number of bytes of the input that are done, and th
 # --- what several verbs share -----------------------------------------------------------------------------------------
 
 
+def model_option(verb: str) -> Any:
+    """A field of a record for the model of a verb."""
+    return option(
+        None,
+        "Model to use: a packaged one (see: polyseme models), a model folder, the folder of a run, or hub:owner/name.",
+        "MODEL",
+        default=default_in_words(verb),
+        flags="-m --model",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(Options):
     """What `show` takes: which model is used."""
 
-    model: AnyPath | None = option(
-        None,
-        "Model to use: a model folder, the folder of a run, or hub:owner/name.",
-        "MODEL",
-        default="minilm, of the extra 'demo'",
-        flags="-m --model",
-    )
+    model: AnyPath | None = model_option("show")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,6 +319,7 @@ class PiecesOptions(StackOption, DeviceOptions, ForceOption):
 class GenerateOptions(DecodingOptions, ReadingOptions, LoadOptions, ForceOption):
     """What `generate` takes."""
 
+    model: AnyPath | None = model_option("generate")
     prompts: str | Sequence[str] = dataclasses.field(
         default=(), kw_only=False, metadata=doc("One text to continue, or several.", "PROMPT...")
     )
@@ -349,6 +356,7 @@ class GenerateTextsOptions(DecodingOptions):
 class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `score` takes."""
 
+    model: AnyPath | None = model_option("score")
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
     source: AnyPath | None = option(
         None,
@@ -380,6 +388,7 @@ class ScoreTextsOptions(ScoringOptions, BatchOption):
 class FillOptions(DeviceOptions):
     """What `fill` takes."""
 
+    model: AnyPath | None = model_option("fill")
     text: str = dataclasses.field(kw_only=False, metadata=doc("A text with [MASK] where a piece is missing."))
     top: int = option(5, "Pieces listed per mask.", "N")
 
@@ -388,6 +397,7 @@ class FillOptions(DeviceOptions):
 class NextOptions(DeviceOptions):
     """What `next` takes."""
 
+    model: AnyPath | None = model_option("next")
     first: str = dataclasses.field(kw_only=False, metadata=doc("A sentence."))
     second: str = dataclasses.field(kw_only=False, metadata=doc("The sentence that may follow it."))
 
@@ -401,3 +411,4 @@ class ConvertOptions(ShowOptions, ForceOption):
 
     output: AnyPath = dataclasses.field(metadata=doc("Folder to write.", "OUTPUT", flags="-o --output"))
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
+    store: Store = option("fp32", "Precision of the stored weights: fp32, fp16, bf16.", "DTYPE")

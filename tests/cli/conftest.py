@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.commands import Ended, Refuse, Run
+from packaged import english, stand_in  # noqa: F401 - fixtures
 from polyseme.cli import main
 from tiny_models import tiny_model
 

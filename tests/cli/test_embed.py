@@ -225,8 +225,9 @@ def test_the_default_model_in_a_process_of_its_own(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == ""
-    assert done.stderr.startswith(f"{output}: 3 texts, 7 words, 11 pieces in ")
-    assert done.stderr.count("\n") == 1
+    note, cost = done.stderr.splitlines()
+    assert note == "note: the model is minilm, the default of embed; -m names another."
+    assert cost.startswith(f"{output}: 3 texts, 7 words, 11 pieces in ")
     assert "\x1b" not in done.stderr
     assert "\r" not in done.stderr
     rows = Rows(output)

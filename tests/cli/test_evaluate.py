@@ -232,4 +232,4 @@ def test_what_is_refused(
 
 
 def test_a_model_without_a_fitting_output_is_refused(refuse: Refuse, pairs: Path, tmp_path: Path) -> None:
-    assert "cannot score texts" in refuse("evaluate", pairs, folder=tmp_path)
+    assert "cannot score texts" in refuse("evaluate", pairs, "-m", "minilm", folder=tmp_path)

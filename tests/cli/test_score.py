@@ -218,7 +218,7 @@ def test_models_and_texts_that_are_refused(refuse: Refuse, causal: Path, tmp_pat
     essay, blank = tmp_path / "essay.txt", tmp_path / "blank.jsonl"
     essay.write_text("Dawn broke.\n")
     blank.write_text('{"text": ""}\n{"text": " "}\n')
-    assert "cannot score texts" in refuse("score", essay, folder=tmp_path)  # MiniLM has no output that guesses pieces
+    assert "cannot score texts" in refuse("score", essay, "-m", "minilm", folder=tmp_path)  # it has no output for that
     assert "no word in any text" in refuse("score", blank, "-m", causal, folder=tmp_path)
     assert "no word in any text" in refuse("score", blank, "-m", causal, "-o", tmp_path / "s.tsv", folder=tmp_path)
     assert "There is no model" in refuse("score", essay, "-m", tmp_path / "none", folder=tmp_path)

@@ -20,6 +20,7 @@ from polyseme.cli import VERBS, main
 FUNCTIONS = {verb: verb for verb in VERBS} | {
     "convert": "convert_model",
     "corpus": "build_corpus",
+    "models": "list_models",
     "recipes": "list_recipes",
 }
 """Verb → the public function it calls; some verbs are the names of rooms."""

@@ -18,7 +18,7 @@ from convert.comparing import PAIR, TEXT, assert_same_states, our_outputs, their
 from convert.spoiling import change_config
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
-from polyseme.errors import OutputError
+from polyseme.errors import OptionError, OutputError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import language_model
@@ -107,6 +107,45 @@ def test_saving_what_was_loaded_writes_the_same_bytes(family: str, shard_size: i
     polyseme.load(tmp_path / "once").save(tmp_path / "twice", shard_size=shard_size)
     once, twice = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "twice"))
     assert once == twice
+
+
+@pytest.mark.parametrize("store", ["bf16", "fp16"])
+@pytest.mark.parametrize("family", ["modernbert", "gpt2", "bert", "t5"])
+def test_half_precision_is_for_the_disk(family: str, store: Any, tmp_path: Path) -> None:
+    """What is stored is the rounded weight, which both libraries read; polyseme computes with it in fp32."""
+    model = model_of(family)
+    model.save(tmp_path / "saved", store=store, shard_size=20_000)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[store]
+    shards = sorted((tmp_path / "saved").glob("*.safetensors"))
+    assert len(shards) > 1
+    assert {tensor.dtype for shard in shards for tensor in load_file(shard).values()} == {dtype}
+    loaded = polyseme.load(tmp_path / "saved", device="cpu")
+    ours = dict(model.bundle.named_parameters())
+    for name, parameter in loaded.bundle.named_parameters():
+        assert parameter.dtype == torch.float32
+        assert torch.equal(parameter, ours[name].to(dtype).float()), name
+    assert (
+        next(polyseme.load(tmp_path / "saved", device="cpu", dtype="fp64").bundle.parameters()).dtype == torch.float64
+    )
+    theirs = transformers.AutoModel.from_pretrained(
+        tmp_path / "saved", attn_implementation="eager", dtype=torch.float32
+    ).eval()
+    assert_same_states(loaded, theirs)
+    loaded.save(tmp_path / "wide")
+    assert json.loads((tmp_path / "wide" / "config.json").read_text())["dtype"] == "float32"
+    loaded.save(tmp_path / "again", store=store, shard_size=20_000)
+    once, again = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("saved", "again")
+    )
+    assert once == again
+
+
+def test_a_precision_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"There is no store 'bf1'. Did you mean 'bf16'"):
+        model_of("bert").save(tmp_path / "saved", store="bf1")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="elmo hold weights in fp32 only"):
+        tiny_model("elmo").save(tmp_path / "saved", store="bf16")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("family", REFERENCED)

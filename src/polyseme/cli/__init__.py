@@ -41,7 +41,11 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "fill": "Predict the piece at [MASK].",
         "next": "Predict whether one sentence follows another.",
     },
-    "Models": {"show": "Show what a model is and what it can do.", "convert": "Convert a model to today's layout."},
+    "Models": {
+        "models": "List the packaged models, and which verb uses which.",
+        "show": "Show what a model is and what it can do.",
+        "convert": "Convert a model to today's layout.",
+    },
 }
 """The verbs with what they do, as `--help` groups them; `cli/VERB.py` holds each as `command`."""
 
@@ -103,6 +107,7 @@ def main(context: click.Context) -> None:
       polyseme embed reviews.txt -o vectors.parquet
       polyseme embed reviews.txt --layer concat:-4:-1 --pool first -m path/to/bert -o vectors.npz
       polyseme pretrain texts/ --recipe electra-small --budget 20min -o models/mine
+      polyseme fill "The vase [MASK] into pieces."
       polyseme show -m path/to/bert
       polyseme embed --help
     """

@@ -19,7 +19,7 @@ def command(output: str, **settings: Any) -> None:
     \b
     Examples:
       polyseme convert -m old/bert -o new/bert
-      polyseme convert -m old/bert -o new/bert --shard-size 1000000000
+      polyseme convert -m old/bert -o new/bert --store bf16 --shard-size 1000000000
     """
     with Bar("converting the model"):
         polyseme.convert_model(output=output, **settings)

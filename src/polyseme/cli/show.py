@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options import ShowOptions
 
-DEFAULT_MODEL = (
-    "Without -m this is all-MiniLM-L6-v2: a real BERT, trained further as a sentence model; it has no masked output."
-)
 SEES = {"both": "both sides of a piece", "causal": "what is before a piece"}
 
 
@@ -19,9 +14,12 @@ SEES = {"both": "both sides of a piece", "causal": "what is before a piece"}
 def command(model: str | None, as_json: bool) -> None:
     """Show what a model is: family, sizes, parameters, tokenizer, outputs, and which verbs work with it.
 
+    `polyseme models` lists the packaged ones.
+
     \b
     Examples:
       polyseme show
+      polyseme show -m english-encoder
       polyseme show -m path/to/bert --json
     """
     with Bar("loading the model"):
@@ -42,5 +40,3 @@ def command(model: str | None, as_json: bool) -> None:
             ("can", ", ".join(card.can)),
         ]
     )
-    if model is None:
-        click.echo(f"note: {DEFAULT_MODEL}", err=True)

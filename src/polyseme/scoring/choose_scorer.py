@@ -23,6 +23,7 @@ from polyseme.errors import ModelError, OptionError
 from polyseme.generating.language_model import has_words
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
+from polyseme.packaged_models import where_output
 from polyseme.scoring.any_order import BACK, BOTH, ONWARD, AnyOrderScoring, parse_order
 from polyseme.scoring.causal import CausalScoring, TwoWayScoring, causal_reading, half_reading
 from polyseme.scoring.neural_cache import NeuralCache
@@ -186,6 +187,6 @@ def _cannot_score(bundle: Bundle) -> ModelError:
         )
     return ModelError(
         "The model cannot score texts: it has neither a 'causal' output over an encoder that reads from left to right, "
-        f"nor a 'masked' output and a mask piece (it has: {has}; direction: {bundle.config.direction}). Take a "
-        "checkpoint that was saved with one, such as a language model of the GPT or BERT line."
+        f"nor a 'masked' output and a mask piece (it has: {has}; direction: {bundle.config.direction}). "
+        f"{where_output('causal')}"
     )

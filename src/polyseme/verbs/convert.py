@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyseme.api import load
 from polyseme.files.atomic import check_output
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import ConvertOptions
 
 
@@ -13,4 +14,5 @@ def convert_model(options: ConvertOptions) -> None:
     """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
     marks = ["config.json", "options.json"]
     check_output(options.output, force=options.force, kind="folder", inputs=[options.model], marks=marks)
-    load(options.model, device="cpu").save(options.output, force=options.force, shard_size=options.shard_size)
+    model = load(model_or_default("convert", options.model), device="cpu")
+    model.save(options.output, force=options.force, shard_size=options.shard_size, store=options.store)

@@ -19,6 +19,7 @@ from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vector_files import format_of, is_shard
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import EmbedOptions, ModelEmbedderOptions
 
 
@@ -32,7 +33,7 @@ def embed(options: EmbedOptions) -> Cost:
     names = listed(options.sources)
     _check_output(names, options)
     reading = options.values(ReadingOptions)
-    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    loaded = load(model_or_default("embed", options.model), device=options.device, dtype=options.dtype)
     embedder = loaded.embedder(**options.values(ModelEmbedderOptions))
     provenance = {
         "model": loaded.path,

@@ -29,6 +29,7 @@ from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
 from polyseme.metrics.evaluation_report import Figures, Report, check_report_output, write_report
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
@@ -197,5 +198,5 @@ EVALUATIONS: Mapping[str, Evaluation] = {
 
 
 def _scorer(options: EvaluateOptions, default_hide: Hide = "word") -> tuple[str, Scorer]:
-    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    loaded = load(model_or_default("evaluate", options.model), device=options.device, dtype=options.dtype)
     return loaded.path, loaded.scorer(options, options.batch_pieces, default_hide=default_hide)

@@ -19,6 +19,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output
 from polyseme.files.unfinished_folder import unfinished_work
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.kinds import KINDS
@@ -101,8 +102,8 @@ def _bundle(model: Model | AnyPath | None, settings: FinetuneSettings) -> tuple[
         if settings.inputs is None:
             raise OptionError("Without a model, the head needs inputs of its own. Set them: inputs='char-cnn'.")
         return "no language model", None
-    folder = find_model(None if model is None else str(model))
-    return str(model or "minilm"), load_bundle(folder)
+    name = str(model_or_default("finetune", model))
+    return name, load_bundle(find_model(name))
 
 
 def _decides(data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, device: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from polyseme.generating import generate_files
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.text_generator import Continuation, TextGenerator
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.text.documents import to_documents
 from polyseme.verb_options import GenerateOptions
 
@@ -47,7 +48,7 @@ def generate(options: GenerateOptions) -> Generated:
     prompts = [options.prompts] if isinstance(options.prompts, str) else list(options.prompts)
     sources = [] if options.source is None else listed(options.source)
     _check(prompts, sources, options)
-    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    loaded = load(model_or_default("generate", options.model), device=options.device, dtype=options.dtype)
     if options.max_new is None:
         decoding = decoding.replace(max_new=loaded.usual_length)
     generator = loaded.generator(decoding, batch_size=options.batch_size)

@@ -16,6 +16,7 @@ from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import check_output, explained, parents_of, whole_file
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
 from polyseme.training.energy_ledger import Rates
 from polyseme.training_options import FinetuneRunOptions, GlueOptions
@@ -35,13 +36,14 @@ def glue(options: GlueOptions) -> GlueReport:
         >>> table = polyseme.glue(model="models/mine", data="data/tasks", seeds=5)            # doctest: +SKIP
         >>> print(table.markdown())                                                           # doctest: +SKIP
     """
-    model, data = options.model, options.data
+    data = options.data
+    model = options.model if isinstance(options.model, Model) else model_or_default("glue", options.model)
     settings = settings_of(options)
     find_device(options.device)
     Rates.of(options.cost_rates)
-    named = (model.path or "a model") if isinstance(model, Model) else str(model or "minilm")
+    named = (model.path or "a model") if isinstance(model, Model) else str(model)
     if not isinstance(model, Model) and named != NO_MODEL:
-        find_model(None if model is None else str(model))
+        find_model(named)
     there, notes = _tasks(options.tasks, data)
     reports: dict[str, FinetuneReport] = {}
     needed = [data, model.path if isinstance(model, Model) else model]
@@ -54,7 +56,7 @@ def glue(options: GlueOptions) -> GlueReport:
                 before = json.loads((place / REPORT).read_text(encoding="utf-8"))
                 reports[benchmark.name] = FinetuneReport.from_json(before)
                 continue
-            shared = options.values(FinetuneRunOptions)
+            shared = {**options.values(FinetuneRunOptions), "model": model}
             reports[benchmark.name] = finetune(benchmark.name, data=data, output=place, **shared)
         first = next(iter(reports.values()))
         report = GlueReport(model=first.model, how=first.how, reports=reports, notes=notes)

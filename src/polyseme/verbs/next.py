@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from polyseme.api import load
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import NextOptions
 
 
 @flat(NextOptions)
 def next(options: NextOptions) -> float:
     """The probability that `second` follows `first`, by the model's next-sentence output."""
-    return load(options.model, device=options.device).next(options.first, options.second)
+    return load(model_or_default("next", options.model), device=options.device).next(options.first, options.second)

@@ -8,6 +8,7 @@ from polyseme.api import PieceStates, load
 from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import PiecesOptions
 
 
@@ -19,7 +20,7 @@ def pieces(options: PiecesOptions) -> PieceStates:
         if not str(output).endswith(".npz"):
             raise OptionError(f"The states of pieces are written as .npz. Got {str(output)!r} instead.")
         check_output(output, force=options.force)
-    loaded = load(options.model, device=options.device)
+    loaded = load(model_or_default("pieces", options.model), device=options.device)
     result = loaded.pieces(options.text, stack=options.stack, attentions=options.attentions)
     if output is not None:
         arrays = {"pieces": np.array(result.pieces), "ids": result.ids, "spans": result.spans, "states": result.states}

@@ -19,6 +19,7 @@ from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import read_rows
 from polyseme.files.source_paths import listed
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
@@ -59,7 +60,7 @@ def score(options: ScoreOptions) -> Scores:
     names = listed(options.sources)
     if output is not None:
         check_scores_output(output, force=options.force, inputs=[*names, source])
-    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    loaded = load(model_or_default("score", options.model), device=options.device, dtype=options.dtype)
     scorer = loaded.scorer(options, options.batch_pieces)
     if scorer.needs_source and source is None:
         raise OptionError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyseme.api import load
 from polyseme.files.reading_options import TextOptions
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import LayerOptions, SensesOptions
 from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.sense_groups import Senses, senses_of
@@ -21,7 +22,7 @@ def senses(options: SensesOptions) -> Senses:
     """
     if options.output is not None:
         check_result_output(options.output, Senses, force=options.force)
-    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    loaded = load(model_or_default("senses", options.model), device=options.device, dtype=options.dtype)
     result = senses_of(
         loaded.bundle,
         options.word,

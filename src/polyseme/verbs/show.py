@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from polyseme.api import Card, load
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import ShowOptions
 
 
 @flat(ShowOptions)
 def show(options: ShowOptions) -> Card:
     """Describe a model: family, sizes, parameters, tokenizer, outputs, and which verbs work with it."""
-    return load(options.model, device="cpu").show()
+    return load(model_or_default("show", options.model), device="cpu").show()

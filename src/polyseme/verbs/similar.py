@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyseme.api import load
 from polyseme.files.reading_options import TextOptions
 from polyseme.options import flat
+from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import LayerOptions, SimilarOptions
 from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.similar_uses import Similar, similar_uses
@@ -22,7 +23,7 @@ def similar(options: SimilarOptions) -> Similar:
     """
     if options.output is not None:
         check_result_output(options.output, Similar, force=options.force)
-    loaded = load(options.model, device=options.device, dtype=options.dtype)
+    loaded = load(model_or_default("similar", options.model), device=options.device, dtype=options.dtype)
     result = similar_uses(
         loaded.bundle,
         options.text,
