@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 from polyseme.config import EncoderConfig
@@ -39,6 +39,21 @@ class Cost:
             f"in {self.seconds:.1f} s on {self.device} ({self.pieces / seconds:,.0f} pieces/s, "
             f"{_scaled(self.flops / seconds)}FLOP/s, {self.peak_memory / 2**30:.1f} GiB of memory at most)"
         )
+
+
+def sum_of(costs: Sequence[Cost]) -> Cost | None:
+    """What several pieces of work cost together, one after another; None of none."""
+    if not costs:
+        return None
+    return Cost(
+        pieces=sum(cost.pieces for cost in costs),
+        words=sum(cost.words for cost in costs),
+        documents=sum(cost.documents for cost in costs),
+        seconds=sum(cost.seconds for cost in costs),
+        flops=sum(cost.flops for cost in costs),
+        peak_memory=max(cost.peak_memory for cost in costs),
+        device=", ".join(dict.fromkeys(cost.device for cost in costs)),
+    )
 
 
 @dataclass

@@ -316,6 +316,17 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
         ),
     )
     data: AnyPath | None = option(None, "File or folder with the data of the benchmark.", "PATH", default="none")
+    pairs: int | None = option(
+        None,
+        "Most pairs of each group (of BLiMP: of each paradigm) that are scored, evenly spaced.",
+        "N",
+        default="all",
+    )
+    curve: bool = option(
+        False,
+        "Evaluate every model that a pretraining run kept at a number of words, and its last one: the score against "
+        "words seen.",
+    )
     source: AnyPath | None = option(
         None, "For bleu: file of the texts to evaluate, one per line.", "FILE", default="none", flags="--in"
     )
@@ -323,7 +334,7 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
         (), "For bleu: file of their references; may be given several times.", "FILE", parse="several"
     )
     output: AnyPath | None = output_option(
-        "File of the report: .json, .tsv, .html, .png or .svg; .jsonl has one line per item."
+        "File of the report: .json, .tsv, .html, .png or .svg; .jsonl has one line per item (of a curve: per model)."
     )
     progress: Progress | None = callback("Called with the number of pieces (of a task: items) done, and of all.")
 

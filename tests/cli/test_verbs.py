@@ -64,6 +64,8 @@ SOME_VALUE = {
     "shard_rows": 8,
     "shard_format": "npz",
     "by": "byte",
+    "pairs": 7,
+    "curve": True,
     "hide": "piece",
     "order": "right-to-left",
     "stack": "decoder",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plots.test_pages import HOSTILE, Page, check_policy
-from polyseme.plots.charts import Curve, Dot, dots_chart, lines_chart
+from polyseme.plots.charts import Curve, Dot, dots_chart, lines_chart, log_ticks
 from polyseme.plots.confusion_matrix import MOST_LABELS, Confusion, confusion_table
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
 from text.samples import texts
@@ -150,3 +150,18 @@ def test_a_browser_runs_nothing(tmp_path: Path) -> None:
     dom = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "<title>run</title>" not in dom
     assert "Worst errors" in dom
+
+
+def test_a_logarithmic_axis_has_equal_steps_for_equal_ratios() -> None:
+    found = Page(lines_chart([Curve("a", [(0, 1.0), (1e6, 1.0), (1e7, 2.0), (1e8, 3.0)])], x="words", y="y", log=True))
+    places = [float(str(each["cx"])) for tag, each in found.elements if tag == "circle"]
+    assert len(places) == 3, "0 has no logarithm"
+    assert places[1] - places[0] == pytest.approx(places[2] - places[1], abs=0.2)
+    assert {"1M", "10M", "100M"} <= set(found.text)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"), [(3, 40, "5 10 20"), (1e3, 1e12, "1k 10k 100k 1M 10M 100M 1B 10B 100B 1000B")]
+)
+def test_ticks_of_a_logarithmic_axis(low: float, high: float, labels: str) -> None:
+    assert " ".join(label for _, label in log_ticks(low, high)) == labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_json, print_table
 from polyseme.training_options import EvaluateOptions
+
+if TYPE_CHECKING:
+    from polyseme.metrics.evaluation_report import Report
 
 DEEPEST = 2
 """Depth of the groups that are printed: all, wide ones, and those within them."""
@@ -29,6 +32,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
     \b
     Examples:
       polyseme evaluate blimp -m path/to/gpt2 --data data/tasks -o blimp.html
+      polyseme evaluate blimp -m runs/mine --data data/tasks --curve --pairs 100 -o curve.svg
       polyseme evaluate babylm -m path/to/bert --data path/to/evaluation_data -o babylm.json
       polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
       polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
@@ -41,7 +45,21 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
     if as_json:
         print_json({name: value for name, value in vars(report).items() if name != "items"})
         return
-    from polyseme.metrics.evaluation_report import notes_of, spelled
+    from polyseme.metrics.evaluation_report import notes_of
+
+    deepest = 0 if report.curve else DEEPEST
+    if report.curve:
+        _print_curve(report)
+    else:
+        _print_lines(report)
+    if any(line.depth > deepest for line in report.lines):
+        click.echo("The report has narrower groups than these: see --output, --json.", err=True)
+    for number, note in enumerate(notes_of(report)):
+        print_cost(note, settings["output"] if number == 0 else None)
+
+
+def _print_lines(report: Report) -> None:
+    from polyseme.metrics.evaluation_report import spelled
 
     print_table(
         [
@@ -51,7 +69,21 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
         ],
         header=("level", "name", "n", *(name.replace("_", " ") for name in report.columns)),
     )
-    if any(line.depth > DEEPEST for line in report.lines):
-        click.echo("The report has narrower groups than these: see --output, --json.", err=True)
-    for number, note in enumerate(notes_of(report)):
-        print_cost(note, settings["output"] if number == 0 else None)
+
+
+def _print_curve(report: Report) -> None:
+    """One line per model of a run: what it has seen, and the first figure of the widest groups."""
+    from polyseme.metrics.evaluation_report import spelled
+
+    figure = next(iter(report.columns))
+    names = [figure if line.name == "all" else f"{line.name} {figure}" for line in report.widest]
+    print_table(
+        [
+            (
+                *(f"{number:,}" for number in (point.words, point.pieces, point.step)),
+                *(spelled(figure, point.first_figure(line)) for line in report.widest),
+            )
+            for point in report.curve
+        ],
+        header=("words", "pieces", "step", *names),
+    )

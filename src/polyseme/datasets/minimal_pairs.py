@@ -7,11 +7,11 @@ kinds, `group`. BLiMP (Warstadt et al. 2020) has 67 paradigms of 1,000 pairs eac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from polyseme.errors import InputError
+from polyseme.errors import InputError, OptionError
 from polyseme.files.rows import Row, read_rows
 
 Text = str | tuple[str, ...]
@@ -45,6 +45,30 @@ class PairSet:
     """What the groups of its pairs are, from the widest to the narrowest."""
     pairs: Sequence[MinimalPair]
     notes: tuple[str, ...] = ()
+
+
+def thinned(sets: Sequence[PairSet], most: int) -> list[PairSet]:
+    """At most so many pairs of each narrowest group, evenly spaced, with a note on how many those are."""
+    if most < 1:
+        raise OptionError(f"At least 1 pair of each group must be scored. Got {most} instead.")
+    return [_thinned(each, most) for each in sets]
+
+
+def _thinned(pairs: PairSet, most: int) -> PairSet:
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, pair in enumerate(pairs.pairs):
+        groups.setdefault(pair.groups, []).append(number)
+    chosen = sorted(
+        numbers[place * len(numbers) // min(most, len(numbers))]
+        for numbers in groups.values()
+        for place in range(min(most, len(numbers)))
+    )
+    if len(chosen) == len(pairs.pairs):
+        return pairs
+    note = (
+        f"A sample: {len(chosen):,} of the {len(pairs.pairs):,} pairs of {pairs.name}, at most {most:,} of each group."
+    )
+    return replace(pairs, pairs=[pairs.pairs[number] for number in chosen], notes=(*pairs.notes, note))
 
 
 def read_pairs(files: Sequence[Path]) -> list[PairSet]:

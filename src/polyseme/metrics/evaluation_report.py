@@ -1,38 +1,14 @@
-"""The report of an evaluation: figures in lines, the widest group first; written by the ending of the output.
-
-JSON, a table (.tsv), one line per item (.jsonl), a page (.html), or a picture of bars (.png, .svg).
-"""
+"""The report of an evaluation: figures in lines, the widest group first; of a run, also of the models it kept."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from os import PathLike
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from polyseme.cost import Cost
-from polyseme.errors import OptionError
-from polyseme.extras import require
-from polyseme.files.atomic import check_output, whole_file
 from polyseme.metrics.task_metrics import METRICS
-from polyseme.plots.charts import BARS_STYLE, Bar, bars_figure, bars_table
-from polyseme.plots.html_page import escaped, page
-from polyseme.plots.similarity_heatmaps import figure_bytes
-
-AnyPath = str | PathLike[str]
-MOST_BARS = 80
-"""Of so many groups a picture is made at most; beyond that, of the wider ones above them."""
-_STYLE = """
-table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
-  text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.figures th { border-bottom: 2px solid var(--line);
-  cursor: help } .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left }
-.figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
-""".strip()
 
 
 @dataclass(frozen=True)
@@ -79,6 +55,22 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """The figures of a model that a run kept, after so many words."""
+
+    words: int
+    pieces: int
+    step: int
+    model: str
+    lines: Sequence[Line]
+
+    def first_figure(self, line: Line) -> float | None:
+        """The first figure of the group that `line` is, at this point."""
+        theirs = next((each for each in self.lines if (each.name, each.parent) == (line.name, line.parent)), None)
+        return None if theirs is None else next(iter(theirs.figures.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report(Figures):
     """The figures of an evaluation, with what they are of and how they came about."""
 
@@ -88,21 +80,8 @@ class Report(Figures):
     """In words, how the model was scored."""
     notes: Sequence[str] = ()
     cost: Cost | None = None
-
-
-def check_report_output(output: AnyPath, *, force: bool) -> None:
-    """Refuse an output that could not be written; to be called before any work."""
-    if _ending(output) not in FORMATS:
-        raise OptionError(f"A report is written as {', '.join(FORMATS)}. Got {str(output)!r} instead.")
-    if _ending(output) in (".png", ".svg"):
-        require("matplotlib", extra="plots")
-    check_output(output, force=force)
-
-
-def write_report(report: Report, output: AnyPath, *, force: bool = False) -> None:
-    """Write a report, whole or not at all."""
-    with whole_file(output, force=force) as path:
-        path.write_bytes(FORMATS[_ending(output)](report))
+    curve: Sequence[CurvePoint] = ()
+    """Of a run: one point per model that it kept, by words; the report's own lines are those of the last."""
 
 
 def spelled(name: str, value: float | None) -> str:
@@ -116,78 +95,6 @@ def spelled(name: str, value: float | None) -> str:
     return f"{value:,.2f}"
 
 
-def bars_of(report: Report) -> list[Bar]:
-    """The narrowest groups of which a picture has room for all, with those above them as groups of bars."""
-    lines = report.lines
-    follows = [line.depth for line in lines[1:]] + [0]
-    for depth in range(max(line.depth for line in lines), -1, -1):
-        narrow = [
-            line
-            for line, after in zip(lines, follows, strict=True)
-            if line.depth == depth or (line.depth < depth and after <= line.depth)
-        ]
-        if len(narrow) <= MOST_BARS:
-            return [bar for line in narrow if (bar := _bar(line)) is not None]
-    return []
-
-
-def _bar(line: Line) -> Bar | None:
-    value = next(iter(line.figures.values()))
-    if value is None:
-        return None
-    return Bar(line.name, value, line.figures.get("low"), line.figures.get("high"), line.parent)
-
-
-def _json(report: Report) -> bytes:
-    content = asdict(report)
-    del content["items"]
-    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _jsonl(report: Report) -> bytes:
-    lines = (json.dumps(item, ensure_ascii=False) + "\n" for item in report.items)
-    return "".join(lines).encode("utf-8", "surrogatepass")
-
-
-def _tsv(report: Report) -> bytes:
-    written = io.StringIO()
-    writer = csv.writer(written, delimiter="\t", lineterminator="\n")
-    writer.writerow(["level", "name", "parent", "n", *report.columns])
-    for line in report.lines:
-        figures = ["" if line.figures[name] is None else f"{line.figures[name]:.6f}" for name in report.columns]
-        writer.writerow([line.level, line.name, line.parent, line.n, *figures])
-    return written.getvalue().encode("utf-8", "surrogatepass")
-
-
-def _html(report: Report) -> bytes:
-    title = title_of(report)
-    bars = bars_of(report) if report.shares else []
-    head = "".join(
-        f'<th title="{escaped(explanation)}">{escaped(name.replace("_", " "))}</th>'
-        for name, explanation in report.columns.items()
-    )
-    rows = "".join(
-        f'<tr class="{"all" if line.depth == 0 else "wide" if line.depth == 1 else ""}"><td>{escaped(line.level)}'
-        f"</td><td>{escaped(line.name)}</td><td>{line.n:,}</td>"
-        + "".join(f"<td>{spelled(name, line.figures[name])}</td>" for name in report.columns)
-        + "</tr>"
-        for line in report.lines
-    )
-    body = "\n".join(
-        [
-            f"<h1>{escaped(title)}</h1>",
-            *(f'<p class="faint">{escaped(note)}</p>' for note in notes_of(report)),
-            bars_table(bars, baseline=report.chance) if bars else "",
-            f'<table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}</table>',
-            *(
-                f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(explanation)}.</p>'
-                for name, explanation in report.columns.items()
-            ),
-        ]
-    )
-    return page(title, body, style=f"{_STYLE}\n{BARS_STYLE}").encode("utf-8")
-
-
 def title_of(report: Report) -> str:
     """What was evaluated, in short."""
     return f"{report.evaluation}: {Path(report.model).name or report.model}"
@@ -197,28 +104,3 @@ def notes_of(report: Report) -> list[str]:
     """The notes of a report, besides its figures."""
     cost = [report.cost.line() + "."] if report.cost is not None else []
     return [f"Scored {report.how}.", *report.notes, *cost]
-
-
-def _picture(report: Report, format: str) -> bytes:
-    bars = bars_of(report)
-    if not report.shares or not bars:
-        raise OptionError(f"There is nothing in a report of {report.evaluation} that bars could show.")
-    every = ", ".join(f"{line.name} {spelled('accuracy', line.figures['accuracy'])}" for line in report.widest)
-    note = f"accuracy: {every}; lines are intervals of 95%; scored {report.how}"
-    figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.chance)
-    return figure_bytes(figure, "svg" if format == "svg" else "png")
-
-
-FORMATS: Mapping[str, Callable[[Report], bytes]] = {
-    ".json": _json,
-    ".tsv": _tsv,
-    ".jsonl": _jsonl,
-    ".html": _html,
-    ".png": lambda report: _picture(report, "png"),
-    ".svg": lambda report: _picture(report, "svg"),
-}
-"""From the ending of an output to what it holds."""
-
-
-def _ending(output: AnyPath) -> str:
-    return Path(output).suffix.lower()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyseme.errors import OptionError
@@ -151,12 +151,12 @@ class Dot(NamedTuple):
     hollow: bool = False
 
 
-def lines_chart(curves: Sequence[Curve], *, x: str, y: str) -> str:
-    """Curves over one pair of axes, with a legend if there are several; empty without points."""
-    drawn = [
-        Curve(each.name, [point for point in each.points if all(map(math.isfinite, point))], each.group)
-        for each in curves
-    ]
+def lines_chart(curves: Sequence[Curve], *, x: str, y: str, log: bool = False) -> str:
+    """Curves over one pair of axes, with a legend if there are several; empty without points.
+
+    With `log` the axis across is logarithmic, and points at 0 or below are left out.
+    """
+    drawn = [Curve(each.name, [*_drawable(each.points, log)], each.group) for each in curves]
     drawn = [each for each in drawn if each.points]
     if not drawn:
         return ""
@@ -166,7 +166,8 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str) -> str:
     groups = list(dict.fromkeys(each.group or each.name for each in drawn))
     thin = "thin" if len(drawn) > len(groups) else ""
     whole = all(float(point[0]).is_integer() for each in drawn for point in each.points)
-    parts = [_grid(place_x, place_y, x, y, whole=whole)]
+    ticks = _log_places(place_x) if log else _ticks(place_x, whole=whole)
+    parts = [_grid(place_x, place_y, x, y, ticks)]
     for each in drawn:
         color = group_color(groups.index(each.group or each.name))
         places = [(place_x(first), place_y(second)) for first, second in each.points]
@@ -215,13 +216,20 @@ def _svg(height: int, label: str, parts: Sequence[str]) -> str:
     return f"{start}{''.join(parts)}</svg>"
 
 
-def _grid(place_x: _Scale, place_y: _Scale, x: str, y: str, *, whole: bool) -> str:
+def _drawable(points: Sequence[tuple[float, float]], log: bool) -> Iterator[tuple[float, float]]:
+    """The points that a chart can show, with the logarithm of the first number where the axis is of that."""
+    for across, up in points:
+        if math.isfinite(across) and math.isfinite(up) and (across > 0 or not log):
+            yield (math.log10(across) if log else across), up
+
+
+def _grid(place_x: _Scale, place_y: _Scale, x: str, y: str, ticks: Sequence[tuple[float, str]]) -> str:
     parts = []
     for tick, label_text in _ticks(place_y):
         at = place_y(tick)
         parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"></line>')
         parts.append(f'<text x="{_LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{label_text}</text>')
-    for tick, label_text in _ticks(place_x, whole=whole):
+    for tick, label_text in ticks:
         at = place_x(tick)
         parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 17}" text-anchor="middle">{label_text}</text>')
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 3}" text-anchor="end">{escaped(x)}</text>')
@@ -256,3 +264,31 @@ def _ticks(scale: _Scale, *, whole: bool = False) -> list[tuple[float, str]]:
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     places = [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
     return [(place, f"{place:,.{digits}f}".replace("-", "−")) for place in places]
+
+
+def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Round numbers for a logarithmic axis from `low` to `high`, at most about eight, and how they are written.
+
+    >>> log_ticks(8e5, 2e7)
+    [(1000000, '1M'), (2000000, '2M'), (5000000, '5M'), (10000000, '10M'), (20000000, '20M')]
+    """
+    powers = range(math.floor(math.log10(low) - 1e-9), math.ceil(math.log10(high) + 1e-9) + 1)
+    for factors in ((1, 2, 5), (1,)):
+        places = [factor * 10**power for power in powers for factor in factors]
+        ticks = [place for place in places if low * (1 - 1e-9) <= place <= high * (1 + 1e-9)]
+        if len(ticks) <= 8:
+            break
+    return [(place, _short(place)) for place in ticks]
+
+
+def _log_places(scale: _Scale) -> list[tuple[float, str]]:
+    """The same as places on a scale of logarithms."""
+    return [(math.log10(place), label) for place, label in log_ticks(10**scale.low, 10**scale.high)]
+
+
+def _short(number: float) -> str:
+    """A round number in few characters: 10M, 500k, 20."""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:g}{unit}"
+    return f"{number:g}"

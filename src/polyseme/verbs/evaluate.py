@@ -16,24 +16,26 @@ from typing import Any, NamedTuple
 
 from polyseme.api import AnyPath, load
 from polyseme.convert.hub import find_model
-from polyseme.cost import Cost
+from polyseme.cost import Cost, sum_of
 from polyseme.datasets import agreement, babylm, lambada
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
-from polyseme.datasets.minimal_pairs import PairSet, read_pairs
+from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.readers import ENDINGS
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
 from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
-from polyseme.metrics.evaluation_report import Figures, Report, check_report_output, write_report
+from polyseme.metrics.evaluation_report import CurvePoint, Figures, Report
+from polyseme.metrics.report_files import check_report_output, write_report
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
+from polyseme.training.models_at_words import KeptModel, kept_models
 from polyseme.training_options import EvaluateOptions, TaskColumns
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 
@@ -65,13 +67,17 @@ class Evaluation:
     """From what a user names, the evaluation's name and its patterns to its files."""
     two_sides: bool = False
     """Whether texts are compared with references, without a model."""
+    of_pairs: bool = False
+    """Whether the items are sets of minimal pairs, of which a sample may be scored."""
 
 
 @flat(EvaluateOptions)
 def evaluate(options: EvaluateOptions) -> Report:
     """Evaluate a model on a benchmark, or on your own minimal pairs or labels; or texts against their references.
 
-    For a model that `finetune` has written, columns that are not named are those of training.
+    For a model that `finetune` has written, columns that are not named are those of training. With `curve`, `model` is
+    a run of `pretrain` that kept models at numbers of words: the report is that of its last model, and its `curve` has
+    the figures of each.
     """
     started = time.perf_counter()
     name, model, output, force = options.name, options.model, options.output, options.force
@@ -80,6 +86,9 @@ def evaluate(options: EvaluateOptions) -> Report:
         check_report_output(output, force=force)
     folder = None if name in EVALUATIONS or model is None else find_model(str(model))
     if folder is not None and has_head(folder):
+        if options.curve or options.pairs is not None:
+            useless = "curve" if options.curve else "pairs"
+            raise OptionError(f"The option {useless} is for language models; {model} has a task's head. Leave it out.")
         report = evaluate_labeled(
             name,
             folder,
@@ -99,17 +108,50 @@ def _evaluate_language_model(options: EvaluateOptions, started: float) -> Report
     name = options.name
     chosen, files = _chosen(name, options.data, options.source, listed(options.reference), options.model)
     evaluation = EVALUATIONS[chosen]
+    if options.pairs is not None and not evaluation.of_pairs:
+        raise OptionError(
+            f"{name} has no minimal pairs of which to score some. Leave out --pairs (pairs={options.pairs})."
+        )
+    if options.curve and (evaluation.two_sides or options.model is None):
+        raise OptionError(f"A curve is of a run: name its folder with -m (model=…). {name} alone has none.")
+    models = kept_models(find_model(str(options.model))) if options.curve else []
     items = evaluation.read(files)
-    answers = evaluation.score(items, options, started)
-    figures = evaluation.measure(items, answers.values)
-    return Report(
-        **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
-        evaluation=chosen if chosen == name else Path(name).name,
-        model=answers.model,
-        how=answers.method,
-        notes=answers.notes,
-        cost=answers.cost,
-    )
+    if options.pairs is not None:
+        items = thinned(items, options.pairs)
+
+    def report_on(options: EvaluateOptions, started: float) -> Report:
+        answers = evaluation.score(items, options, started)
+        figures = evaluation.measure(items, answers.values)
+        return Report(
+            **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
+            evaluation=chosen if chosen == name else Path(name).name,
+            model=answers.model,
+            how=answers.method,
+            notes=answers.notes,
+            cost=answers.cost,
+        )
+
+    return _curve(models, options, report_on) if options.curve else report_on(options, started)
+
+
+def _curve(
+    models: Sequence[KeptModel], options: EvaluateOptions, report_on: Callable[[EvaluateOptions, float], Report]
+) -> Report:
+    """The report of a run's last model, with the figures of each model that it kept."""
+    progress = options.progress
+    points: list[CurvePoint] = []
+    costs: list[Cost] = []
+    for number, (folder, seen) in enumerate(models):
+
+        def of_all(done: int, total: int | None, number: int = number) -> None:
+            if progress is not None:
+                progress(number * (total or 0) + done, None if total is None else len(models) * total)
+
+        report = report_on(dataclasses.replace(options, model=folder, progress=of_all), time.perf_counter())
+        points.append(CurvePoint(**seen.to_json(), model=str(folder), lines=report.lines))
+        if report.cost is not None:
+            costs.append(report.cost)
+    return dataclasses.replace(report, model=str(options.model), curve=points, cost=sum_of(costs))
 
 
 def _chosen(
@@ -172,25 +214,33 @@ def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Ans
 
 
 EVALUATIONS: Mapping[str, Evaluation] = {
-    "blimp": Evaluation(files=blimp.FILES, read=blimp.read_blimp, score=_score_pairs, measure=accuracy.pair_figures),
+    "blimp": Evaluation(
+        files=blimp.FILES, read=blimp.read_blimp, score=_score_pairs, measure=accuracy.pair_figures, of_pairs=True
+    ),
     "babylm": Evaluation(
         files=babylm.FILES,
         find=babylm.find_babylm,
         read=babylm.read_babylm,
         score=functools.partial(_score_pairs, default_hide="piece"),
         measure=accuracy.babylm_figures,
+        of_pairs=True,
     ),
     "lambada": Evaluation(
         files=lambada.FILES, read=lambada.read_lambada, score=_score_last_words, measure=accuracy.last_word_figures
     ),
     "agreement": Evaluation(
-        files=agreement.FILES, read=agreement.read_agreement, score=_score_pairs, measure=accuracy.pair_figures
+        files=agreement.FILES,
+        read=agreement.read_agreement,
+        score=_score_pairs,
+        measure=accuracy.pair_figures,
+        of_pairs=True,
     ),
     "pairs": Evaluation(
         files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"),
         read=read_pairs,
         score=_score_pairs,
         measure=accuracy.pair_figures,
+        of_pairs=True,
     ),
     "bleu": Evaluation(files=(), read=bleu.read_sides, score=_compare, measure=bleu.figures, two_sides=True),
 }

@@ -1,0 +1,206 @@
+"""The report of an evaluation as a file, by the ending of its name.
+
+JSON, a table (.tsv), one line per item (.jsonl), a page (.html), or a picture of bars (.png, .svg). The report of a
+run's curve is written alike: its table has the lines of every model, its .jsonl one line per model, its picture curves.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from polyseme.errors import OptionError
+from polyseme.extras import require
+from polyseme.files.atomic import check_output, whole_file
+from polyseme.metrics.evaluation_report import Line, Report, notes_of, spelled, title_of
+from polyseme.plots.charts import BARS_STYLE, CHART_STYLE, Bar, Curve, bars_figure, bars_table, lines_chart
+from polyseme.plots.curve_figure import curves_figure
+from polyseme.plots.html_page import escaped, page
+from polyseme.plots.similarity_heatmaps import figure_bytes
+
+AnyPath = str | PathLike[str]
+MOST_BARS = 80
+"""Of so many groups a picture is made at most; beyond that, of the wider ones above them."""
+MOST_CURVES = 20
+"""So many groups have curves at most; where there are more, only the widest have."""
+WORDS_SEEN = "words seen"
+_STYLE = """
+table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
+  text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.figures th { border-bottom: 2px solid var(--line);
+  cursor: help } .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left }
+.figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
+table.points td, table.points th { text-align: right }
+""".strip()
+
+
+def check_report_output(output: AnyPath, *, force: bool) -> None:
+    """Refuse an output that could not be written; to be called before any work."""
+    if _ending(output) not in FORMATS:
+        raise OptionError(f"A report is written as {', '.join(FORMATS)}. Got {str(output)!r} instead.")
+    if _ending(output) in (".png", ".svg"):
+        require("matplotlib", extra="plots")
+    check_output(output, force=force)
+
+
+def write_report(report: Report, output: AnyPath, *, force: bool = False) -> None:
+    """Write a report, whole or not at all."""
+    with whole_file(output, force=force) as path:
+        path.write_bytes(FORMATS[_ending(output)](report))
+
+
+def bars_of(report: Report) -> list[Bar]:
+    """The narrowest groups of which a picture has room for all, with those above them as groups of bars."""
+    lines = report.lines
+    follows = [line.depth for line in lines[1:]] + [0]
+    for depth in range(max(line.depth for line in lines), -1, -1):
+        narrow = [
+            line
+            for line, after in zip(lines, follows, strict=True)
+            if line.depth == depth or (line.depth < depth and after <= line.depth)
+        ]
+        if len(narrow) <= MOST_BARS:
+            return [bar for line in narrow if (bar := _bar(line)) is not None]
+    return []
+
+
+def _bar(line: Line) -> Bar | None:
+    value = next(iter(line.figures.values()))
+    if value is None:
+        return None
+    return Bar(line.name, value, line.figures.get("low"), line.figures.get("high"), line.parent)
+
+
+def _json(report: Report) -> bytes:
+    content = asdict(report)
+    del content["items"]
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _jsonl(report: Report) -> bytes:
+    records: Iterable[Mapping[str, Any]] = map(asdict, report.curve) if report.curve else report.items
+    lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    return "".join(lines).encode("utf-8", "surrogatepass")
+
+
+def _tsv(report: Report) -> bytes:
+    written = io.StringIO()
+    writer = csv.writer(written, delimiter="\t", lineterminator="\n")
+    seen = ("words", "pieces", "step") if report.curve else ()
+    writer.writerow([*seen, "level", "name", "parent", "n", *report.columns])
+    rows: list[tuple[tuple[int, ...], Line]] = [((), line) for line in report.lines]
+    if report.curve:
+        rows = [((each.words, each.pieces, each.step), line) for each in report.curve for line in each.lines]
+    for numbers, line in rows:
+        figures = ["" if line.figures[name] is None else f"{line.figures[name]:.6f}" for name in report.columns]
+        writer.writerow([*numbers, line.level, line.name, line.parent, line.n, *figures])
+    return written.getvalue().encode("utf-8", "surrogatepass")
+
+
+def _html(report: Report) -> bytes:
+    title = title_of(report)
+    bars = bars_of(report) if report.shares else []
+    head = "".join(
+        f'<th title="{escaped(explanation)}">{escaped(name.replace("_", " "))}</th>'
+        for name, explanation in report.columns.items()
+    )
+    rows = "".join(
+        f'<tr class="{"all" if line.depth == 0 else "wide" if line.depth == 1 else ""}"><td>{escaped(line.level)}'
+        f"</td><td>{escaped(line.name)}</td><td>{line.n:,}</td>"
+        + "".join(f"<td>{spelled(name, line.figures[name])}</td>" for name in report.columns)
+        + "</tr>"
+        for line in report.lines
+    )
+    body = "\n".join(
+        [
+            f"<h1>{escaped(title)}</h1>",
+            *(f'<p class="faint">{escaped(note)}</p>' for note in notes_of(report)),
+            _curve_in_page(report) if report.curve else "",
+            bars_table(bars, baseline=report.chance) if bars else "",
+            f'<table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}</table>',
+            *(
+                f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(explanation)}.</p>'
+                for name, explanation in report.columns.items()
+            ),
+        ]
+    )
+    return page(title, body, style=f"{_STYLE}\n{BARS_STYLE}\n{CHART_STYLE}").encode("utf-8")
+
+
+def curves_of(report: Report) -> list[Curve]:
+    """The first figure of each group against words: of the widest groups, and those within them if they are few."""
+    lines = [line for line in report.lines if line.depth <= 1]
+    lines = lines if len(lines) <= MOST_CURVES else report.widest
+    factor = 100.0 if report.shares else 1.0
+    curves = []
+    for line in lines:
+        figures = [(float(point.words), point.first_figure(line)) for point in report.curve]
+        points = [(words, factor * value) for words, value in figures if value is not None]
+        curves.append(Curve(line.name, points, (line.parent or report.lines[0].name) if line.depth else line.name))
+    return curves
+
+
+def _figure_name(report: Report) -> str:
+    name = next(iter(report.columns)).replace("_", " ")
+    return f"{name} (%)" if report.shares else name
+
+
+def _curve_in_page(report: Report) -> str:
+    """The curves, and a table of what they show."""
+    name = next(iter(report.columns))
+    groups = [line for line in report.lines if line.depth <= 1]
+    head = "".join(f"<th>{escaped(each)}</th>" for each in ("words", "pieces", "step", *(g.name for g in groups)))
+    rows = "".join(
+        f"<tr><td>{point.words:,}</td><td>{point.pieces:,}</td><td>{point.step:,}</td>"
+        + "".join(f"<td>{spelled(name, point.first_figure(group))}</td>" for group in groups)
+        + "</tr>"
+        for point in report.curve
+    )
+    chart = lines_chart(
+        [curve._replace(group="") for curve in curves_of(report)], x=WORDS_SEEN, y=_figure_name(report), log=True
+    )
+    table = f'<table class="figures points"><tr>{head}</tr>{rows}</table>'
+    return f"<h2>{escaped(_figure_name(report))} against {WORDS_SEEN}</h2>{chart}{table}<h2>The last model</h2>"
+
+
+def _picture(report: Report, format: Literal["png", "svg"]) -> bytes:
+    if report.curve:
+        note = f"{len(report.curve)} models of one run; scored {report.how}"
+        baseline = None if report.chance is None else 100 * report.chance
+        figure = curves_figure(
+            curves_of(report),
+            title=title_of(report),
+            x=WORDS_SEEN,
+            y=_figure_name(report),
+            note=note,
+            baseline=baseline,
+        )
+        return figure_bytes(figure, format)
+    bars = bars_of(report)
+    if not report.shares or not bars:
+        raise OptionError(f"There is nothing in a report of {report.evaluation} that bars could show.")
+    every = ", ".join(f"{line.name} {spelled('accuracy', line.figures['accuracy'])}" for line in report.widest)
+    note = f"accuracy: {every}; lines are intervals of 95%; scored {report.how}"
+    figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.chance)
+    return figure_bytes(figure, format)
+
+
+FORMATS: Mapping[str, Callable[[Report], bytes]] = {
+    ".json": _json,
+    ".tsv": _tsv,
+    ".jsonl": _jsonl,
+    ".html": _html,
+    ".png": lambda report: _picture(report, "png"),
+    ".svg": lambda report: _picture(report, "svg"),
+}
+"""From the ending of an output to what it holds."""
+
+
+def _ending(output: AnyPath) -> str:
+    return Path(output).suffix.lower()
