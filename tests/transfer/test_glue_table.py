@@ -1,0 +1,71 @@
+"""GLUE's table: the mean over the five small tasks, and how far it varies from seed to seed."""
+
+from __future__ import annotations
+
+from statistics import fmean, stdev
+
+import pytest
+
+from polyseme.training.energy_ledger import Ledger
+from polyseme.transfer.finetune_report import FinetuneReport
+from polyseme.transfer.glue_table import SHORT, GlueReport, counted
+from polyseme.transfer.seed_results import SeedFigures
+
+LEDGER = Ledger(
+    pieces=1, flops=1.0, seconds=1.0, steps=1, device="cpu", device_seconds=1.0, kwh=0.0, kg_co2e=0.0, price=0.0
+)
+
+
+def report(task: str, figures: dict[int, float]) -> FinetuneReport:
+    seeds = tuple(
+        SeedFigures(seed=seed, dev={counted(task): value}, best_step=1, n_steps=1, curve=(), learned=True)
+        for seed, value in figures.items()
+    )
+    return FinetuneReport(
+        task=task,
+        kind="classify",
+        model="m",
+        how="tuned",
+        metrics=(counted(task),),
+        seeds=seeds,
+        best_seed=0,
+        baseline={},
+        sizes={},
+        ledger=LEDGER,
+    )
+
+
+def test_the_mean_and_its_spread_over_seeds() -> None:
+    figures = {task: {seed: (10 * number + seed**2) / 100 for seed in range(3)} for number, task in enumerate(SHORT)}
+    table = GlueReport(model="m", how="tuned", reports={task: report(task, each) for task, each in figures.items()})
+    by_seed = [fmean(figures[task][seed] for task in SHORT) for seed in range(3)]
+    assert table.mean() == pytest.approx(fmean(figures[task][1] for task in SHORT)), "of the medians"
+    means = table.seed_means()
+    assert means is not None
+    assert (means.lowest, means.highest) == pytest.approx((min(by_seed), max(by_seed)))
+    assert means.spread == pytest.approx(stdev(by_seed))
+    row = dict(zip(table.columns, table.rows()[-1], strict=True))
+    assert row["task"] == "mean of cola, sst2, mrpc, stsb, rte"
+    assert [row[name] for name in ("tuned (dev, median)", "lowest", "highest", "spread")] == [
+        "21.0",
+        "20.0",
+        "24.0",
+        "2.1",
+    ]
+    assert table.to_json()["seed_means"]["spread"] == pytest.approx(stdev(by_seed))
+
+
+def test_without_all_five_there_is_no_mean() -> None:
+    table = GlueReport(model="m", how="tuned", reports={"rte": report("rte", {0: 0.5, 1: 0.7})})
+    assert table.mean() is None
+    assert table.seed_means() is None
+    [row] = table.rows()
+    assert row[2:6] == ("60.0", "50.0", "70.0", "14.1")
+
+
+def test_seeds_that_a_task_lacks_are_left_out_of_the_range() -> None:
+    figures = {task: {0: 0.5, 1: 0.6} for task in SHORT} | {"rte": {1: 0.7, 2: 0.9}}
+    table = GlueReport(model="m", how="tuned", reports={task: report(task, each) for task, each in figures.items()})
+    means = table.seed_means()
+    assert means is not None
+    assert means.lowest == means.highest == pytest.approx(fmean([0.6, 0.6, 0.6, 0.6, 0.7]))
