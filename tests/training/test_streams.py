@@ -25,12 +25,13 @@ from polyseme.objectives.objective_table import objective_from
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import read_log
 from polyseme.training.loader import Loader
-from polyseme.training.optimizers import OptimizerSettings
+from polyseme.training.optimizers import OptimizerSettings, prepare_for_recording
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.schedules import Schedule
 from polyseme.training.trainer import MEMORY, Trainer
 from polyseme.training.training_settings import Phase, Plan, TrainingSettings
+from training.run_again import RunAgain
 
 N_STEPS, N_ROWS, LENGTH = 6, 4, 8
 SHAPES: dict[str, dict[str, Any]] = {
@@ -119,6 +120,20 @@ def losses_of(
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("varied", [False, True], ids=["even", "varied"])
+@every_objective
+def test_recorded_steps_carry_the_memory(name: str, varied: bool, corpora: dict[str, Corpus]) -> None:
+    corpus, training = corpora[name], settings(varied=varied)
+    plain, recorded = (trainer_for(name, corpus, training) for _ in range(2))
+    prepare_for_recording(plain.optimizer, torch.device("cpu"))
+    recorder = RunAgain()
+    recorded.record_steps(recorder)
+    assert losses_of(recorded, corpus, 0, 20, 2) == losses_of(plain, corpus, 0, 20, 2)
+    assert recorder.n_recorded >= (2 if varied else 1)
+    for key, each in plain.tensors().items():
+        assert torch.equal(each, recorded.tensors()[key]), key
 
 
 @pytest.mark.parametrize("varied", [False, True], ids=["even", "varied"])

@@ -12,7 +12,6 @@ from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_model import TaskModel
-from polyseme.transfer.train_step import tensors_of
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 
@@ -43,5 +42,5 @@ def test_room_to_spare_changes_nothing(kind: str, way: str) -> None:
         plain, roomy = source.batch(numbers), source.batch(numbers, 32)
         torch.testing.assert_close(model(roomy), model(plain), rtol=1e-5, atol=1e-6)
         n_rows = 0 if roomy.groups is None else len(roomy.groups)  # items differ in how many choices they have
-        shapes.append((n_rows, [tuple(each.shape) for each in tensors_of(roomy)]))
+        shapes.append((n_rows, [tuple(each.shape) for each in roomy.tensors()]))
     assert all(other == shapes[0] for other in shapes[1:] if other[0] == shapes[0][0])

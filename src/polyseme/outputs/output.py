@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -11,6 +12,9 @@ from polyseme.parts.embeddings import Clusters
 
 class Output(nn.Module, ABC):
     """A layer over states that predicts pieces or a pretraining label. Shapes: N positions, D width, V choices."""
+
+    fixed_shapes: ClassVar[bool] = True
+    """Whether all shapes inside `loss` follow from those of its arguments, so that a training step can be recorded."""
 
     @abstractmethod
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:

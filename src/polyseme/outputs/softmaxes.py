@@ -161,6 +161,8 @@ class AdaptiveOutput(Output):
     which several processes cannot do with; here every cluster is passed through.
     """
 
+    fixed_shapes = False
+
     def __init__(self, width: int, n_pieces: int, cutoffs: Sequence[int], *, narrower: float = 4.0) -> None:
         super().__init__()
         if not cutoffs or list(cutoffs) != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= n_pieces:
@@ -196,6 +198,8 @@ class ClusteredOutput(Output):
     of a cluster's table. Where tables do not grow narrower (`narrowing` 1) there is one for all clusters, and maps only
     where its width is not the stack's.
     """
+
+    fixed_shapes = False
 
     def __init__(
         self,

@@ -64,7 +64,8 @@ class UncorrectedAdamW(torch.optim.Optimizer):
     m ← β₁m + (1 - β₁)g;  v ← β₂v + (1 - β₂)g²;  w ← w - rate · (m / (√v + ε) + decay · w)
 
     The first steps are longer than with the correction (by about (1 - β₁)/√(1 - β₂), thus three times), which a
-    warmup makes up for. All parameters of a group move in a handful of calls, also those that FSDP spreads out.
+    warmup makes up for. All parameters of a group move in a handful of calls, also those that FSDP spreads out. The
+    rate may be a tensor.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class UncorrectedAdamW(torch.optim.Optimizer):
         epsilon: float = 1e-6,
         weight_decay: float = 0.01,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": epsilon, "weight_decay": weight_decay})
+        numbers = {"lr": lr, "betas": betas, "eps": epsilon, "weight_decay": weight_decay, "capturable": False}
+        super().__init__(params, numbers)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -102,7 +104,12 @@ class UncorrectedAdamW(torch.optim.Optimizer):
         torch._foreach_add_(below, group["eps"])
         if group["weight_decay"]:
             torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
-        torch._foreach_addcdiv_(parameters, means, below, -rate)
+        if isinstance(rate, Tensor):
+            steps = torch._foreach_div(means, below)
+            torch._foreach_mul_(steps, rate)
+            torch._foreach_sub_(parameters, steps)
+        else:
+            torch._foreach_addcdiv_(parameters, means, below, -rate)
 
 
 class Several:
@@ -174,9 +181,25 @@ def layer_rates(groups: Sequence[Iterable[nn.Parameter]], decay: float) -> dict[
 
 
 def set_rate(optimizer: Optimizer, factor: float) -> None:
-    """Let each parameter's rate be this much of what it was built with."""
+    """Let each parameter's rate be this much of what it was built with, in place where it is a tensor."""
     for group in optimizer.param_groups:
-        group["lr"] = group["initial_lr"] * factor
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def can_be_recorded(optimizer: Optimizer) -> bool:
+    """Whether its steps are computed on the device alone; torch's optimizers that can do so have this setting."""
+    return all("capturable" in group for group in optimizer.param_groups)
+
+
+def prepare_for_recording(optimizer: Optimizer, device: torch.device) -> None:
+    """Put rates and counts of steps on the device, where a recorded step finds them; before the first step."""
+    for group in optimizer.param_groups:
+        group["capturable"] = True
+        group["lr"] = torch.tensor(float(group["lr"]), device=device)
 
 
 def _groups(

@@ -160,7 +160,7 @@ class Pretraining:
         loader = self.loader(plan)
         steps = []
         for start in plan.starts:
-            for warmup in range(2):
+            for warmup in range(self.trainer.n_warmups):
                 began = time.perf_counter()
                 self.trainer.step(loader.on_device(loader.make(start + warmup)), plan)
                 self._finish()
@@ -213,6 +213,7 @@ class Pretraining:
         while fewer[number] > 1:
             fewer[number] //= 2
             self.trainer.optimizer.zero_grad(set_to_none=True)
+            self.trainer.forget_recorded()
             if self.devices.device.type == "cuda":
                 torch.cuda.empty_cache()
             loader = Loader(self.row_sources, self.objective, plan, self.devices, fewer)

@@ -8,25 +8,30 @@ takes the very steps it would have taken.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from polyseme.outputs.output import Output
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.training.checkpoint import optimizer_tensors, put_optimizer_tensors
 from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows
-from polyseme.training.optimizers import build_optimizer, set_rate
+from polyseme.training.optimizers import build_optimizer, can_be_recorded, prepare_for_recording, set_rate
+from polyseme.training.recorded_step import CudaRecorder, RecordedStep, Recorder
 from polyseme.training.training_settings import Plan, TrainingSettings
 from polyseme.types import Objective
 
 WEIGHTS = "weights/"
 OPTIMIZER = "optimizer/"
 MEMORY = "memory/"
+PLAIN_STEPS = 2
+"""Steps of each shape that are taken plainly before one is recorded."""
 
 
 class Trainer:
@@ -36,8 +41,9 @@ class Trainer:
         self.objective = objective
         self.settings = settings
         self.devices = devices
-        dtype = torch.float64 if settings.dtype == "fp64" else torch.float32
-        self.inner = nets.to(devices.device, dtype)
+        self.dtype = torch.float64 if settings.dtype == "fp64" else torch.float32
+        """Of weights and losses."""
+        self.inner = nets.to(devices.device, self.dtype)
         """The networks themselves."""
         self.nets = devices.wrap(self.inner, settings.parallel, compiled=settings.compile)
         """The networks as all processes run them together."""
@@ -47,33 +53,70 @@ class Trainer:
         self.carries = objective.needs.layout.carries_memory
         self.memory: Memory | None = None
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""
+        self.recorded: RecordedStep[Inputs, Taken] | None = None
+        """Steps as they are recorded and replayed; None where they are plain."""
+        if settings.record and devices.device.type == "cuda" and self.can_record():
+            self.record_steps(CudaRecorder(devices.device))
+
+    def can_record(self) -> bool:
+        """Whether a step is computed on this process's device alone, in shapes that follow from its rows'."""
+        outputs = [module for module in self.inner.modules() if isinstance(module, Output)]
+        fixed = all(each.fixed_shapes for each in outputs)
+        return fixed and self.devices.world == 1 and can_be_recorded(self.optimizer)
+
+    def record_steps(self, recorder: Recorder) -> None:
+        """Take steps recorded from here on; the optimizer has taken none yet."""
+        prepare_for_recording(self.optimizer, recorder.device)
+        clear = partial(self.optimizer.zero_grad, set_to_none=True)
+        self.recorded = RecordedStep(self._take, recorder, n_plain=PLAIN_STEPS, on_failure=clear)
+
+    def forget_recorded(self) -> None:
+        """Free what recorded steps hold; they are recorded again."""
+        if self.recorded is not None:
+            self.recorded.forget()
+
+    @property
+    def n_warmups(self) -> int:
+        """Steps of a phase after which steps take their usual time; the first ones compile, prepare and record."""
+        return 2 if self.recorded is None else PLAIN_STEPS + 1
 
     def step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
         """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
         self.at = rows.step
         torch.manual_seed(_step_seed(self.settings.seed, rows.step, self.devices.rank))
         set_rate(self.optimizer, self.settings.schedule.factor(rows.step, plan.n_steps))
+        counts = {name: max(count, 1.0) for name, count in self.devices.sum_counts(rows.counts).items()}
+        inputs = Inputs(rows.passes, rows.sizes, counts, self.memory)
+        if self.recorded is None:
+            taken = self._take(inputs)
+        else:
+            inputs.counts = {name: torch.tensor(count, dtype=self.dtype) for name, count in counts.items()}
+            taken = self.recorded(inputs)
+            taken = Taken({name: each.clone() for name, each in taken.means.items()}, taken.memory)
+        self.memory = taken.memory
+        return taken.means
+
+    def _take(self, inputs: Inputs) -> Taken:
+        """A step over what is on the device; all that it reads and changes are tensors."""
         self.nets.train()
-        counts = self.devices.sum_counts(rows.counts)
         sums: dict[str, Tensor] = {}
-        carried = Carried(self.memory, self._new_memory if self.carries else None)
-        for number, batch in enumerate(rows.passes):
-            with no_sync(self.nets, last_pass=number == len(rows.passes) - 1):
+        carried = Carried(inputs.memory, self._new_memory if self.carries else None)
+        for number, batch in enumerate(inputs.passes):
+            with no_sync(self.nets, last_pass=number == len(inputs.passes) - 1):
                 with self.autocast():
-                    loss = self.objective.loss(self.nets, batch, carried.before(rows.sizes[number]))
+                    loss = self.objective.loss(self.nets, batch, carried.before(inputs.sizes[number]))
                     parts = loss.parts
                 carried.after(loss.memory)
                 # DDP and FSDP divide gradients by the number of processes; the counts are of all of them already.
-                self._total(parts, counts).mul(self.devices.world).backward()
+                self._total(parts, inputs.counts).mul(self.devices.world).backward()
             for name, part in parts.items():
                 sums[name] = sums[name] + part.detach() if name in sums else part.detach()
         if self.settings.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.inner.parameters(), self.settings.max_grad_norm, foreach=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.memory = carried.joined()
         sums = self.devices.sum_losses(sums)
-        return {name: each / max(counts[name], 1.0) for name, each in sums.items()}
+        return Taken({name: each / inputs.counts[name] for name, each in sums.items()}, carried.joined())
 
     @torch.no_grad()
     def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
@@ -136,6 +179,7 @@ class Trainer:
     @torch.no_grad()
     def put(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` gave."""
+        self.forget_recorded()  # the optimizer's state gets new tensors
         for name, mine in self._named().items():
             put_whole(mine, tensors[f"{WEIGHTS}{name}"])
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
@@ -165,9 +209,48 @@ class Trainer:
     def _named(self) -> dict[str, Tensor]:
         return {**dict(self.inner.named_parameters()), **dict(self.inner.named_buffers())}
 
-    def _total(self, parts: Mapping[str, Tensor], counts: Mapping[str, float]) -> Tensor:
-        weighted = [self.objective.weights[name] * part / max(counts[name], 1.0) for name, part in parts.items()]
+    def _total(self, parts: Mapping[str, Tensor], counts: Mapping[str, float | Tensor]) -> Tensor:
+        weighted = [self.objective.weights[name] * part / counts[name] for name, part in parts.items()]
         return torch.stack(weighted).sum()
+
+
+@dataclass
+class Inputs:
+    """What a step reads."""
+
+    passes: list[dict[str, Tensor]]
+    sizes: Sequence[int]
+    """Rows of each pass."""
+    counts: Mapping[str, float | Tensor]
+    """Targets of each part of the loss over all devices, 1 at least; where steps are recorded, tensors."""
+    memory: Memory | None
+    """What streams have read."""
+
+    def to(self, device: torch.device) -> Inputs:
+        """The same on the device, in memory that nothing else uses."""
+        memory = self.memory
+        if memory is not None:
+            memory = memory.with_tensors({name: each.clone() for name, each in memory.tensors().items()})
+        passes = [{name: each.to(device, non_blocking=True) for name, each in batch.items()} for batch in self.passes]
+        counts = {name: each.to(device) if isinstance(each, Tensor) else each for name, each in self.counts.items()}
+        return Inputs(passes, self.sizes, counts, memory)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors, in a fixed order."""
+        for batch in self.passes:
+            yield from batch.values()
+        yield from (each for each in self.counts.values() if isinstance(each, Tensor))
+        if self.memory is not None:
+            yield from self.memory.tensors().values()
+
+
+@dataclass
+class Taken:
+    """What a step gives."""
+
+    means: dict[str, Tensor]
+    """Of each part of the loss."""
+    memory: Memory | None
 
 
 @dataclass

@@ -268,6 +268,7 @@ class Lane:
             with torch.cuda.stream(self.stream):
                 yield
         finally:
+            self.random_state = common.graphsafe_get_state()
             common.graphsafe_set_state(before)
 
     def close(self) -> None:

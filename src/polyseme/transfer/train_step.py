@@ -8,8 +8,6 @@ rows alone are computed, put into a gradient that stays, and taken out of it aft
 from __future__ import annotations
 
 import contextlib
-import gc
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -17,17 +15,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from polyseme.errors import PolysemeWarning
-from polyseme.training.optimizers import Optimizer
+from polyseme.training.optimizers import Optimizer, prepare_for_recording, set_rate
+from polyseme.training.recorded_step import CudaRecorder, RecordedStep
 from polyseme.transfer.task_model import BY_PLACE, TaskModel
-from polyseme.transfer.unit_batches import ReadRows, Source, TaskBatch
+from polyseme.transfer.unit_batches import Source, TaskBatch
 
 WORTH_KEEPING = 1 << 20
 """Numbers in a table from which on it pays."""
 BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths that rows are padded to where steps are recorded; longer ones to the next multiple of 128. Few, since
 each is recorded, and since padding costs a GPU less than launches do."""
-MOST_GRAPHS = 64
 
 
 class TableGradient:
@@ -100,7 +97,7 @@ class PlainSteps:
         self.take(source.batch(numbers).to(self.device))
 
     def _begin(self, factor: float) -> None:
-        set_rates(self.optimizer, factor)
+        set_rate(self.optimizer, factor)
         self.n_steps += 1
 
     def take(self, batch: TaskBatch) -> None:
@@ -147,93 +144,23 @@ class RecordedSteps(PlainSteps):
 
     def __init__(self, model: TaskModel, optimizer: Optimizer, *, bf16: bool, max_grad_norm: float | None) -> None:
         super().__init__(model, optimizer, bf16=bf16, max_grad_norm=max_grad_norm)
-        for group in optimizer.param_groups:
-            group["capturable"] = True
-            group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
-        self.seen: set[Any] = set()
-        self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, TaskBatch]] = {}
-        self.pool = torch.cuda.graph_pool_handle()
-        self.stream = torch.cuda.Stream(self.device)
-        self.works = True
+        prepare_for_recording(optimizer, self.device)
+        self.recorded: RecordedStep[TaskBatch, None] = RecordedStep(
+            self.take, CudaRecorder(self.device), on_failure=lambda: optimizer.zero_grad(set_to_none=True)
+        )
         read = None if model.config.frozen or model.bundle is None else model.bundle.config.max_positions
         self.most = read or 1 << 20
 
     def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
         self._begin(factor)
         longest = int(max(source.lengths[list(numbers)]))
-        batch = source.batch(numbers, min(bucket(longest), self.most)) if self.works else source.batch(numbers)
-        shape = (self._phase(), *(tuple(each.shape) for each in tensors_of(batch)))
-        if shape in self.graphs:
-            self._replay(batch, shape)
-        elif shape in self.seen and self.works and len(self.graphs) < MOST_GRAPHS:
-            self._record(batch.to(self.device), shape)
-        else:
-            self.seen.add(shape)
-            self._aside(batch.to(self.device))
-
-    def _aside(self, batch: TaskBatch) -> None:
-        """Plainly, on the stream on which steps are recorded, so that what kernels prepare is prepared."""
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self.stream):
-            self.take(batch)
-        torch.cuda.current_stream(self.device).wait_stream(self.stream)
-
-    def _record(self, batch: TaskBatch, shape: Any) -> None:
-        graph = torch.cuda.CUDAGraph()
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize(self.device)
-        try:
-            self._capture(graph, batch)
-        except RuntimeError as error:
-            self.works = False
-            self.optimizer.zero_grad(set_to_none=True)
-            warnings.warn(
-                f"Steps of this model cannot be recorded ({str(error).splitlines()[0]}), and are run eagerly.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
-            self._aside(batch)
-            return
-        self.graphs[shape] = (graph, batch)
-        graph.replay()
-
-    def _capture(self, graph: torch.cuda.CUDAGraph, batch: TaskBatch) -> None:
-        """As `torch.cuda.graph` does, but for its going through all objects of the process, of which there are many."""
-        collects = gc.isenabled()
-        gc.disable()  # memory that is freed during recording may break it
-        try:
-            with torch.cuda.stream(self.stream):
-                graph.capture_begin(pool=self.pool)
-                try:
-                    self.take(batch)
-                except BaseException:
-                    with contextlib.suppress(RuntimeError):
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
-        finally:
-            if collects:
-                gc.enable()
-        torch.cuda.current_stream(self.device).wait_stream(self.stream)
-
-    def _replay(self, batch: TaskBatch, shape: Any) -> None:
-        graph, held = self.graphs[shape]
-        for mine, new in zip(tensors_of(held), tensors_of(batch), strict=True):
-            mine.copy_(new.pin_memory() if not new.is_cuda else new, non_blocking=True)
-        graph.replay()
+        roomy = self.recorded.works
+        batch = source.batch(numbers, min(bucket(longest), self.most)) if roomy else source.batch(numbers)
+        self.recorded(batch, self._phase())
 
     def _phase(self) -> int:
         """What is learned now: with other layers unfrozen it is another graph."""
         return sum(each.requires_grad for each in self.model.parameters())
-
-
-def tensors_of(batch: TaskBatch) -> Iterator[Tensor]:
-    """All tensors of a batch, in a fixed order."""
-    for each in vars(batch).values():
-        if isinstance(each, Tensor):
-            yield each
-        elif isinstance(each, ReadRows) or hasattr(each, "mask"):
-            yield from (part for part in vars(each).values() if isinstance(part, Tensor))
 
 
 def bucket(length: int) -> int:
@@ -253,13 +180,3 @@ def can_record(model: TaskModel) -> bool:
         return True
     by_place = not model.reads_words or model.config.pool in BY_PLACE
     return by_place and model.bundle.config.memory != "state"
-
-
-def set_rates(optimizer: Optimizer, factor: float) -> None:
-    """Let each parameter's rate be this much of what it was built with, in place where it is a tensor."""
-    for group in optimizer.param_groups:
-        rate = group["initial_lr"] * factor
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate

@@ -7,7 +7,7 @@ Shapes: R rows, T pieces of the longest, W words of the longest, D width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -67,6 +67,14 @@ class TaskBatch:
     def to(self, device: torch.device) -> TaskBatch:
         moved = {name: each.to(device) for name, each in vars(self).items() if hasattr(each, "to")}
         return replace(self, **moved)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors, in a fixed order."""
+        for each in vars(self).values():
+            if isinstance(each, Tensor):
+                yield each
+            elif isinstance(each, ReadRows) or hasattr(each, "mask"):
+                yield from (part for part in vars(each).values() if isinstance(part, Tensor))
 
 
 @dataclass(frozen=True)
