@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from polyseme.errors import PolysemeWarning
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
 from polyseme.transfer.train_seed import take_turns
@@ -65,3 +67,22 @@ def test_what_was_done_side_by_side_is_gone_on_with(one_by_one: Finetuned, tmp_p
 
 def figures(seed: object) -> dict[str, object]:
     return {name: value for name, value in vars(seed).items() if name != "seconds"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", ["classify", "tag"])
+@pytest.mark.parametrize("abreast", [1, 3])
+def test_a_gpu_replays_the_plain_steps(kind: str, abreast: int) -> None:
+    without = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
+    curves = []
+    for recorded in (True, False):
+        settings = FinetuneSettings(
+            epochs=6, learning_rate=1e-4, seeds=(3, 1, 2), dropout=0.0, dtype="fp32", compile=recorded, pool="first"
+        )
+        data = small_task(kind, n_train=48, n_dev=16)
+        bundle = tiny_model("bert", **without).bundle
+        with warnings.catch_warnings(action="error", category=PolysemeWarning):
+            tuned = finetune_task(data, bundle, settings, device="cuda:0", abreast=abreast if recorded else 1)
+        curves.append([point["loss"] for seed in tuned.report.seeds for point in seed.curve])
+    assert len(set(curves[0])) > 3
+    assert curves[0] == pytest.approx(curves[1], rel=1e-3)

@@ -50,7 +50,7 @@ class Recorder(Protocol):
         """Run it, and tell where it waits for the device, which a recording cannot; None if it does not."""
 
     def record(self, run: Callable[[], Result]) -> Callable[[], Result]:
-        """Record it, without running it; each call of what is returned runs it and gives the same tensors anew.
+        """Record it, without running it; each call of what is returned runs it and fills the same tensors.
 
         Raises `RuntimeError` where it cannot be recorded.
         """
