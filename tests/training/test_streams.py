@@ -302,12 +302,6 @@ def in_seconds(corpus: Corpus, budget: str) -> Pretraining:
     return Pretraining.set_up(job, corpus, Devices(torch.device("cpu")))
 
 
-def test_a_budget_for_next_to_no_steps_is_warned_of(corpora: dict[str, Corpus]) -> None:
-    pretraining = in_seconds(corpora["streams"], "0.001s")
-    with pytest.warns(PolysemeWarning, match="enough for 1 step of .* too few to learn anything"):
-        assert pretraining.n_steps(started=0.0) == 1
-
-
 def test_a_budget_of_time_leaves_the_memory_alone(corpora: dict[str, Corpus]) -> None:
     pretraining = in_seconds(corpora["streams"], "10s")
     before = {name: each.clone() for name, each in pretraining.trainer.tensors().items()}

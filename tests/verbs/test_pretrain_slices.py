@@ -19,8 +19,9 @@ from polyseme.cli import main
 from polyseme.errors import OptionError, PolysemeError, PolysemeWarning
 from polyseme.training.effects import read_log
 from polyseme.training.energy_ledger import Ledger
-from polyseme.training.pretraining import Pretraining, Timing
+from polyseme.training.pretraining import Pretraining
 from polyseme.training.run_job import PausedRun
+from polyseme.training.time_budget import Timing
 from training.kills import CARRIED, SETTINGS, losses, weights, write_text
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -128,7 +129,7 @@ def test_a_slice_does_not_change_the_steps_of_a_budget_of_time(
 ) -> None:
     """The steps are timed once, in the first slice."""
     timed: list[float] = []
-    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: timed.append(1.0) or Timing([100.0], 0.0))
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: timed.append(1.0) or Timing((100.0,), 0.0))
     run = tmp_path / "run"
     settings = {**RUNS["masked"], "vocab_size": None, "budget": "1050s"}
     first = polyseme.pretrain(whole["masked"] / "corpus", output=run, **settings, stop_after=AT_ONCE)

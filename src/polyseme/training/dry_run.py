@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from polyseme.training.effects import CHECKPOINTS, WriteCheckpoints
 from polyseme.training.energy_ledger import duration
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
+from polyseme.training.time_budget import seconds_of, steps_within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +63,19 @@ def dry_run_of(
     """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
     keep = WriteCheckpoints(folder, 1, 2, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
+    writing: list[float] = []
+
+    def write() -> None:
+        began = time.perf_counter()
+        keep.now(pretraining.trainer, 2, 0.0)
+        writing.append(time.perf_counter() - began)
+
     # Before the networks are put back, so that the optimizer's state and what streams carry are in it.
-    timing = pretraining.trial(seconds=0.0, then=lambda: keep.now(pretraining.trainer, 2, 0.0))
+    timing = pretraining.trial(seconds=0.0, then=write)
+    timing = timing.replace(checkpoint=sum(writing))
     trainer, training = pretraining.trainer, job.training
     flops = training.mean_over_phases(pretraining.flops_per_step())
-    a_step = training.mean_over_phases(timing.steps)
-    n_steps = pretraining.counted_steps() or pretraining.steps_within(parse_budget(job.budget).amount, timing)
+    n_steps = pretraining.counted_steps() or steps_within(job, timing, parse_budget(job.budget).amount)
     results = pretraining.results()
     if devices.leads:
         read_latest(folder / CHECKPOINTS)
@@ -83,7 +92,7 @@ def dry_run_of(
         pieces_per_step=tuple(phase.pieces for phase in training.phases),
         micro_batch_size=tuple(pretraining.micro_batch_size),
         n_steps=n_steps,
-        seconds=n_steps * a_step + job.n_evaluations(n_steps) * timing.evaluation,
+        seconds=seconds_of(job, timing, n_steps),
         flops=n_steps * flops,
         checkpoint_bytes=sum(path.stat().st_size for path in (folder / CHECKPOINTS).rglob("*") if path.is_file()),
         memory=torch.cuda.max_memory_allocated() if on_gpu else peak_memory(),

@@ -23,6 +23,7 @@ from polyseme.extras import require
 from polyseme.files.atomic import whole_file
 from polyseme.training.checkpoint import write_checkpoint
 from polyseme.training.loader import StepRows
+from polyseme.training.time_budget import UNMEASURED
 from polyseme.training.trainer import Trainer
 
 CHECKPOINTS = "checkpoints"
@@ -51,12 +52,12 @@ class Moment:
     seconds: float
     """Seconds trained since the run began, in this process and those before it; goes on while effects work."""
     waited: float
-    """Seconds of this process that steps waited for rows."""
+    """Seconds that steps waited for rows, since the loop began."""
     seconds_before: float
-    """Seconds trained before this process began."""
+    """Seconds trained before the loop began."""
     trainer: Trainer
     first: int = 0
-    """Steps taken before this process began."""
+    """Steps taken before the loop began."""
     stops: bool = False
     """Whether the run stops here, before its end, to be resumed by another process."""
     held_out: dict[str, float] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Moment:
 
     @property
     def wait_share(self) -> float:
-        """The share of this process's time that steps waited for rows."""
+        """The share of the loop's time that steps waited for rows."""
         return self.waited / max(self.seconds - self.seconds_before, 1e-9)
 
 
@@ -198,11 +199,15 @@ OnReport = Callable[[Report], None]
 
 @dataclass
 class ReportProgress:
-    """Calls `on_report` on logged steps."""
+    """Calls `on_report` on logged steps.
+
+    The time left is by the steps since the first report of this process, since the ones before may have compiled.
+    """
 
     on_report: OnReport
     every: int
     _since: tuple[int, float] = (0, 0.0)
+    _first: tuple[int, float] | None = None
 
     def __call__(self, moment: Moment) -> None:
         if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
@@ -210,7 +215,9 @@ class ReportProgress:
         pieces, seconds = self._since if self._since[0] else (moment.pieces, moment.seconds)
         speed = (moment.pieces - pieces) / max(moment.seconds - seconds, 1e-9)
         self._since = (moment.pieces, moment.seconds)
-        seconds_per_step = (moment.seconds - moment.seconds_before) / max(moment.done, 1)
+        done, until = (moment.first, moment.seconds_before) if self._first is None else self._first
+        seconds_per_step = (moment.seconds - until) / max(moment.done - done, 1)
+        self._first = self._first or (moment.done, moment.seconds)
         self.on_report(
             Report(
                 done=moment.done,
@@ -223,6 +230,28 @@ class ReportProgress:
                 seconds_left=seconds_per_step * (moment.n_steps - moment.done),
             )
         )
+
+
+@dataclass
+class MeasureSteps:
+    """When the first steps of a process, which may compile, were over: the steps since then tell its speed."""
+
+    finish: Callable[[], None]
+    """Waits for the device."""
+    began: tuple[int, float] | None = None
+    """The steps taken by then, and the clock."""
+
+    def __call__(self, moment: Moment) -> None:
+        if self.began is None and moment.done >= moment.first + UNMEASURED:
+            self.finish()
+            self.began = moment.done, time.perf_counter()
+
+    def until(self, step: int) -> tuple[int, float]:
+        """The steps taken before those that are measured up to `step`, which was the last, and the seconds since."""
+        if self.began is None:
+            return step, 0.0
+        self.finish()
+        return self.began[0], time.perf_counter() - self.began[1]
 
 
 class TrainingStoppedError(PolysemeError):
@@ -279,10 +308,12 @@ class StopAfter:
     deadline: float
     next_look: int = 0
     """The step after which they agree next."""
+    stopped: bool = False
 
     def __call__(self, moment: Moment) -> None:
         if not moment.last and moment.done >= self.next_look:
-            moment.stops, self.next_look = moment.trainer.devices.agree(self._look(moment))
+            self.stopped, self.next_look = moment.trainer.devices.agree(self._look(moment))
+            moment.stops = moment.stops or self.stopped
 
     def _look(self, moment: Moment) -> tuple[bool, int]:
         """Whether time is up, and when to look next: more often as it runs out; a single process looks every step."""

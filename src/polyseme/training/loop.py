@@ -28,18 +28,19 @@ def train(
     effects: Sequence[Effect],
     *,
     first: int = 0,
+    last: int | None = None,
     seconds: float = 0.0,
     workers: int = 1,
 ) -> Trained:
-    """Take the steps from `first` on, to the last one, or to one after which an effect stops the run.
+    """Take the steps from `first` on: to the last one, to `last`, or to one after which an effect stops the run.
 
-    `seconds` is how long was trained before, in other processes.
+    `seconds` is how long was trained before.
     """
     started = time.perf_counter() - seconds
     waited = 0.0
     trained = Trained(first, seconds)
     optimizer, schedule = trainer.settings.optimizer, trainer.settings.schedule
-    for rows in loader.steps(first, plan.n_steps, workers=workers):
+    for rows in loader.steps(first, plan.n_steps if last is None else last, workers=workers):
         means = trainer.step(rows, plan)
         waited += rows.waited
         moment = Moment(

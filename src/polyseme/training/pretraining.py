@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from polyseme.bundle import Bundle, load_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowSource
-from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.errors import OptionError
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import Devices, is_sharded
 from polyseme.training.loader import Loader, StepRows
 from polyseme.training.pretraining_job import Job, check_job, first_bundle, fresh_bundle, rows_of
+from polyseme.training.time_budget import Timing
 from polyseme.training.trainer import WEIGHTS, Trainer
 from polyseme.training.training_settings import Phase, Plan
 from polyseme.types import Objective
@@ -28,10 +29,10 @@ PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}
 """Pieces times width that a device runs at once, unless the user chooses."""
 EVALUATION_PIECES = {"cuda": 2**18, "cpu": 2**15}
 """Pieces of held-out text that an evaluation reads at most, since evaluations are part of a budget of time."""
-FEW_STEPS = 10
-"""Budgets of fewer steps are warned of."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
+LONG_FIRST_STEP = 10.0
+"""Seconds of a first step after which no second one is timed."""
 
 
 @dataclass
@@ -115,36 +116,18 @@ class Pretraining:
         flops = training.mean_over_phases(self.flops_per_step())
         return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
 
-    def n_steps(self, started: float) -> int:
-        """The same; a budget of time is measured first, and what that took is taken off it."""
-        n_counted = self.counted_steps()
-        if n_counted is not None:
-            return n_counted
-        timing = self.trial()
-        left = parse_budget(self.job.budget).amount - (time.perf_counter() - started)
-        n_steps: int = self.devices.agree(self.steps_within(left, timing))
-        if n_steps < FEW_STEPS and self.devices.leads:
-            warnings.warn(
-                f"The budget of {self.job.budget} is enough for {n_steps} step{'s' if n_steps > 1 else ''} of "
-                f"{self.job.training.mean_over_phases(timing.steps):.1f} s here, too few to learn anything. Take a "
-                "smaller recipe (bert-tiny, gpt-tiny), smaller steps (--batch-size, --length), a larger budget or a "
-                "GPU.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
-        return n_steps
-
-    def steps_within(self, seconds: float, timing: Timing) -> int:
-        """How many steps fit into `seconds` beside the evaluations; one at least."""
-        per_step, every = self.job.training.mean_over_phases(timing.steps), self.job.evaluate_every
-        if every is None:  # ten in all, and perhaps one more at the end
-            return max(1, int((seconds - 11 * timing.evaluation) / per_step))
-        return max(1, int((seconds - timing.evaluation) / (per_step + timing.evaluation / every)))
-
     def trial(
-        self, *, seconds: float = TRIAL_SECONDS, least: int = 2, then: Callable[[], None] | None = None
+        self,
+        *,
+        seconds: float = TRIAL_SECONDS,
+        least: int = 2,
+        checkpoint: float = 0.0,
+        then: Callable[[], None] | None = None,
     ) -> Timing:
-        """Time steps of each phase, and an evaluation; after `then` the networks are put back as they were."""
+        """Time steps of each phase, and an evaluation; after `then` the networks are put back as they were.
+
+        A checkpoint before the first step took `checkpoint` seconds; later ones also hold the optimizer's state.
+        """
         before = {name: each.detach().cpu().clone() for name, each in self.trainer.tensors().items()}
         plan = Plan(self.job.training, 1000)
         try:
@@ -153,8 +136,9 @@ class Pretraining:
             raise self.too_large(plan) from None
         if then is not None:
             then()
+        larger = _n_bytes(self.trainer.tensors()) / _n_bytes(before)
         self.trainer.put(before)
-        return timing
+        return timing.replace(checkpoint=checkpoint * larger)  # type: ignore[no-any-return]
 
     def _timed(self, plan: Plan, seconds: float, least: int) -> Timing:
         loader = self.loader(plan)
@@ -163,17 +147,19 @@ class Pretraining:
             for warmup in range(self.trainer.n_warmups):
                 began = time.perf_counter()
                 self.trainer.step(loader.on_device(loader.make(start + warmup)), plan)
-                self._finish()
+                self.finish()
                 duration = time.perf_counter() - began
-                # One step that takes longer than timing should is enough; on a GPU the first ones compile and prepare.
-                if self.devices.agree(self.devices.device.type == "cpu" and duration > TRIAL_SECONDS):
+                # A step that takes longer than timing should is enough, but for the first one, which also prepares; on
+                # a GPU the first ones compile.
+                enough = TRIAL_SECONDS if warmup else LONG_FIRST_STEP
+                if self.devices.agree(self.devices.device.type == "cpu" and duration > enough):
                     break
             else:
                 duration = self._mean_step(loader, plan, start, seconds, least)
             steps.append(duration)
         began = time.perf_counter()
         self.trainer.evaluate(self.held_rows())
-        return Timing(steps, time.perf_counter() - began)
+        return Timing(tuple(steps), time.perf_counter() - began)
 
     def _mean_step(self, loader: Loader, plan: Plan, start: int, seconds: float, least: int) -> float:
         """The mean time of as many steps as fit into `seconds`, `least` of them at least."""
@@ -182,12 +168,13 @@ class Pretraining:
             self.trainer.step(rows, plan)
             n_done += 1
             if n_done >= least and n_done % 2 == 0:
-                self._finish()
+                self.finish()
                 if self.devices.agree(time.perf_counter() - began > seconds):
                     break
         return (time.perf_counter() - began) / n_done
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Wait until the device has done all that it was given."""
         if self.devices.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -241,13 +228,8 @@ class Pretraining:
         return dict(self.objective.result(nets))
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What was measured before a run."""
-
-    steps: list[float]
-    """Seconds of a step of each phase."""
-    evaluation: float
+def _n_bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(each.nbytes for each in tensors.values())
 
 
 def fitting_micro_batch(phase: Phase, width: int, requested: int | None, devices: Devices) -> int:

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from polyseme import __version__
-from polyseme.errors import InputError, OutputError
+from polyseme.errors import InputError, ModelError, OutputError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.training.time_budget import Correction, Timing
 
 RUN = "run.json"
 LEDGER = "ledger.json"
@@ -40,6 +41,10 @@ class Run:
     finished: bool = False
     stopped: str | None = None
     """Why it stopped before its end, if it did by itself."""
+    timing: Timing | None = None
+    """What the steps of a budget of time were counted by."""
+    correction: Correction | None = None
+    """How the run's first steps corrected their number; None: they have not yet, or the budget is not one of time."""
 
     @classmethod
     def create(cls, folder: AnyPath, settings: Mapping[str, Any]) -> Run:
@@ -74,8 +79,17 @@ class Run:
             )
         try:
             content = json.loads((path / RUN).read_text(encoding="utf-8"))
-            return cls(path, content["settings"], content["n_steps"], content["finished"], content.get("stopped"))
-        except (ValueError, KeyError, TypeError) as error:
+            timing, correction = content.get("timing"), content.get("correction")
+            return cls(
+                path,
+                content["settings"],
+                content["n_steps"],
+                content["finished"],
+                content.get("stopped"),
+                None if timing is None else Timing.from_json(timing),
+                None if correction is None else Correction.from_json(correction),
+            )
+        except (ValueError, KeyError, TypeError, ModelError) as error:
             raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be resumed.") from None
 
     def write(self) -> None:
@@ -85,6 +99,8 @@ class Run:
             "n_steps": self.n_steps,
             "finished": self.finished,
             "stopped": self.stopped,
+            "timing": None if self.timing is None else self.timing.to_json(),
+            "correction": None if self.correction is None else self.correction.to_json(),
             "versions": {"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,13 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
+from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import Checkpoint, read_latest
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
@@ -18,6 +20,7 @@ from polyseme.training.effects import (
     Effect,
     Evaluate,
     Log,
+    MeasureSteps,
     OnReport,
     ReportProgress,
     StopAfter,
@@ -29,10 +32,21 @@ from polyseme.training.effects import (
     truncate_log,
 )
 from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
-from polyseme.training.loop import train
+from polyseme.training.loop import Trained, train
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_folder import LEDGER, Run, write_json
+from polyseme.training.time_budget import (
+    CORRECTED_AFTER,
+    N_TO_MEASURE,
+    Correction,
+    Timing,
+    check_time_left,
+    corrected_at,
+    slowdown,
+    steps_within,
+    warn_of_few_steps,
+)
 from polyseme.training.training_settings import Plan
 
 
@@ -71,72 +85,154 @@ def run_job(
 ) -> Ledger | PausedRun:
     """Train a run from where it is to its end, and write its model; what it cost is returned.
 
-    The command began when the clock (`time.perf_counter`) was at `started`. Once `stop_after` seconds have passed since
-    then, no step begins: the run writes a checkpoint and returns. Every call takes one step at least.
+    The command began when the clock (`time.perf_counter`) was at `started`. A budget of time counts from there. Once
+    `stop_after` seconds have passed since then, no step begins: the run writes a checkpoint and returns. Every call
+    takes one step at least.
     """
     started = time.perf_counter() if started is None else started
+    if run.n_steps is None and parse_budget(job.budget).unit == "seconds":
+        check_time_left(job, devices.agree(time.perf_counter() - started), run.folder)
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
-    trainer = pretraining.trainer
-    meter = Meter(devices.device, rates=rates)
-    checkpoint = read_latest(run.folder / CHECKPOINTS)
-    if checkpoint is not None:
-        trainer.put(checkpoint.tensors)
-    first = 0 if checkpoint is None else checkpoint.step
-    if run.n_steps is None:
-        run.n_steps = pretraining.n_steps(started)
-        if devices.leads:
-            run.write()
-    plan = Plan(job.training, run.n_steps)
-    costs = SliceCosts(pretraining, plan, _costs_until(checkpoint, run.folder), first, started, meter, rates)
-    if devices.leads:
-        truncate_log(run.folder, first)
-    devices.wait()
-    keep = WriteCheckpoints(
-        run.folder,
-        job.keeps_every(run.n_steps),
-        run.n_steps,
-        lambda done, seconds: {"seconds": seconds, "ledger": costs.ledger(done, seconds).to_json()},
-        keep=job.keep,
-        shard_size=job.shard_size,
-    )
-    if checkpoint is None:
-        keep.now(trainer, 0, 0.0)
-    effects: list[Effect] = [Evaluate(pretraining.held_rows, job.evaluates_every(run.n_steps))]
-    effects += [Log(run.folder, job.log_every)]
-    effects += [TensorBoard(run.folder, job.log_every)] if job.tensorboard and devices.leads else []
-    effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
-    effects += [StopIfDiverged.resumed(job.log_every, devices.agree(read_log(run.folder)))]
-    effects += [StopAfter(started + stop_after)] if stop_after is not None else []
+    current = RunSlice(run, pretraining, started, rates, on_report, stop_after)
     try:
-        done, seconds = train(
-            trainer,
-            pretraining.loader(plan),
-            plan,
-            [*effects, keep],
-            first=first,
-            seconds=costs.seconds_before,
-            workers=workers,
-        )
+        done, seconds = current.train()
     except torch.OutOfMemoryError:
-        raise pretraining.too_large(plan) from None
+        raise pretraining.too_large(current.plan) from None
     except TrainingStoppedError as error:
         run.stopped = str(error)
         if devices.leads:
             run.write()
         raise
-    if done < run.n_steps:
-        return _pause(run, done, costs.ledger(done, seconds), devices)
+    if done < current.plan.n_steps:
+        return _pause(run, done, current.costs.ledger(done, seconds), devices)
     results = pretraining.results()
     if devices.leads:
         for name, bundle in results.items():
             save_bundle(bundle, run.folder / name, force=True, shard_size=job.shard_size)
-    bill = costs.ledger(done, seconds)
+    bill = current.costs.ledger(done, seconds)
     if devices.leads:
         write_json(run.folder / LEDGER, bill.to_json())
         run.finished, run.stopped = True, None
         run.write()
     devices.wait()
     return bill
+
+
+class RunSlice:
+    """What one process trains of a run: all of it, or from where another process stopped."""
+
+    def __init__(
+        self,
+        run: Run,
+        pretraining: Pretraining,
+        started: float,
+        rates: Rates,
+        on_report: OnReport | None,
+        stop_after: float | None,
+    ) -> None:
+        self.run, self.job, self.pretraining, self.started = run, pretraining.job, pretraining, started
+        job, trainer, devices, folder = pretraining.job, pretraining.trainer, pretraining.devices, run.folder
+        meter = Meter(devices.device, rates=rates)
+        checkpoint = read_latest(folder / CHECKPOINTS)
+        self.first = 0 if checkpoint is None else checkpoint.step
+        self.keep = WriteCheckpoints(folder, 1, 0, self._record, keep=job.keep, shard_size=job.shard_size)
+        self.costs = SliceCosts(pretraining, _costs_until(checkpoint, folder), self.first, started, meter, rates)
+        began = time.perf_counter()
+        if checkpoint is not None:
+            trainer.put(checkpoint.tensors)
+        else:
+            self.keep.now(trainer, 0, 0.0)
+        if run.n_steps is None:
+            self._count_steps(0.0 if checkpoint is not None else time.perf_counter() - began)
+        if devices.leads:
+            truncate_log(folder, self.first)
+        devices.wait()
+        self.evaluate = Evaluate(pretraining.held_rows, 1)
+        self.measured = MeasureSteps(pretraining.finish)
+        self.effects: list[Effect] = [self.evaluate, Log(folder, job.log_every)]
+        self.effects += [TensorBoard(folder, job.log_every)] if job.tensorboard and devices.leads else []
+        self.effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
+        self.effects += [StopIfDiverged.resumed(job.log_every, devices.agree(read_log(folder)))]
+        self.end = None if stop_after is None else StopAfter(started + stop_after)
+        self.effects += [] if self.end is None else [self.end]
+        self.effects += [self.keep, self.measured]
+
+    @property
+    def plan(self) -> Plan:
+        """Of the steps that are being taken."""
+        return self.costs.plan
+
+    def train(self) -> Trained:
+        """Take all steps that are left, or those until the slice ends; a budget of time is corrected on the way."""
+        run, trained = self.run, Trained(self.first, self.costs.seconds_before)
+        if run.timing is not None and run.correction is None:
+            planned = self._n_steps
+            early = StopAfter(time.perf_counter() + CORRECTED_AFTER * self._seconds_left(), trained.done + N_TO_MEASURE)
+            trained = self._train(planned, trained, corrected_at(self.job, planned), early)
+            if self.end is not None and self.end.stopped:
+                return trained
+            self._correct(trained.done, planned, run.timing)
+        elif run.correction is not None and trained.done < run.correction.step:
+            trained = self._train(run.correction.planned, trained, run.correction.step)
+            if self.end is not None and self.end.stopped:
+                return trained
+        return self._train(self._n_steps, trained, self._n_steps)
+
+    def _train(self, n_steps: int, trained: Trained, last: int, *more: Effect) -> Trained:
+        """Take the steps up to `last` of a run that has `n_steps`."""
+        job, plan = self.job, Plan(self.job.training, n_steps)
+        self.costs.plan = plan
+        self.evaluate.every = job.evaluates_every(n_steps)
+        self.keep.every, self.keep.n_steps = job.keeps_every(n_steps), n_steps
+        return train(
+            self.pretraining.trainer,
+            self.pretraining.loader(plan),
+            plan,
+            [*self.effects, *more],
+            first=trained.done,
+            last=last,
+            seconds=trained.seconds,
+            workers=self.pretraining.workers,
+        )
+
+    # --- how many steps -----------------------------------------------------------------------------------------------
+
+    @property
+    def _n_steps(self) -> int:
+        if self.run.n_steps is None:
+            raise ValueError("The budget has not been turned into steps yet.")
+        return self.run.n_steps
+
+    def _count_steps(self, checkpoint_seconds: float) -> None:
+        """Turn the budget into a number of steps; one of time by a trial."""
+        run, job, devices = self.run, self.job, self.pretraining.devices
+        run.n_steps = self.pretraining.counted_steps()
+        if run.n_steps is None:
+            run.timing = devices.agree(self.pretraining.trial(checkpoint=checkpoint_seconds))
+            run.n_steps = devices.agree(steps_within(job, run.timing, self._seconds_left()))
+            if devices.leads:
+                warn_of_few_steps(job, run.timing, run.n_steps)
+        if devices.leads:
+            run.write()
+
+    def _correct(self, step: int, planned: int, timing: Timing) -> None:
+        """Look at the number of steps by the time that those up to `step` took, once in a run."""
+        run, devices = self.run, self.pretraining.devices
+        first, seconds = self.measured.until(step)
+        factor = slowdown(self.job, timing, planned, (first, step), seconds)
+        run.correction = devices.agree(Correction(step, planned, factor))
+        run.n_steps = devices.agree(run.correction.n_steps(self.job, timing, self._seconds_left()))
+        if devices.leads:
+            run.write()
+
+    def _seconds_left(self) -> float:
+        """Of a budget of time, which all slices share."""
+        before = 0.0 if self.costs.before is None else self.costs.before.total_seconds
+        return parse_budget(self.job.budget).amount - before - (time.perf_counter() - self.started)
+
+    def _record(self, done: int, seconds: float) -> dict[str, Any]:
+        """What a checkpoint holds besides tensors."""
+        return {"seconds": seconds, "ledger": self.costs.ledger(done, seconds).to_json() if done else None}
 
 
 def _pause(run: Run, done: int, bill: Ledger, devices: Devices) -> PausedRun:
@@ -168,7 +264,6 @@ class SliceCosts:
     def __init__(
         self,
         pretraining: Pretraining,
-        plan: Plan,
         before: Ledger | None,
         first: int,
         started: float,
@@ -176,11 +271,13 @@ class SliceCosts:
         rates: Rates,
     ) -> None:
         device = pretraining.devices.device
-        self.plan, self.before, self.first, self.started = plan, before, first, started
+        training = pretraining.job.training
+        self.plan = Plan(training, 1)
+        self.before, self.first, self.started = before, first, started
         self.meter, self.rates, self.n_devices = meter, rates, pretraining.devices.world
         self.flops = pretraining.flops_per_step()
         self.device = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-        self.peak = measured_peak(device, torch.bfloat16 if plan.settings.dtype == "bf16" else torch.float32)
+        self.peak = measured_peak(device, torch.bfloat16 if training.dtype == "bf16" else torch.float32)
 
     @property
     def seconds_before(self) -> float:

@@ -1,0 +1,119 @@
+"""A budget of time is all in, holds where the trial was wrong, and a run that it corrected is resumed exactly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polyseme
+from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.training.energy_ledger import Ledger
+from polyseme.training.pretraining import Pretraining
+from polyseme.training.run_job import PausedRun
+from polyseme.training.time_budget import CORRECTED_AT, Timing
+from training.kills import SETTINGS, losses, weights, write_text
+
+SMALL: dict[str, Any] = {**SETTINGS, "vocab_size": None, "evaluate_every": None, "checkpoint_every": 40}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    write_text(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("corpus") / "corpus"
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.build_corpus(text, output=place, vocab_size=300)
+    return place
+
+
+def about(run: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return content
+
+
+@pytest.fixture(scope="module")
+def hurried(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose trial took steps to be much faster than they are."""
+    run = tmp_path_factory.mktemp("runs") / "hurried"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.0004,), 0.0))
+        polyseme.pretrain(corpus, output=run, **{**SMALL, "budget": "5s"})
+    return run
+
+
+def test_a_budget_holds_where_the_trial_was_wrong(hurried: Path) -> None:
+    run = about(hurried)
+    correction = run["correction"]
+    assert correction["planned"] > 4 * run["n_steps"], "a step takes more than 2 ms anywhere"
+    assert correction["step"] <= CORRECTED_AT * correction["planned"] + 1
+    assert correction["slowdown"] > 4
+    ledger = Ledger.from_json(json.loads((hurried / "ledger.json").read_text()))
+    assert ledger.steps == run["n_steps"]
+    assert ledger.total_seconds < 12, "and not many times as long"
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before-it", "after-it"])
+def test_a_corrected_run_that_is_killed_ends_as_if_it_had_not(before: bool, hurried: Path, tmp_path: Path) -> None:
+    run = about(hurried)
+    cut = tmp_path / "cut"
+    shutil.copytree(hurried, cut)
+    shutil.rmtree(cut / "model")
+    whole = [losses(hurried), weights(hurried)]
+    last = sorted((cut / "checkpoints").iterdir())[-1]
+    shutil.rmtree(last)
+    if before:  # as if none but the first had been written
+        for path in (cut / "checkpoints").iterdir():
+            shutil.rmtree(path)
+    (cut / "run.json").write_text(json.dumps({**run, "finished": False}))
+    polyseme.pretrain(resume=cut, device="cpu")
+    assert [losses(cut), weights(cut)] == whole
+    assert about(cut)["n_steps"] == run["n_steps"]
+    assert about(cut)["correction"] == run["correction"]
+
+
+def test_a_run_that_stops_before_its_correction_is_corrected_later(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the steps of the slice that gets there, and by what all slices together have left."""
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.0004,), 0.0))
+    paused = polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": "5s"}, stop_after="0.001s")
+    assert isinstance(paused, PausedRun)
+    assert about(tmp_path / "run")["correction"] is None
+    bill = polyseme.pretrain(resume=tmp_path / "run", device="cpu")
+    assert isinstance(bill, Ledger)
+    assert about(tmp_path / "run")["correction"]["planned"] == paused.n_steps
+    assert about(tmp_path / "run")["n_steps"] == bill.steps < paused.n_steps / 4
+    assert bill.total_seconds < 12
+
+
+def test_a_budget_counts_from_the_start_of_the_command(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((10.0,), 0.0))
+    settings = {**SMALL, "budget": "30min"}
+    polyseme.pretrain(corpus, output=tmp_path / "run", **settings, started=time.perf_counter() - 600, stop_after="1s")
+    assert 117 <= about(tmp_path / "run")["n_steps"] <= 119
+
+
+def test_a_budget_that_the_corpus_used_up_is_refused_and_the_run_resumed_with_all_of_it(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((10.0,), 0.0))
+    settings = {**SMALL, "vocab_size": 300, "budget": "30min"}
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning), pytest.raises(OptionError) as error:
+        polyseme.pretrain(text, output=tmp_path / "run", **settings, started=time.perf_counter() - 3600)
+    assert "the corpus took 60.0 min of the budget of 30min" in str(error.value)
+    assert f"--resume {tmp_path / 'run'}" in str(error.value)
+    polyseme.pretrain(resume=tmp_path / "run", device="cpu", stop_after="1s")
+    assert about(tmp_path / "run")["n_steps"] > 170
