@@ -260,6 +260,8 @@ class Rows:
     """[R]: how many pieces are not padding, if rows are padded."""
     next_labels: NDArray[np.int64] | None = None
     """[R]: 0 where the second segment follows the first, 1 where it is random, if rows have two."""
+    progress: float = 1.0
+    """How much of the run is done, 0 to 1, for what changes in the course of it; held-out rows are those of its end."""
     target: Rows | None = None
     """The other side of rows of pairs: its documents have the numbers of those here that they belong to."""
 

@@ -41,6 +41,13 @@ def unframed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.fixture(scope="session")
+def bare_corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """GPT-2's tokenizer: no frame, but a piece for starts and ends."""
+    place = tmp_path_factory.mktemp("corpus") / "c"
+    return build_corpus(text, output=place, tokenizer="byte-bpe", frame="gpt2", vocab_size=400, held_out=0.1)
+
+
+@pytest.fixture(scope="session")
 def weighted(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Two sources, of the weights 2.5 and 0.5."""
     folder = tmp_path_factory.mktemp("weighted")

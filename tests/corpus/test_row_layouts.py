@@ -196,3 +196,44 @@ def test_what_cannot_fill_a_row_is_refused(corpus: Corpus):
         streams.rows(np.array([0]))
     with pytest.raises(OptionError, match="no split 'test'"):
         packed_rows(corpus, "test")
+
+
+@settings(max_examples=15)
+@given(length=st.integers(20, 150), seed=seeds, epoch=st.integers(0, 3))
+def test_rows_that_begin_with_sentences_do_and_lose_nothing_for_good(
+    corpus: Corpus, length: int, seed: int, epoch: int
+):
+    shards = corpus.shards("train")
+    plain = packed_rows(corpus, length=length, seed=seed)
+    packed = packed_rows(corpus, length=length, seed=seed, sentence_starts=True)
+    rows, before = epoch_of(packed, epoch), epoch_of(plain, epoch)
+    assert np.array_equal(rows.keys, before.keys)
+    indices = np.arange(packed.n_rows) + epoch * packed.n_rows
+    draw = packed.draw(indices)
+    begins, anywhere = packed._begins(draw), plain._begins(draw)
+    at_sentence = np.array(
+        [shards[source].sentences_at(np.array([place]))[0] for source, place in zip(draw.sources, begins, strict=True)]
+    )
+    moved = begins - anywhere
+    assert (moved >= 0).all()
+    assert (moved < length - 2).all()
+    assert (at_sentence | (moved == 0)).all()
+    assert at_sentence.mean() > 0.5
+    for row, (source, place) in enumerate(zip(draw.sources, begins, strict=True)):
+        ring = np.take(shards[source].pieces, np.arange(place, place + length - 2), mode="wrap")
+        assert np.array_equal(rows.pieces[row, 1:-1], ring)
+
+
+def test_rows_without_a_frame_that_begin_with_sentences_have_the_start_piece(bare_corpus: Corpus):
+    start = bare_corpus.tokenizer.specials["start"]
+    rows = epoch_of(packed_rows(bare_corpus, length=32, sentence_starts=True))
+    assert rows.pieces.shape[1] == 32
+    assert (rows.pieces[:, 0] == start).all()
+    assert rows.special[:, 0].all()
+    plain = epoch_of(packed_rows(bare_corpus, length=32))
+    assert (plain.pieces[:, 0] != start).any()
+
+
+def test_held_out_rows_are_cut_anywhere(corpus: Corpus):
+    packed = [packed_rows(corpus, length=40, split="held", sentence_starts=starts) for starts in (False, True)]
+    assert np.array_equal(epoch_of(packed[0]).pieces, epoch_of(packed[1]).pieces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,18 @@ def test_the_rate_is_as_asked_for_and_no_special_piece_is_chosen(rate: float, un
     for row in range(50):
         its = places[at == row]
         assert (np.diff(its) > 0).all()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_rate_falls_over_a_run_in_slots_of_one_number(unit: str) -> None:
+    objective = told(Masked(mask_rate=0.4, final_mask_rate=0.15, unit=unit))
+    n_allowed = (~MANY.special).sum(axis=1)
+    for progress, rate in ((0.0, 0.4), (0.5, (0.4 + 0.15) / 2), (1.0, 0.15)):
+        example = objective.corrupt(dataclasses.replace(MANY, progress=progress))
+        wanted = np.rint(rate * n_allowed).sum()
+        assert (1.0 if unit == "piece" else 0.95) * wanted <= example.counts["masked"] <= wanted
+        assert example.arrays["places"].shape == (3000, round(32 * 0.4))
+    assert objective.corrupt(MANY).counts["masked"] == example.counts["masked"]  # evaluated with the last rate
 
 
 @pytest.mark.parametrize(("mask_share", "random_share"), [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.5, 0.3), (0.0, 0.0)])
@@ -143,6 +156,7 @@ def test_static_masks_come_in_so_many_ways() -> None:
     [
         ({"mask_rate": 0.0}, "The rate.* over 0 and up to 1. Got 0.0"),
         ({"mask_rate": 1.5}, "Got 1.5"),
+        ({"final_mask_rate": 0.0}, "Got 0.0"),
         ({"mask_share": 0.8, "random_share": 0.3}, "Got mask_share 0.8 and random_share 0.3"),
         ({"random_share": -0.1}, "must be 0 to 1"),
         ({"unit": "sentence"}, "must be piece, word or span. Got 'sentence'"),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
+from polyseme.training.muon import Muon
 from polyseme.training.optimizers import (
     Optimizer,
     OptimizerKind,
@@ -23,9 +24,7 @@ from polyseme.training.optimizers import (
     set_rate,
 )
 
-KINDS: list[OptimizerKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd"]
-if hasattr(torch.optim, "Muon"):
-    KINDS.append("muon")
+KINDS: list[OptimizerKind] = ["adamw", "adamw-uncorrected", "adagrad", "sgd", "muon"]
 
 
 def small(family: str = "bert") -> Bundle:
@@ -67,7 +66,6 @@ def test_vectors_do_not_decay(kind: OptimizerKind) -> None:
         assert groups[parameter]["weight_decay"] == (0.03 if decays else 0.0), name
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs torch 2.9")
 def test_muon_moves_the_matrices_of_the_stack_and_nothing_else() -> None:
     nets = small("electra")
     optimizer = build_optimizer(nets, OptimizerSettings(kind="muon"), device="cpu")
@@ -79,13 +77,6 @@ def test_muon_moves_the_matrices_of_the_stack_and_nothing_else() -> None:
     assert moved == {f"{layer}{part}.weight" for layer in layers for part in inside}
 
 
-def test_muon_is_refused_where_torch_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.optim, "Muon", raising=False)
-    with pytest.raises(OptionError, match=r"needs torch 2\.9.*choose 'adamw'"):
-        build_optimizer(small(), OptimizerSettings(kind="muon"), device="cpu")
-
-
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs torch 2.9")
 def test_muon_is_refused_where_there_is_nothing_for_it() -> None:
     with pytest.raises(OptionError, match="there are none"):
         build_optimizer(nn.Linear(3, 3), OptimizerSettings(kind="muon"), device="cpu")
@@ -172,19 +163,16 @@ def test_the_correction_is_what_is_left_out() -> None:
     assert torch.allclose(moved[1], moved[0] * 0.1 / 0.001**0.5, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "adamw-uncorrected"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("adamw-uncorrected", "muon")])
 def test_the_others_are_torchs_with_these_settings(kind: OptimizerKind) -> None:
     settings = OptimizerSettings(
         kind=kind, lr=0.01, betas=(0.8, 0.98), epsilon=1e-7, weight_decay=0.02, momentum=0.6, initial_sum=0.5
     )
     ours, theirs = small(), small()
     optimizer = build_optimizer(ours, settings, device="cpu")
-    inside = [parameter for layer in theirs.encoder.layers for parameter in layer.parameters()]  # type: ignore[union-attr]
-    apart = [parameter for parameter in inside if parameter.dim() == 2] if kind == "muon" else []
-    others = [parameter for parameter in theirs.parameters() if parameter not in set(apart)]
     groups = [
-        {"params": [each for each in others if each.dim() > 1], "weight_decay": 0.02},
-        {"params": [each for each in others if each.dim() == 1], "weight_decay": 0.0},
+        {"params": [each for each in theirs.parameters() if each.dim() > 1], "weight_decay": 0.02},
+        {"params": [each for each in theirs.parameters() if each.dim() == 1], "weight_decay": 0.0},
     ]
     reference: list[torch.optim.Optimizer] = []
     if kind == "adagrad":
@@ -193,8 +181,6 @@ def test_the_others_are_torchs_with_these_settings(kind: OptimizerKind) -> None:
         reference += [torch.optim.SGD(groups, lr=0.01, momentum=0.6, nesterov=True)]
     else:
         reference += [torch.optim.AdamW(groups, lr=0.01, betas=(0.8, 0.98), eps=1e-7, fused=True)]
-    if apart:
-        reference += [torch.optim.Muon(apart, lr=0.01, momentum=0.6, weight_decay=0.02, adjust_lr_fn="match_rms_adamw")]
     for step in range(3):
         draw_gradients(ours, step)
         draw_gradients(theirs, step)
@@ -203,6 +189,58 @@ def test_the_others_are_torchs_with_these_settings(kind: OptimizerKind) -> None:
             each.step()
     for (name, mine), their in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert torch.equal(mine, their), name
+
+
+def written_out(weight: torch.Tensor, gradients: list[torch.Tensor], lr: float, decay: float) -> torch.Tensor:
+    """Muon as its authors and Liu et al. (2025) describe it, one matrix at a time."""
+    momentum = torch.zeros_like(weight)
+    for gradient in gradients:
+        momentum = 0.6 * momentum + 0.4 * gradient
+        x = 0.4 * gradient + 0.6 * momentum
+        tall = x.shape[0] > x.shape[1]
+        x = (x.T if tall else x) / x.norm()
+        for _ in range(5):
+            gram = x @ x.T
+            x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+        x = x.T if tall else x
+        weight = weight * (1 - lr * decay) - lr * 0.2 * max(weight.shape) ** 0.5 * x
+    return weight
+
+
+@pytest.mark.parametrize("matrix_lr", [None, 0.03])
+def test_muon_is_its_equations(matrix_lr: float | None) -> None:
+    nets = small().double()
+    settings = OptimizerSettings(kind="muon", lr=0.01, matrix_lr=matrix_lr, weight_decay=0.02, momentum=0.6)
+    optimizer = build_optimizer(nets, settings, device="cpu")
+    assert isinstance(optimizer, Several)
+    matrices = [each for group in optimizer.optimizers[0].param_groups for each in group["params"]]
+    before = [each.detach().clone() for each in matrices]
+    gradients: list[list[torch.Tensor]] = []
+    for step in range(3):
+        draw_gradients(nets, step)
+        gradients.append([each.grad.clone() for each in matrices])
+        optimizer.step()
+    assert len({each.shape for each in matrices}) < len(matrices)
+    for number, matrix in enumerate(matrices):
+        expected = written_out(before[number], [each[number] for each in gradients], matrix_lr or 0.01, 0.02)
+        torch.testing.assert_close(matrix.detach(), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has one of its own from 2.9 on")
+def test_muon_is_torchs_but_for_bf16() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ours = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((24, 16), (24, 16), (8, 32))]
+    theirs = [nn.Parameter(each.detach().clone()) for each in ours]
+    mine = Muon([{"params": ours, "lr": 0.01, "weight_decay": 0.02}], momentum=0.6)
+    other = torch.optim.Muon(theirs, lr=0.01, momentum=0.6, weight_decay=0.02, adjust_lr_fn="match_rms_adamw")
+    for _ in range(2):
+        for one, two in zip(ours, theirs, strict=True):
+            one.grad = torch.randn(one.shape, generator=generator)
+            two.grad = one.grad.clone()
+        mine.step()
+        other.step()
+    for one, two in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0.01 * 0.2 * max(one.shape) ** 0.5 * 0.05)
 
 
 @pytest.fixture

@@ -46,6 +46,8 @@ class RowOptions:
     """Whether rows tell which document each piece is of, so that attention stays within it."""
     reset_positions: bool = False
     """Whether positions restart with each document."""
+    sentence_starts: bool = False
+    """Whether rows that are trained on begin with a sentence, as texts do that a model is used on."""
     varied: bool = False
     """Whether the length of rows changes from step to step."""
 

@@ -39,19 +39,26 @@ class PackedRows(WeightedRows):
     Rows begin anywhere, in the middle of a sentence if need be, and continue over the ends of documents; nothing is
     padding. A source is a ring for that purpose: the row at its end continues at its beginning. What does not fill a
     row, less than one, is left out, in each epoch another stretch.
+
+    With `sentence_starts` a row that is trained on begins with the first sentence that starts in its stretch, so that
+    rows overlap a little and leave a little out, in each epoch elsewhere. Where the frame is empty (GPT-2), such rows
+    begin with the start piece, which stands before a text that is scored.
     """
 
     def __init__(self, corpus: Corpus, options: RowOptions, layout: Packed) -> None:
         super().__init__(corpus, options)
         self.same_cuts, self.sentences = layout.same_cuts, layout.sentences
-        self._frame = corpus.tokenizer.frame(np.zeros(0, np.int64))
-        if self.length <= len(self._frame.ids):
+        frame = corpus.tokenizer.frame(np.zeros(0, np.int64))
+        self._before, self._after = frame.ids[: frame.offset], frame.ids[frame.offset :]
+        if options.sentence_starts and not len(frame.ids) and "start" in corpus.tokenizer.specials:
+            self._before = np.array([corpus.tokenizer.specials["start"]])
+        n_specials = len(self._before) + len(self._after)
+        if self.length <= n_specials:
             raise OptionError(
-                f"Rows of {self.length} pieces have no room for text: the frame takes {len(self._frame.ids)}. Choose "
-                "longer rows."
+                f"Rows of {self.length} pieces have no room for text: the frame takes {n_specials}. Choose longer rows."
             )
         self._shards = corpus.shards(self.split)
-        self._stretch = self.length - len(self._frame.ids)
+        self._stretch = self.length - n_specials
         """L: pieces of a row that are the corpus's."""
 
     @property
@@ -92,7 +99,20 @@ class PackedRows(WeightedRows):
             return begins
         n_pieces = np.array([len(shard) for shard in self._shards], np.int64)[draw.sources]
         phases = (uniform(draw.pass_keys, "phase", 1)[:, 0] * n_pieces).astype(np.int64)
-        return (begins + phases) % n_pieces
+        begins = (begins + phases) % n_pieces
+        return self._at_sentences(begins, draw.sources) if self.options.sentence_starts else begins
+
+    def _at_sentences(self, begins: Ints, sources: Ints) -> Ints:
+        """[R]: the first start of a sentence from each beginning on, if there is one within a row's stretch."""
+        moved = begins.copy()
+        for number in np.unique(sources).tolist():
+            sentences = self._shards[number].sentences
+            these = np.flatnonzero(sources == number)
+            if len(sentences):
+                starts = sentences[np.minimum(np.searchsorted(sentences, begins[these]), len(sentences) - 1)]
+                near = (starts >= begins[these]) & (starts - begins[these] < self._stretch)
+                moved[these] = np.where(near, starts, begins[these])
+        return moved
 
     def _framed(
         self,
@@ -103,13 +123,13 @@ class PackedRows(WeightedRows):
         keys: NDArray[np.uint64],
     ) -> Rows:
         """Rows with the specials of the frame around their stretches."""
-        before, around = self._frame.offset, self._frame.ids
+        before = len(self._before)
         text = slice(before, before + self._stretch)
         shape = (len(pieces), self.length)
         framed = np.empty(shape, np.int64)
-        framed[:, :before] = around[:before]
+        framed[:, :before] = self._before
         framed[:, text] = pieces
-        framed[:, text.stop :] = around[before:]
+        framed[:, text.stop :] = self._after
         special = np.ones(shape, np.bool_)
         special[:, text] = False if self.corpus.separator is None else pieces == self.corpus.separator
         begins = np.ones(shape, np.bool_)

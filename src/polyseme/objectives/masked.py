@@ -48,6 +48,8 @@ class Masked(BaseObjective):
 
     mask_rate: float = 0.15
     """The share of a row's ordinary pieces that is chosen."""
+    final_mask_rate: float | None = None
+    """What the rate falls (or rises) to in a straight line over the run, and what is evaluated with; None: it stays."""
     mask_share: float = 0.8
     random_share: float = 0.1
     unit: Literal["piece", "word", "span"] = "piece"
@@ -62,6 +64,7 @@ class Masked(BaseObjective):
 
     def __post_init__(self) -> None:
         check_rate(self.mask_rate)
+        check_rate(self.mask_rate if self.final_mask_rate is None else self.final_mask_rate)
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
             raise OptionError(
                 "Of the pieces chosen, the shares that become the mask and a random piece must be 0 to 1 together. "
@@ -90,11 +93,21 @@ class Masked(BaseObjective):
     def weights(self) -> Mapping[str, float]:
         return {"masked": 1.0} if self.next is None else {"masked": 1.0, "next": 1.0}
 
+    def rate_at(self, progress: float) -> float:
+        """The mask rate when so much of the run is done, 0 to 1."""
+        final = self.mask_rate if self.final_mask_rate is None else self.final_mask_rate
+        return (1 - progress) * self.mask_rate + progress * final
+
+    @property
+    def largest_rate(self) -> float:
+        """What the number of slots for targets follows from, so that it is the same in every step."""
+        return max(self.rate_at(0.0), self.rate_at(1.0))
+
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)
         allowed = ~rows.special
-        n_targets = how_many(allowed, self.mask_rate)
-        width = most(allowed.shape[1], self.mask_rate)
+        n_targets = how_many(allowed, self.rate_at(rows.progress))
+        width = most(allowed.shape[1], self.largest_rate)
         if self.unit == "span":
             chosen, group = choose_spans(
                 allowed, rows.starts, n_targets, keys, shape=self.span_shape, longest=self.longest_span
@@ -145,7 +158,7 @@ class Masked(BaseObjective):
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(MaskedNets, nets)
         forward = forward_flops(nets.encoder.config, [length] * n_rows)
-        forward += output_flops(nets.output, n_rows * most(length, self.mask_rate))
+        forward += output_flops(nets.output, n_rows * most(length, self.rate_at(0.5)))
         if isinstance(nets, MaskedAndNextNets):
             forward += output_flops(nets.pooled, n_rows) + output_flops(nets.next, n_rows)
         return 3.0 * forward

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from polyseme.training.training_settings import Parallel
+if TYPE_CHECKING:
+    from polyseme.training.training_settings import Parallel
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,14 @@ def whole(tensor: Tensor) -> Tensor:
 
 def put_whole(mine: Tensor, values: Tensor) -> None:
     """Fill a tensor, or this process's part of it where it is spread over several."""
+    mine.copy_(spread_like(mine, values))
+
+
+def spread_like(mine: Tensor, values: Tensor) -> Tensor:
+    """A whole tensor, spread over processes as `mine` is."""
     if isinstance(mine, DTensor):
-        values = distribute_tensor(values.to(mine.device), mine.device_mesh, mine.placements)
-    mine.copy_(values)
+        return distribute_tensor(values.to(mine.device), mine.device_mesh, mine.placements)
+    return values
 
 
 @contextlib.contextmanager

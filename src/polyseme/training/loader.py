@@ -6,6 +6,7 @@ step without reading those before it.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,14 +60,14 @@ class Loader:
         mine = self.devices.share_of(phase.batch_size)
         first = in_phase * phase.batch_size
         indices = np.arange(first + mine.start, first + mine.stop)
-        return self.rows(step, number, indices)
+        return self.rows(step, number, indices, progress=step / max(self.plan.n_steps, 1))
 
-    def rows(self, step: int, number: int, indices: NDArray[np.int64]) -> StepRows:
-        """These rows of a phase, as a step reads them."""
+    def rows(self, step: int, number: int, indices: NDArray[np.int64], *, progress: float = 1.0) -> StepRows:
+        """These rows of a phase, as a step reads them when so much of the run is done."""
         passes, sizes, counts = [], [], dict.fromkeys(self.objective.weights, 0.0)
         for start in range(0, len(indices), self.micro_batch_size[number]):
             rows = self.row_sources[number].rows(indices[start : start + self.micro_batch_size[number]])
-            example = self.objective.corrupt(rows)
+            example = self.objective.corrupt(dataclasses.replace(rows, progress=progress))
             passes.append(self._tensors(example))
             sizes.append(len(rows.pieces))
             for name, count in example.counts.items():

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from polyseme.config import Config
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError, nearest
+from polyseme.training.muon import Muon
 
 OptimizerKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd"]
 Groups: TypeAlias = list[dict[str, Any]]
@@ -27,8 +28,10 @@ class OptimizerSettings(Config):
 
     kind: OptimizerKind = "adamw"
     lr: float = 1e-4
-    """The peak rate; the schedule's factor and a parameter's own multiply it. Muon's steps are scaled to be as long as
-    AdamW's, so that one rate serves both."""
+    """The peak rate; the schedule's factor and a parameter's own multiply it."""
+    matrix_lr: float | None = None
+    """The peak rate of the matrices that Muon moves; None: `lr`, since Muon's steps are scaled to be as long as
+    AdamW's."""
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's, and that of the parameters which Muon leaves to it."""
     epsilon: float = 1e-6
@@ -45,8 +48,9 @@ class OptimizerSettings(Config):
     def __post_init__(self) -> None:
         if self.kind not in get_args(OptimizerKind):
             raise OptionError(f"There is no optimizer {self.kind!r}. {nearest(self.kind, get_args(OptimizerKind))}")
-        if not 0 < self.lr < float("inf"):
-            raise OptionError(f"The learning rate must be above 0. Got {self.lr} instead.")
+        for rate in (self.lr, self.lr if self.matrix_lr is None else self.matrix_lr):
+            if not 0 < rate < float("inf"):
+                raise OptionError(f"The learning rate must be above 0. Got {rate} instead.")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise OptionError(
                 f"The betas of an optimizer must be two numbers from 0 to below 1. Got {self.betas} instead."
@@ -157,11 +161,6 @@ def build_optimizer(
     device = torch.device(device)
     if settings.kind != "muon":
         return _single(_groups(named, settings, rates), settings, device)
-    if not hasattr(torch.optim, "Muon"):
-        raise OptionError(
-            f"The optimizer 'muon' needs torch 2.9 or newer, and this is torch {torch.__version__}. Update torch, or "
-            "choose 'adamw'."
-        )
     inside = {parameter for parameter in _inside_stacks(nets) if parameter.dim() == 2}
     matrices = {name: each for name, each in named.items() if each in inside and _decays(name, each)}
     if not matrices:
@@ -170,8 +169,10 @@ def build_optimizer(
             "trained. Choose 'adamw'."
         )
     others = {name: each for name, each in named.items() if name not in matrices}
+    of_matrices = settings if settings.matrix_lr is None else settings.replace(lr=settings.matrix_lr)
     return Several(
-        _muon(_groups(matrices, settings, rates), settings), _single(_groups(others, settings, rates), settings, device)
+        Muon(_groups(matrices, of_matrices, rates), momentum=settings.momentum, nesterov=settings.nesterov),
+        _single(_groups(others, settings, rates), settings, device),
     )
 
 
@@ -228,13 +229,6 @@ def _inside_stacks(nets: nn.Module) -> set[nn.Parameter]:
     above = {parameter for encoder in encoders for group in encoder.layer_groups()[1:] for parameter in group}
     tables = {module.weight for module in nets.modules() if isinstance(module, nn.Embedding)}
     return above - tables
-
-
-def _muon(groups: Groups, settings: OptimizerSettings) -> torch.optim.Optimizer:
-    built: torch.optim.Optimizer = torch.optim.Muon(
-        groups, momentum=settings.momentum, nesterov=settings.nesterov, adjust_lr_fn="match_rms_adamw"
-    )
-    return built
 
 
 def _single(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:

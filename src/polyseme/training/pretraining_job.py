@@ -124,6 +124,7 @@ def _row_options(job: Job, phase: Phase, split: str = "train") -> RowOptions:
         seed=training.seed,
         mask_documents=training.mask_documents,
         reset_positions=training.reset_positions,
+        sentence_starts=training.sentence_starts,
         varied=training.varied,
     )
 

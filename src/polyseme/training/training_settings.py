@@ -55,6 +55,8 @@ class TrainingSettings(Config):
     """Whether the documents that share a row are hidden from each other."""
     reset_positions: bool = False
     """Whether positions restart with each document of a row."""
+    sentence_starts: bool = False
+    """Whether packed rows begin with a sentence."""
     varied: bool = False
     """Whether rows of streams have lengths around that of their phase, from step to step another one."""
     dtype: TrainingDtype = "fp32"
