@@ -39,6 +39,7 @@ CHECKPOINT_SECONDS = 60.0
 SAMPLE = 1 << 25
 """Bytes of text that a tokenizer is trained on, at most."""
 RECIPE = "the recipe's"
+FITTED = "fitted to the budget"
 ENCODER = "by the encoder"
 SCHEDULES = "constant, linear, cosine, noam, slanted-triangular, warmup-stable-decay"
 
@@ -407,8 +408,17 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         "TIME",
         default="at its end",
     )
-    recipe: str = option("bert-tiny", "Recipe: what is trained, and how. See: polyseme recipes.", "NAME")
+    recipe: str | None = option(
+        None,
+        "Recipe: what is trained, and how. See: polyseme recipes.",
+        "NAME",
+        default="the best encoder for device and budget",
+    )
     budget: str = option("20min", "Budget of training: 20min, 3e16flops, 1e9pieces, 1000steps.", "AMOUNT")
+    as_published: bool = option(
+        False,
+        "Train with the paper's batch, length, learning rate and schedule, whatever the budget.",
+    )
     model: AnyPath | None = option(
         None,
         "Model to train further; its tokenizer is used, and the recipe only says how to train.",
@@ -428,15 +438,15 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         None, "What one document is: blank-lines, file, line or record.", "UNIT", default="blank-lines, or a record"
     )
     held_out: float = option(0.01, "Share of the documents that is held out for evaluation.", "SHARE")
-    batch_size: int | None = option(None, "Batch size, in rows.", "N", default=RECIPE)
-    length: int | None = option(None, "Sequence length, in pieces.", "N", default=RECIPE)
-    learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=RECIPE)
+    batch_size: int | None = option(None, "Batch size, in rows.", "N", default=FITTED)
+    length: int | None = option(None, "Sequence length, in pieces.", "N", default=FITTED)
+    learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=FITTED)
     optimizer: str | None = option(
-        None, "Optimizer: adamw, adamw-uncorrected, muon, adagrad, sgd.", "NAME", default=RECIPE
+        None, "Optimizer: adamw, adamw-uncorrected, muon, adagrad, sgd.", "NAME", default=FITTED
     )
-    schedule: str | None = option(None, f"Learning rate schedule: {SCHEDULES}.", "NAME", default=RECIPE)
+    schedule: str | None = option(None, f"Learning rate schedule: {SCHEDULES}.", "NAME", default=FITTED)
     warmup: float | None = option(
-        None, "Warmup: a share of the steps (below 1), or a number of steps.", "SHARE", default=RECIPE
+        None, "Warmup: a share of the steps (below 1), or a number of steps.", "SHARE", default=FITTED
     )
     micro_batch_size: int | None = option(
         None, "Rows that the device computes at once; gradients of a batch add up.", "N", default="by the device"

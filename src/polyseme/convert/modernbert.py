@@ -52,7 +52,8 @@ SETTINGS = Settings(
     },
     usual={"classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True},
 )
-"""`hidden_dropout_prob` is of our own making: the reference has no dropout on what the feed-forward part adds."""
+"""`hidden_dropout_prob` and `attention_output_dropout` are of our own making: the reference has no dropout on what the
+feed-forward part adds, and on what attention adds the rate of its weights."""
 
 BASES = {"full_attention": ("global_rope_theta", 160_000.0), "sliding_attention": ("local_rope_theta", 10_000.0)}
 """A kind of layer → the old name of its rotary base, and what it is where a file does not give it."""
@@ -67,7 +68,7 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
         attention_bias=attention_bias,
         attention_output_bias=attention_bias,
         inner_bias=flag(theirs, "mlp_bias", where),
-        attention_output_dropout_rate=ours["attention_dropout_rate"],
+        attention_output_dropout_rate=_dropout(theirs, ours["attention_dropout_rate"], where),
         init_cutoff=_positive(theirs.get("initializer_cutoff_factor", 2.0), "initializer_cutoff_factor", where),
         positions=_positions(theirs, where),
         masks=_masks(theirs, ours["n_layers"], where),
@@ -105,6 +106,14 @@ def _masks(theirs: Mapping[str, Any], n_layers: int, where: str) -> tuple[str, .
     return (f"{local}:{every}",) if patterned == masks else masks
 
 
+def _dropout(theirs: Mapping[str, Any], default: float, where: str) -> float:
+    """Of what attention adds: the reference has that of attention itself; a rate of its own is of our making."""
+    rate = theirs.get("attention_output_dropout", default)
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
+        raise ModelError(f"In {where}, 'attention_output_dropout' must be from 0 to 1. Got {rate!r} instead.")
+    return float(rate)
+
+
 def _positive(value: Any, name: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ModelError(f"In {where}, {name!r} must be a number above 0. Got {value!r} instead.")
@@ -121,6 +130,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     written = {
         **SETTINGS.write(config),
         "norm_bias": config.norm_kind == "layer",
+        "attention_output_dropout": config.attention_output_dropout_rate,
         "attention_bias": config.attention_bias,
         "mlp_bias": config.inner_bias,
         "initializer_cutoff_factor": config.init_cutoff,

@@ -56,6 +56,10 @@ class Encoder(nn.Module, ABC):
     def layer_groups(self) -> list[list[nn.Parameter]]:
         """All parameters, each once, in groups from bottom to top; shared ones are in the lowest that uses them."""
 
+    def repeated_parts(self) -> list[nn.Module]:
+        """What is worth compiling by itself: layers of one kind are compiled once for all; else the whole encoder."""
+        return [self]
+
 
 def check_rows(memory: Memory, n_rows: int) -> None:
     """Refuse a memory of other rows than the batch's."""

@@ -316,6 +316,9 @@ class Transformer(Encoder):
         groups[-1] += self.norm.parameters()
         return groups
 
+    def repeated_parts(self) -> list[nn.Module]:
+        return list(self.layers)
+
 
 _SeenBy = dict[str, Tensor | None]
 """The weights of attention by the name of the stream, on the eager path."""

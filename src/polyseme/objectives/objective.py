@@ -170,6 +170,9 @@ class BaseObjective(Config, ABC):
 class Nets(nn.Module):
     """What is trained: encoder, decoder and one output of a bundle; subclasses add more, and the forward pass."""
 
+    compiled_methods: ClassVar[tuple[str, ...]] = ()
+    """Methods that are worth compiling, beside the layers of encoders and the losses of outputs."""
+
     def __init__(self, bundle: Bundle, output: str) -> None:
         super().__init__()
         self.encoder = bundle.encoder

@@ -149,6 +149,8 @@ class Replaced(BaseObjective):
 class ReplacedNets(Nets):
     """Generator and discriminator under one root."""
 
+    compiled_methods = ("generated", "detected")
+
     def __init__(self, bundle: Bundle, generator: Bundle, temperature: float) -> None:
         super().__init__(bundle, "replaced")
         self.generator = generator.encoder
@@ -165,16 +167,25 @@ class ReplacedNets(Nets):
         masked, places, targets = (arrays[name].long() for name in ("pieces", "places", "targets"))
         weights = arrays["weights"]
         states = self.generator(batch_of(arrays, masked), layers=[-1])[-1]
-        logits = self.generator_output.logits(pick(states, places))  # [R·K, V]
-        losses = piece_losses(logits, targets.flatten()) * weights.flatten()
-
-        drawn = sample(logits, arrays["random_numbers"].flatten(), self.temperature).view_as(targets)
-        replaced = put(masked, places, drawn, weights)
+        losses, drawn = self.generated(pick(states, places), targets.flatten(), arrays["random_numbers"].flatten())
+        replaced = put(masked, places, drawn.view_as(targets), weights)
         labels = replaced != put(masked, places, targets, weights)
         states = self.encoder(batch_of(arrays, replaced), layers=[-1])[-1]
-        scores = in_full(cast(ReplacedOutput, self.output).logits(states))  # [R, T]
-        detection = F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none")
-        return {"masked": losses.sum(), "replaced": (detection * arrays["ordinary"]).sum()}, None
+        detection = self.detected(states, labels)
+        return {
+            "masked": (losses * weights.flatten()).sum(),
+            "replaced": (detection * arrays["ordinary"]).sum(),
+        }, None
+
+    def generated(self, states: Tensor, targets: Tensor, random_numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, D], [N] and [N] → the generator's losses [N] and the pieces that it draws [N]."""
+        logits = self.generator_output.logits(states)
+        return piece_losses(logits, targets), sample(logits, random_numbers, self.temperature)
+
+    def detected(self, states: Tensor, labels: Tensor) -> Tensor:
+        """[R, T, D] and [R, T] → the discriminator's losses [R, T]."""
+        scores = in_full(cast(ReplacedOutput, self.output).logits(states))
+        return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none")
 
 
 def put(rows: Tensor, places: Tensor, pieces: Tensor, weights: Tensor) -> Tensor:

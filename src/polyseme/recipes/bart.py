@@ -6,7 +6,8 @@ sentences permuted.
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.recipe import OWN_SIZE, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -33,6 +34,7 @@ _LARGE = Recipe(
         schedule=Schedule(kind="linear", warmup=30_000, max_warmup=0.1),
         max_grad_norm=0.1,
     ),
+    scaling=Scaling(),
     published_steps=500_000,
     note="a row stands for a document; rate and warmup are RoBERTa's, clipping is ours: the paper does not say",
 )
@@ -52,16 +54,10 @@ _BASE = _LARGE.but(
 RECIPES = (
     _BASE.but(
         "bart-tiny",
-        shape={**size(3, 256, 4), "decoder_layers": 3, "max_positions": 512, **NO_DROPOUT},
+        shape={**size(3, 256, 4), "decoder_layers": 3, "max_positions": 512},
         vocabulary=16_384,
-        training={
-            "phases": (Phase(length=128, batch_size=256),),
-            "optimizer": {"lr": 5e-4},
-            "schedule": Schedule(kind="linear", warmup=0.1),
-            "max_grad_norm": 1.0,
-        },
         published_steps=None,
-        note=FOR_SMALL_BUDGETS,
+        note=OWN_SIZE,
     ),
     _BASE,
     _LARGE,

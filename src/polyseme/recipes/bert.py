@@ -6,7 +6,9 @@ documents. `--objective next=nsp` gives both: rows of two segments, and next-sen
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import NO_DROPOUT, Recipe, size
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.modern import FALLING_MASKS
+from polyseme.recipes.recipe import Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -30,32 +32,25 @@ BASE = Recipe(
         schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     ),
+    scaling=Scaling(objective=FALLING_MASKS),
     published_steps=1_000_000,
     note="without the next-sentence part (next=nsp adds it)",
 )
 
 
 def _small(name: str, layers: int, width: int, **changes: object) -> Recipe:
-    """A size of Turc et al., trained for a small budget."""
+    """A size of Turc et al., who trained it as BERT."""
     return BASE.but(
         name,
         paper="Turc et al. 2019",
-        shape={**size(layers, width, width // 64), **NO_DROPOUT},
-        objective_settings={},
-        training={
-            "phases": (Phase(length=128, batch_size=256),),
-            "optimizer": {"kind": "adamw", "lr": 1e-3, "betas": (0.9, 0.98)},
-            "schedule": Schedule(kind="linear", warmup=0.1),
-        },
+        shape=size(layers, width, width // 64),
         published_steps=None,
-        note="without the next-sentence part; rows of 128 throughout, new masks each time, no dropout, and a learning "
-        "rate of our own: for small budgets",
         **changes,
     )
 
 
 RECIPES = (
-    _small("bert-tiny", 2, 128, vocabulary=8192),
+    _small("bert-tiny", 2, 128, vocabulary=4096),
     _small("bert-mini", 4, 256, vocabulary=16384),
     _small("bert-small", 4, 512),
     BASE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyseme.recipes.bert import BASE
+from polyseme.recipes.budget_fit import Scaling
 from polyseme.recipes.recipe import size
 from polyseme.training.training_settings import Phase
 
@@ -15,6 +16,7 @@ _SMALL = BASE.but(
     objective="replaced",
     objective_settings={"generator_share": 1 / 4, "weight": 50.0},
     training={"phases": (Phase(length=128, batch_size=128),), "optimizer": {"lr": 5e-4}},
+    scaling=Scaling(),
     published_steps=1_000_000,
     note="",
 )

@@ -13,7 +13,8 @@ from typing import Any
 
 from polyseme.config import EncoderConfig
 from polyseme.convert.elmo import SIZES
-from polyseme.recipes.recipe import Recipe
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.recipe import OWN_SIZE, Recipe
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -58,6 +59,9 @@ _ORIGINAL = Recipe(
         schedule=Schedule(kind="constant", warmup=0),
         max_grad_norm=10 / _UNROLLED,
     ),
+    scaling=Scaling(
+        length=_UNROLLED, cpu_length=_UNROLLED, batch=0.25, optimizer="adamw", weight_decay=0.0, betas=(0.9, 0.99)
+    ),
     compiled=False,
     published_steps=_EPOCHS * (_WORDS // (_ROWS * _UNROLLED)),
     note="the backward half reads the streams from their ends; a tenth of the rows begin without memory",
@@ -76,15 +80,9 @@ RECIPES = (
             "n_outputs": 8192,
         },
         objective_settings={},
-        training={
-            "phases": (Phase(length=_UNROLLED, batch_size=32),),
-            "optimizer": OptimizerSettings(kind="adamw", lr=3e-3, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0),
-            "schedule": Schedule(kind="cosine", warmup=0.05, floor=0.05),
-            "max_grad_norm": 1.0,
-        },
         vocabulary=200_000,
         published_steps=None,
-        note="a size for small budgets: a full softmax over few words, and AdamW; a tenth of rows begin without memory",
+        note=f"{OWN_SIZE}; a full softmax over few words",
     ),
     _ORIGINAL.but("elmo-small", shape=_shape("elmo-small")),
     _ORIGINAL.but("elmo-medium", shape=_shape("elmo-medium")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.recipe import OWN_SIZE, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -22,22 +23,24 @@ _SMALL = Recipe(
         schedule=Schedule(kind="cosine", warmup=715, max_warmup=0.1, floor=0.1),
         max_grad_norm=1.0,
     ),
+    scaling=Scaling(),
     published_steps=572_000,
     note="GPT-3's rows were of 2,048 pieces: half as many steps, of as many pieces",
 )
 
-RECIPES = (
-    _SMALL.but(
-        "gpt-tiny",
-        shape={**size(4, 256, 4), "max_positions": 512, **NO_DROPOUT},
-        vocabulary=16384,
-        training={
-            "phases": (Phase(length=256, batch_size=128),),
-            "optimizer": {"lr": 1e-3},
-            "schedule": Schedule(kind="cosine", warmup=0.05, floor=0.1),
-        },
+
+def _small(name: str, n_layers: int, width: int, n_heads: int, vocabulary: int) -> Recipe:
+    return _SMALL.but(
+        name,
+        shape={**size(n_layers, width, n_heads), "max_positions": 512},
+        vocabulary=vocabulary,
         published_steps=None,
-        note=FOR_SMALL_BUDGETS,
-    ),
+        note=OWN_SIZE,
+    )
+
+
+RECIPES = (
+    _small("gpt-tiny", 2, 128, 4, 4096),
+    _small("gpt-mini", 8, 384, 6, 16_384),
     _SMALL,
 )

@@ -5,21 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from polyseme.bundle import Bundle, load_bundle
-from polyseme.config import Config
+from polyseme.config import Config, EncoderConfig
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
 from polyseme.encoders.encoder_kinds import config_to_json
 from polyseme.files.source_paths import Sources, listed
 from polyseme.objectives.objective_table import objective_from
-from polyseme.recipes.recipe import Recipe
-from polyseme.training.budget import parse_budget
+from polyseme.parts.initialization import unfilled
+from polyseme.recipes.budget_fit import Circumstances, Fit, Scaling, fit, fitted_dropout, fitted_training
+from polyseme.recipes.recipe import Recipe, flops_of_rows
+from polyseme.training.budget import Budget
+from polyseme.training.device_group import Devices
+from polyseme.training.energy_ledger import measured_peak
 from polyseme.training.pretraining_job import Job, check_sides
 from polyseme.training.training_settings import Phase, TrainingSettings
 
@@ -78,39 +82,68 @@ class PretrainingRequest:
     """A recipe with the user's options, before there is a corpus."""
 
     recipe: Recipe
-    budget: str
+    budget: Budget
+    device: str
     start: str | None
     """The folder of a model that is trained further."""
     shape: Mapping[str, Any]
+    """The user's changes of the encoder's config …"""
     objective: Mapping[str, Any]
-    training: TrainingSettings
+    """… and of the objective's settings."""
+    options: Mapping[str, Any]
+    """The user's options of training; None where one was not given."""
     reporting: Mapping[str, Any]
     """How often a run logs, evaluates and writes checkpoints, and what it keeps."""
 
-    def job(self, corpus: Corpus, path: str) -> Job:
-        """The job, now that there is a corpus."""
-        return self.plan(corpus.tokenizer.n_pieces, corpus=path, corpus_fingerprint=corpus.fingerprint)
+    @property
+    def scaling(self) -> Scaling | None:
+        """How training scales, unless it is to be as published."""
+        return None if self.options["as_published"] else self.recipe.scaling
 
-    def plan(self, n_pieces: int, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
-        """The job as far as a vocabulary of `n_pieces` pieces decides it."""
-        if self.start_bundle is not None:
-            family, config = self.start_bundle.family.name, self.start_bundle.config
-            tied = self.start_bundle.tied
-        else:
-            family, config = self.recipe.family, self.recipe.config(n_pieces, self._longer(self.shape))
-            tied = self.recipe.tied
-        settings = {name: value for name, value in self.objective.items() if name != "name"}
+    def job(self, corpus: Corpus, path: str, devices: Devices, fitted: Fit | None = None) -> Job:
+        """The job, now that there is a corpus; `fitted`: what the rules gave when the run began."""
+        n_pieces = corpus.tokenizer.n_pieces
+        fitted = fitted or self.fit(n_pieces, devices, text_pieces=corpus.n_pieces("train"))
+        return self.plan(n_pieces, fitted, corpus=path, corpus_fingerprint=corpus.fingerprint)
+
+    def fit(self, n_pieces: int, devices: Devices, *, text_pieces: int | None = None) -> Fit | None:
+        """What the rules of `budget_fit` give for a vocabulary of `n_pieces`; None: training is as published."""
+        if self.scaling is None:
+            return None
+        circumstances = Circumstances(
+            budget=self.budget,
+            device="cuda" if devices.device.type == "cuda" else "cpu",
+            world=devices.world,
+            flops_per_second=partial(measured_peak, devices.device, self._dtype),
+            flops_per_piece=lambda length: self._flops_per_piece(n_pieces, length),
+            text_pieces=text_pieces,
+        )
+        chosen = {name: self.options[name] for name in ("length", "batch_size", "learning_rate", "optimizer")}
+        scaling = self.scaling
+        if self.start is not None:
+            scaling = dataclasses.replace(scaling, rate=scaling.rate * RATE_OF_TRAINED)
+        fitted = fit(scaling, self._config(n_pieces, {}), circumstances, chosen)
+        return cast(Fit, devices.agree(fitted))
+
+    def plan(self, n_pieces: int, fitted: Fit | None, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
+        """The job as far as a vocabulary of `n_pieces` pieces, and what the rules gave, decide it."""
+        training = self._training(fitted)
+        config = self._config(n_pieces, self._changes(n_pieces, fitted, training))
+        objective = self._objective(fitted)
+        settings = {name: value for name, value in objective.items() if name != "name"}
+        start = self.start_bundle
         return Job(
             recipe=self.recipe.name,
-            family=family,
+            family=self.recipe.family if start is None else start.family.name,
             encoder=config_to_json(config),
             outputs=objective_from(self.recipe.objective, settings).needs.outputs,
-            tied=tied,
-            objective=self.objective,
-            training=self.training,
+            tied=self.recipe.tied if start is None else start.tied,
+            objective=objective,
+            training=training,
+            fit=None if fitted is None else fitted.to_json(),
             corpus=corpus,
             corpus_fingerprint=corpus_fingerprint,
-            budget=str(parse_budget(self.budget)),
+            budget=str(self.budget),
             start=self.start,
             **self.reporting,
         )
@@ -120,46 +153,81 @@ class PretrainingRequest:
         """The model that is trained further, loaded once."""
         return None if self.start is None else load_bundle(self.start)
 
-    def _longer(self, shape: Mapping[str, Any]) -> dict[str, Any]:
-        """The shape, with positions for the longest rows where the model has a table of positions."""
-        if self.recipe.shape.get("max_positions") is None:
-            return dict(shape)
-        positions = max(self.training.longest, int(self.recipe.shape.get("max_positions", 0)))
-        return {"max_positions": positions, **shape}
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self._precision == "bf16" else torch.float32
+
+    @property
+    def _precision(self) -> str:
+        on_gpu = torch.device(self.device).type == "cuda"
+        asked: str = self.options["dtype"]
+        return ("bf16" if on_gpu else "fp32") if asked == "auto" else asked
+
+    def _config(self, n_pieces: int, changes: Mapping[str, Any]) -> EncoderConfig:
+        start = self.start_bundle
+        return self.recipe.config(n_pieces, {**changes, **self.shape}) if start is None else start.config
+
+    def _changes(self, n_pieces: int, fitted: Fit | None, training: TrainingSettings) -> dict[str, Any]:
+        """What differs from the recipe's shape: dropout by the budget, and positions for the longest rows."""
+        changes: dict[str, Any] = {}
+        if fitted is not None:
+            changes |= fitted_dropout(self.recipe.config(n_pieces), fitted.dropout)
+        positions = self.recipe.shape.get("max_positions")
+        if positions is not None:
+            changes["max_positions"] = max(training.longest, int(positions))
+        return changes
+
+    def _objective(self, fitted: Fit | None) -> dict[str, Any]:
+        """The objective by name, with all of its settings: the user's before those that suit the budget."""
+        for_budget = {} if fitted is None or self.scaling is None else dict(self.scaling.objective)
+        if "mask_rate" in self.objective:
+            for_budget.pop("final_mask_rate", None)
+        settings = {**self.recipe.objective_settings, **for_budget, **self.objective}
+        return {"name": self.recipe.objective, **objective_from(self.recipe.objective, settings).to_json()}
+
+    def _training(self, fitted: Fit | None) -> TrainingSettings:
+        """The settings of training, with the user's options instead."""
+        options = self.options
+        if fitted is None or self.scaling is None:
+            settings = self.recipe.training
+        else:
+            settings = fitted_training(self.scaling, fitted)
+        phases = settings.phases
+        if options["length"] is not None:
+            phases = (Phase(length=options["length"], batch_size=phases[0].batch_size),)
+        if options["batch_size"] is not None:
+            phases = tuple(phase.replace(batch_size=options["batch_size"]) for phase in phases)
+        optimizer = _with(settings.optimizer, kind=options["optimizer"], lr=options["learning_rate"])
+        schedule = _with(settings.schedule, kind=options["schedule"], warmup=options["warmup"])
+        on_gpu = torch.device(self.device).type == "cuda"
+        changed: TrainingSettings = settings.replace(
+            phases=phases,
+            optimizer=optimizer,
+            schedule=schedule,
+            micro_batch_size=options["micro_batch_size"],
+            mask_documents=options["mask_documents"],
+            reset_positions=options["reset_positions"],
+            dtype=self._precision,
+            compile=on_gpu and self.recipe.compiled if options["compile"] is None else options["compile"],
+            parallel=options["parallel"],
+            seed=options["seed"],
+        )
+        return changed
+
+    def _flops_per_piece(self, n_pieces: int, length: int) -> float:
+        """Floating-point operations of training, forwards and backwards, by analysis."""
+        settings = {name: value for name, value in self._objective(None).items() if name != "name"}
+        objective = objective_from(self.recipe.objective, settings)
+        start = self.start_bundle
+        with unfilled():
+            bundle = start or self.recipe.bundle(self._config(n_pieces, {}), objective.needs.outputs)
+            return flops_of_rows(objective, bundle, n_pieces, 64, length) / (64 * length)
 
 
-def training_of(recipe: Recipe, options: Mapping[str, Any], device: str) -> TrainingSettings:
-    """The recipe's settings with the user's options instead."""
-    on_gpu = torch.device(device).type == "cuda"
-    settings = recipe.training
-    phases = settings.phases
-    if options["length"] is not None:
-        phases = (Phase(length=options["length"], batch_size=phases[0].batch_size),)
-    if options["batch_size"] is not None:
-        phases = tuple(phase.replace(batch_size=options["batch_size"]) for phase in phases)
-    optimizer = _with(settings.optimizer, kind=options["optimizer"], lr=options["learning_rate"])
-    schedule = _with(settings.schedule, kind=options["schedule"], warmup=options["warmup"])
-    changed: TrainingSettings = settings.replace(
-        phases=phases,
-        optimizer=optimizer,
-        schedule=schedule,
-        micro_batch_size=options["micro_batch_size"],
-        mask_documents=options["mask_documents"],
-        reset_positions=options["reset_positions"],
-        dtype=("bf16" if on_gpu else "fp32") if options["dtype"] == "auto" else options["dtype"],
-        compile=on_gpu and recipe.compiled if options["compile"] is None else options["compile"],
-        parallel=options["parallel"],
-        seed=options["seed"],
-    )
-    return changed
+RATE_OF_TRAINED = 0.25
+"""Of the learning rate, where a model is trained further."""
 
 
 def _with(settings: Config, **changes: Any) -> Any:
     """Settings with those changes that are not None."""
     return settings.replace(**{name: value for name, value in changes.items() if value is not None})
-
-
-def objective_of(recipe: Recipe, changes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The recipe's objective by name, with all of its settings and the user's changes."""
-    objective = objective_from(recipe.objective, {**recipe.objective_settings, **(changes or {})})
-    return {"name": recipe.objective, **objective.to_json()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,15 +11,15 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, nearest
-from polyseme.objectives.objective import Vocabulary
+from polyseme.objectives.objective import BaseObjective, Vocabulary
 from polyseme.objectives.objective_table import objective_from
 from polyseme.parts.initialization import unfilled
+from polyseme.recipes.budget_fit import Scaling
 from polyseme.training.training_settings import TrainingSettings
 
 SPECIALS = {"start": 0, "end": 1, "pad": 2, "unknown": 3, "mask": 4}
 """Placeholders for a tokenizer's special pieces where only counts matter."""
-NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0, "embedding_dropout_rate": 0.0}
-FOR_SMALL_BUDGETS = "a size and settings of our own, for small budgets"
+OWN_SIZE = "a size of our own, for small budgets"
 ROUND_TO = 64
 """Rows that a table of pieces is rounded up to a multiple of, since products are faster so."""
 
@@ -50,6 +50,9 @@ class Recipe:
     tied: bool = True
     """Whether the output shares the table of pieces."""
     training: TrainingSettings
+    """As published."""
+    scaling: Scaling | None = None
+    """How training is fitted to a budget; None: the settings of `training` serve every budget."""
     compiled: bool = True
     """Whether torch compiles the networks on a GPU, unless the user says otherwise."""
     published_steps: int | None = None
@@ -113,15 +116,21 @@ class Recipe:
         if self.published_steps is None:
             return None
         objective = objective_from(self.objective, self.objective_settings)
-        objective = objective.replace(known_vocabulary=Vocabulary(n_pieces=self.vocabulary, specials=SPECIALS))
         with unfilled():
-            nets = objective.nets(self._bundle())
-            of_phases = [objective.flops(nets, phase.batch_size, phase.length) for phase in self.training.phases]
+            bundle = self._bundle()
+            of_phases = [
+                flops_of_rows(objective, bundle, self.vocabulary, phase.batch_size, phase.length)
+                for phase in self.training.phases
+            ]
         return self.published_steps * self.training.mean_over_phases(of_phases)
+
+    def bundle(self, config: EncoderConfig, outputs: Sequence[str]) -> Bundle:
+        """A model of this config with these outputs."""
+        return new_bundle(FAMILIES[self.family], config, outputs, tied=self.tied)
 
     def _bundle(self) -> Bundle:
         needed = objective_from(self.objective, self.objective_settings).needs.outputs
-        return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed, tied=self.tied)
+        return self.bundle(self.config(self.vocabulary), needed)
 
     @property
     def published_pieces(self) -> float | None:
@@ -130,6 +139,12 @@ class Recipe:
             return None
         phases = self.training.phases
         return self.published_steps * self.training.mean_over_phases([float(phase.pieces) for phase in phases])
+
+
+def flops_of_rows(objective: BaseObjective, bundle: Bundle, n_pieces: int, n_rows: int, length: int) -> float:
+    """Floating-point operations of a step; needs neither a tokenizer, but for its size, nor weights."""
+    known = objective.replace(known_vocabulary=Vocabulary(n_pieces=n_pieces, specials=SPECIALS))
+    return float(known.flops(known.nets(bundle), n_rows, length))
 
 
 def _several(name: str, value: Any, kind: str) -> Any:

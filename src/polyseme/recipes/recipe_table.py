@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyseme.errors import OptionError, nearest
-from polyseme.recipes import bart, bert, electra, elmo, gpt, lstm, roberta, t5, transformer, transformer_xl, xlnet
+from polyseme.recipes import (
+    bart,
+    bert,
+    electra,
+    elmo,
+    gpt,
+    lstm,
+    modern,
+    roberta,
+    t5,
+    transformer,
+    transformer_xl,
+    xlnet,
+)
 from polyseme.recipes.recipe import Recipe
 
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
-    for paper in (bert, roberta, electra, gpt, lstm, elmo, transformer, transformer_xl, xlnet, bart, t5)
+    for paper in (modern, bert, roberta, electra, gpt, lstm, elmo, transformer, transformer_xl, xlnet, bart, t5)
     for recipe in paper.RECIPES
 }
 

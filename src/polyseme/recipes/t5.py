@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, Recipe, size
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.recipe import OWN_SIZE, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
 
-def _size(layers: int, width: int, heads: int, dropout: float = 0.1) -> dict[str, Any]:
+def _size(layers: int, width: int, heads: int) -> dict[str, Any]:
     return {
         **size(layers, width, heads),
         "head_width": 64,
@@ -23,10 +24,10 @@ def _size(layers: int, width: int, heads: int, dropout: float = 0.1) -> dict[str
         "max_distance": 128,
         "activation": "relu",
         "gated": False,
-        "dropout_rate": dropout,
-        "attention_dropout_rate": dropout,
-        "inner_dropout_rate": dropout,
-        "embedding_dropout_rate": dropout,
+        "dropout_rate": 0.1,
+        "attention_dropout_rate": 0.1,
+        "inner_dropout_rate": 0.1,
+        "embedding_dropout_rate": 0.1,
     }
 
 
@@ -46,23 +47,13 @@ _BASE = Recipe(
         schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     ),
+    scaling=Scaling(),
     published_steps=524_288,
     note="AdamW and a schedule of our own for Adafactor; packed rows with ends between documents",
 )
 
 RECIPES = (
-    _BASE.but(
-        "t5-tiny",
-        shape=_size(3, 256, 4, dropout=0.0),
-        vocabulary=16_384,
-        training={
-            "phases": (Phase(length=128, batch_size=256),),
-            "optimizer": {"betas": (0.9, 0.98)},
-            "schedule": Schedule(kind="linear", warmup=0.1),
-        },
-        published_steps=None,
-        note=FOR_SMALL_BUDGETS,
-    ),
+    _BASE.but("t5-tiny", shape=_size(3, 256, 4), vocabulary=16_384, published_steps=None, note=OWN_SIZE),
     _BASE.but("t5-small", shape=_size(6, 512, 8)),
     _BASE,
 )

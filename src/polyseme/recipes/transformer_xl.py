@@ -5,7 +5,8 @@ The standard size, on WikiText-103: 151M parameters, rows of 150 words with a me
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.recipe import OWN_SIZE, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -42,6 +43,7 @@ _STANDARD = Recipe(
         schedule=Schedule(kind="cosine", warmup=0),
         max_grad_norm=0.25,
     ),
+    scaling=Scaling(length=64, batch=0.25, weight_decay=0.0),
     compiled=False,
     published_steps=200_000,
     note="for WikiText: --tokenizer blanks --documents line; layers have biases of their own",
@@ -55,17 +57,10 @@ RECIPES = (
             "head_width": 64,
             "cutoffs": (2_000, 8_000),
             "memory_length": 64,
-            "inner_dropout_rate": 0.0,
-            **NO_DROPOUT,
         },
         vocabulary=16_384,
-        training={
-            "phases": (Phase(length=64, batch_size=64),),
-            "optimizer": {"lr": 5e-4},
-            "schedule": Schedule(kind="cosine", warmup=0.1, floor=0.05),
-        },
         published_steps=None,
-        note=FOR_SMALL_BUDGETS,
+        note=OWN_SIZE,
     ),
     _STANDARD,
 )

@@ -6,7 +6,8 @@ by itself unless a memory is requested (--objective memory=true --set memory_len
 
 from __future__ import annotations
 
-from polyseme.recipes.recipe import FOR_SMALL_BUDGETS, NO_DROPOUT, Recipe, size
+from polyseme.recipes.budget_fit import Scaling
+from polyseme.recipes.recipe import OWN_SIZE, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
@@ -27,6 +28,7 @@ _LARGE = Recipe(
         schedule=Schedule(kind="linear", warmup=40_000, max_warmup=0.1),
         max_grad_norm=0.25,
     ),
+    scaling=Scaling(),
     published_steps=500_000,
     note="rows of one stretch, not of two segments; no memory unless requested",
 )
@@ -40,18 +42,7 @@ _BASE = _LARGE.but(
 )
 
 RECIPES = (
-    _BASE.but(
-        "xlnet-tiny",
-        shape={**size(4, 256, 4), "inner_dropout_rate": 0.0, **NO_DROPOUT},
-        vocabulary=16_384,
-        training={
-            "phases": (Phase(length=128, batch_size=128),),
-            "optimizer": {"lr": 1e-3, "betas": (0.9, 0.98)},
-            "schedule": Schedule(kind="linear", warmup=0.1),
-            "max_grad_norm": 1.0,
-        },
-        note=FOR_SMALL_BUDGETS,
-    ),
+    _BASE.but("xlnet-tiny", shape=size(4, 256, 4), vocabulary=16_384, note=OWN_SIZE),
     _BASE,
     _LARGE,
 )

@@ -17,6 +17,9 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from polyseme.encoders.encoder import Encoder
+from polyseme.outputs.output import Output
+
 if TYPE_CHECKING:
     from polyseme.training.training_settings import Parallel
 
@@ -41,11 +44,12 @@ class Devices:
         """
         if self.world > 1 and parallel == "fsdp":
             _shard(nets, self.device)
-        run = cast(nn.Module, torch.compile(nets, dynamic=False)) if compiled else nets
+        if compiled:
+            compile_parts(nets)
         if self.world > 1 and parallel == "ddp":
             ids = [self.device.index] if self.device.type == "cuda" else None
-            return DistributedDataParallel(run, device_ids=ids, gradient_as_bucket_view=True)
-        return run
+            return DistributedDataParallel(nets, device_ids=ids, gradient_as_bucket_view=True)
+        return nets
 
     def share_of(self, n_rows: int) -> slice:
         """Which of a step's rows are this process's; equally many each, but fewer or none in the last ones."""
@@ -127,6 +131,23 @@ def reshard(nets: nn.Module) -> None:
     """
     if isinstance(nets, FSDPModule):
         nets.reshard()
+
+
+def compile_parts(nets: nn.Module) -> None:
+    """Let torch compile what most of the time goes to: the layers of encoders, the losses of outputs, and what `nets`
+    names.
+
+    Layers of one kind are compiled once, which takes seconds where the whole network would take a minute, and what is
+    made once per call (masks, angles of positions) is not computed again in every layer.
+    """
+    for module in nets.modules():
+        if isinstance(module, Encoder):
+            for part in module.repeated_parts():
+                part.compile(dynamic=False)
+        elif isinstance(module, Output):
+            module.loss = torch.compile(module.loss, dynamic=False)  # type: ignore[method-assign]
+    for name in getattr(nets, "compiled_methods", ()):
+        setattr(nets, name, torch.compile(getattr(nets, name), dynamic=False))
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ class Muon(torch.optim.Optimizer):
     m ← μm + (1 - μ)g;  u ← (1 - μ)g + μm (Nesterov), or m;  w ← w · (1 - rate · decay) - rate · 0.2 √max(shape) · NS(u)
 
     The last factor makes a step as long as one of AdamW (Liu et al. 2025). Equal to `torch.optim.Muon` with
-    `match_rms_adamw`, but matrices of one shape are moved together, in a few large products instead of hundreds of small
-    ones. Iterations are in bf16 on a GPU, and in the gradients' own precision on a CPU, where bf16 may be slow.
+    `match_rms_adamw`, but matrices of one shape are moved together, in few large products instead of many small ones.
+    Iterations are in bf16 on a GPU, and in the gradients' own precision on a CPU, where bf16 may be slow.
     """
 
     COEFFICIENTS = (3.4445, -4.7750, 2.0315)

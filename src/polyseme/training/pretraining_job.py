@@ -37,6 +37,8 @@ class Job(Config):
     objective: Mapping[str, Any]
     """The objective's settings, with its name."""
     training: TrainingSettings
+    fit: Mapping[str, Any] | None = None
+    """What of these settings was fitted to the budget, and to what; None: they are as published."""
     corpus: str
     """The corpus folder; where it begins with `./`, inside the run's."""
     corpus_fingerprint: str

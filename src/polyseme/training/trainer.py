@@ -136,7 +136,7 @@ class Trainer:
             for name, count in rows.counts.items():
                 counts[name] = counts.get(name, 0.0) + count
             for size, batch in zip(rows.sizes, rows.passes, strict=True):
-                with self.autocast():
+                with self.autocast(), torch.compiler.set_stance("force_eager"):
                     loss = self.objective.loss(self.inner, batch, carried.before(size))
                 if idle:
                     continue

@@ -22,8 +22,9 @@ from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts, objective_of, training_of
-from polyseme.recipes.recipe_table import recipe_named
+from polyseme.recipes.budget_fit import Fit
+from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts
+from polyseme.recipes.recipe_choice import chosen_recipe
 from polyseme.training.budget import parse_budget, parse_time
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
@@ -57,15 +58,18 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     if options.resume is not None:
         return _resume(options.resume, options, texts, costs, started, stop_after)
     _check(options, texts)
-    chosen = recipe_named(options.recipe)
     device = find_device(options.device)
+    budget = parse_budget(options.budget)
+    start = None if options.model is None else str(model_folder(find_model(str(options.model))))
+    chosen = chosen_recipe(options.recipe, budget=budget, device=device, start=start, in_pairs=texts.sources is None)
     request = PretrainingRequest(
         recipe=chosen,
-        budget=options.budget,
-        start=None if options.model is None else str(model_folder(find_model(str(options.model)))),
+        budget=budget,
+        device=device,
+        start=start,
         shape=chosen.shaped(options.shape or {}),
-        objective=objective_of(chosen, options.objective),
-        training=training_of(chosen, options.values(), device),
+        objective=options.objective or {},
+        options=options.values(),
         reporting={
             "log_every": options.log_every,
             "evaluate_every": options.evaluate_every,
@@ -89,9 +93,10 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     }
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
-            check_plan(request.plan(building["vocab_size"]), devices)
+            fitted = request.fit(building["vocab_size"], devices)
+            check_plan(request.plan(building["vocab_size"], fitted), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
-            job, place = request.job(corpus, "corpus"), Path(folder) / "run"
+            job, place = request.job(corpus, "corpus", devices, fitted), Path(folder) / "run"
             return dry_run_of(job, corpus, devices, place, workers=options.workers, start=request.start_bundle)
     with devices_for(device) as devices:
         run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force)
@@ -168,7 +173,9 @@ def _begin(
 
     def begin() -> str:
         folder = texts.corpus
-        check_plan(request.plan(building["vocab_size"]), devices)
+        fitted = _fit_of_run(output, request)
+        first_fit = fitted or request.fit(building["vocab_size"], devices)
+        check_plan(request.plan(building["vocab_size"], first_fit), devices)
         inputs = [*texts.files, request.start, building["tokenizer"]]
         if force or not ((output / RUN).is_file() or is_beginning(output)):
             check_output(
@@ -181,13 +188,23 @@ def _begin(
         path = OWN_CORPUS if folder is None else str(folder.resolve())
         with _room_for(output, force=force):
             corpus = _corpus_of_run(texts, output, building)
-            job = request.job(corpus, path)
+            job = request.job(corpus, path, devices, fitted)
             check_job(job, corpus, devices, request.start_bundle)
             Run.create(output, json.loads(json.dumps(job.to_json())))
         return str(corpus.folder)
 
     folder = _lead_first(devices, begin)
     return Run.open(output), Corpus.open(folder)
+
+
+def _fit_of_run(output: Path, request: PretrainingRequest) -> Fit | None:
+    """What the rules gave when a run that is there began, so that the same command resumes it."""
+    if not (output / RUN).is_file():
+        return None
+    settings = Run.open(output).settings
+    if (settings.get("recipe"), settings.get("budget")) != (request.recipe.name, str(request.budget)):
+        return None
+    return None if settings.get("fit") is None else Fit.from_json(settings["fit"])
 
 
 @contextlib.contextmanager

@@ -1,0 +1,191 @@
+"""How training is fitted to a budget: length, batch, learning rate, schedule and dropout, by written rules.
+
+A recipe says what is trained (architecture, objective, tokenizer) and how its training scales (`Scaling`). Given the
+budget, the device, the size of the text and of the model, the rules here decide the rest:
+
+| what | rule |
+|---|---|
+| pieces D of the whole run | the budget; of time, by a share (`UTILIZATION`) of the device's speed of products |
+| length of rows | 128 pieces, on a CPU 64, unless the recipe has its own; at most what the model reads |
+| batch | 65,536 pieces · (D / 6e8)^0.7, as a power of two of rows |
+| … at least | 32,768 pieces on a GPU, so that it is busy; 1,024 on a CPU |
+| … at most | 2 s of work on a CPU; an eighth of the text |
+| learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves |
+| schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
+| dropout | none up to 2 epochs of the text, then 0.1 |
+
+They were fitted to runs of 2 to 7 minutes on an H200 (12 × 384) and on two CPU cores (2 × 128). Every option of the
+user's replaces what a rule gives, and `as_published` replaces all of them by the paper's settings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyseme.config import Config, EncoderConfig
+from polyseme.training.budget import Budget
+from polyseme.training.optimizers import OptimizerKind, OptimizerSettings
+from polyseme.training.schedules import Schedule
+from polyseme.training.training_settings import Phase, TrainingSettings
+
+UTILIZATION = {"cuda": 0.25, "cpu": 0.4}
+"""The share of the speed of large products that training is taken to reach before it is measured."""
+BATCH, BATCH_AT, BATCH_POWER = 65_536, 6e8, 0.7
+"""Pieces of a step where the whole run reads `BATCH_AT`, and the power of the run's pieces that it grows with."""
+SMALLEST = {"cuda": 32_768, "cpu": 1_024}
+LARGEST = 1 << 20
+STEP_SECONDS = 2.0
+"""A step on a CPU takes at most about as long."""
+SHARE_OF_TEXT = 1 / 8
+MATRIX_FACTOR = 2.5
+WARMUP_STEPS, WARMUP_SHARE = 200, 0.05
+FEW_EPOCHS = 2.0
+MANY_EPOCHS = 200.0
+"""More passes over a text teach nothing new: the user is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """What a recipe says of how its training scales."""
+
+    length: int = 128
+    cpu_length: int = 64
+    batch: float = 1.0
+    """Times what the rule gives."""
+    optimizer: OptimizerKind = "muon"
+    rate: float = 0.04
+    """The learning rate times the root of the width."""
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.98)
+    max_grad_norm: float = 1.0
+    dropout: float = 0.1
+    """Where the text is read more than a few times."""
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the objective that suit a small budget better than the published ones."""
+    sentence_starts: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What the rules look at beside the recipe."""
+
+    budget: Budget
+    device: str
+    """cuda or cpu."""
+    world: int
+    flops_per_second: Callable[[], float]
+    """The device's speed of large products; measured only if it is needed."""
+    flops_per_piece: Callable[[int], float]
+    """Forwards and backwards, in rows of a length."""
+    text_pieces: int | None
+    """Pieces of the text that is trained on; None: not known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Config):
+    """What the rules gave, kept in run.json."""
+
+    length: int
+    batch_size: int
+    learning_rate: float
+    matrix_learning_rate: float | None
+    optimizer: str
+    warmup: float
+    dropout: float
+    pieces: float
+    """That the whole run is expected to read."""
+    epochs: float | None
+    """How often it reads the text; None: the size of the text was not known."""
+
+    def lines(self, budget: Budget) -> list[str]:
+        """The same in words, for the terminal."""
+        rate = f"learning rate {self.learning_rate:.2g}"
+        if self.matrix_learning_rate is not None:
+            rate += f" ({self.matrix_learning_rate:.2g} for matrices)"
+        times = "" if self.epochs is None else f", {self.epochs:,.1f} epochs of this text"
+        steps = max(1, round(self.pieces / (self.batch_size * self.length)))
+        return [
+            f"fitted to {budget}: about {self.pieces:,.0f} pieces{times}",
+            f"about {steps:,} steps of {self.batch_size:,} rows of {self.length:,} pieces; {self.optimizer}, {rate}, "
+            f"dropout {self.dropout:g}",
+        ]
+
+
+def fit(scaling: Scaling, config: EncoderConfig, circumstances: Circumstances, chosen: Mapping[str, Any]) -> Fit:
+    """What the rules give; `chosen` are the user's own options, which are kept."""
+    on_gpu = circumstances.device == "cuda"
+    length = chosen.get("length") or min(scaling.length if on_gpu else scaling.cpu_length, config.window or LARGEST)
+    pieces, speed = _pieces(scaling, circumstances, length)
+    batch_size = chosen.get("batch_size") or _rows(scaling, circumstances, pieces, length, speed)
+    if circumstances.budget.unit == "steps":
+        pieces = circumstances.budget.amount * batch_size * length
+    epochs = None if not circumstances.text_pieces else pieces / circumstances.text_pieces
+    n_steps = max(1.0, pieces / (batch_size * length))
+    rate = chosen.get("learning_rate") or scaling.rate / math.sqrt(max(config.widths))
+    optimizer = chosen.get("optimizer") or scaling.optimizer
+    return Fit(
+        length=length,
+        batch_size=batch_size,
+        learning_rate=rate,
+        matrix_learning_rate=MATRIX_FACTOR * rate if optimizer == "muon" else None,
+        optimizer=optimizer,
+        warmup=WARMUP_STEPS if n_steps * WARMUP_SHARE > WARMUP_STEPS else WARMUP_SHARE,
+        dropout=0.0 if epochs is None or epochs <= FEW_EPOCHS else scaling.dropout,
+        pieces=pieces,
+        epochs=epochs,
+    )
+
+
+def fitted_training(scaling: Scaling, fitted: Fit) -> TrainingSettings:
+    """The settings of training that follow from what the rules gave."""
+    return TrainingSettings(
+        phases=(Phase(length=fitted.length, batch_size=fitted.batch_size),),
+        optimizer=OptimizerSettings(
+            kind=fitted.optimizer,  # type: ignore[arg-type]
+            lr=fitted.learning_rate,
+            matrix_lr=fitted.matrix_learning_rate,
+            betas=scaling.betas,
+            epsilon=1e-8,
+            weight_decay=scaling.weight_decay,
+        ),
+        schedule=Schedule(kind="warmup-stable-decay", warmup=fitted.warmup, decay=0.5),
+        max_grad_norm=scaling.max_grad_norm,
+        sentence_starts=scaling.sentence_starts,
+    )
+
+
+def fitted_dropout(config: EncoderConfig, rate: float) -> dict[str, float]:
+    """The dropout rates of a config, where they are set: of what is added and of the token layer; of nothing else."""
+    rates = {"dropout_rate": rate, "embedding_dropout_rate": rate}
+    rates |= dict.fromkeys(("attention_dropout_rate", "inner_dropout_rate"), 0.0)
+    rates["attention_output_dropout_rate"] = rate
+    return {name: value for name, value in rates.items() if getattr(config, name, None) is not None}
+
+
+def _pieces(scaling: Scaling, circumstances: Circumstances, length: int) -> tuple[float, float | None]:
+    """Pieces that the run can read, and the pieces a second that are assumed, where that was asked for."""
+    budget, each = circumstances.budget, circumstances.flops_per_piece(length)
+    if budget.unit == "steps":  # of a batch that itself goes by the pieces of the run
+        batch = scaling.batch * BATCH
+        return (budget.amount * batch * BATCH_AT**-BATCH_POWER) ** (1 / (1 - BATCH_POWER)), None
+    if budget.unit == "pieces":
+        return budget.amount, None
+    if budget.unit == "flops":
+        return budget.amount / each, None
+    speed = circumstances.world * UTILIZATION[circumstances.device] * circumstances.flops_per_second() / each
+    return budget.amount * speed, speed
+
+
+def _rows(scaling: Scaling, circumstances: Circumstances, pieces: float, length: int, speed: float | None) -> int:
+    """Rows of a step: a power of two that the processes share evenly."""
+    batch = scaling.batch * BATCH * (pieces / BATCH_AT) ** BATCH_POWER
+    if circumstances.device == "cpu" and speed is not None:
+        batch = min(batch, STEP_SECONDS * speed)
+    batch = min(max(batch, SMALLEST[circumstances.device]), LARGEST)
+    if circumstances.text_pieces:
+        batch = min(batch, SHARE_OF_TEXT * circumstances.text_pieces)
+    rows = 2 ** max(0, round(math.log2(max(batch / length, 1))))
+    return max(rows // circumstances.world, 1) * circumstances.world
