@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -140,6 +141,8 @@ def compile_parts(nets: nn.Module) -> None:
     Layers of one kind are compiled once, which takes seconds where the whole network would take a minute, and what is
     made once per call (masks, angles of positions) is not computed again in every layer.
     """
+    # The compiler looks at the gradients of whatever a part reads, which torch then warns of.
+    warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
     for module in nets.modules():
         if isinstance(module, Encoder):
             for part in module.repeated_parts():
