@@ -134,6 +134,8 @@ def shrunk(recipe: Recipe) -> dict[str, Any]:
         small["inner_width"] = 32
     if "filter_counts" in recipe.shape:
         small["filter_counts"] = (2,) * len(recipe.shape["filter_counts"])
+    if recipe.family == "modernbert":
+        small["masks"] = "all"  # one layer has no pattern of local ones
     return small
 
 
@@ -155,7 +157,7 @@ def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Pa
             device="cpu",
             dry_run=True,
         )
-    assert len(told.seconds_per_step) == len(recipe.training.phases)
+    assert len(told.seconds_per_step) == (1 if recipe.scaling else len(recipe.training.phases))
     assert told.n_steps == 100
     assert told.seconds > 0
     assert told.memory > 0
@@ -199,10 +201,11 @@ def test_a_budget_of_time_is_measured_once_and_leaves_the_weights_alone(
 ) -> None:
     monkeypatch.setattr(pretraining, "time", Clock())
     monkeypatch.setattr(time_budget, "TOLERANCE", math.inf)  # the steps take less than this clock says
+    settings = {**SMALL, "as_published": True}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):  # of few steps
-        polyseme.pretrain(corpus, output=tmp_path / "timed", **{**SMALL, "budget": "6s"})
+        polyseme.pretrain(corpus, output=tmp_path / "timed", **{**settings, "budget": "6s"})
     n_steps = json.loads((tmp_path / "timed" / "run.json").read_text())["n_steps"]
-    polyseme.pretrain(corpus, output=tmp_path / "counted", **{**SMALL, "budget": f"{n_steps}steps"})
+    polyseme.pretrain(corpus, output=tmp_path / "counted", **{**settings, "budget": f"{n_steps}steps"})
     assert losses(tmp_path / "timed") == losses(tmp_path / "counted")
 
 
@@ -310,7 +313,7 @@ def test_plain_text_and_pairs_are_told_apart_before_either_is_read(tmp_path: Pat
     with pytest.raises(
         OptionError, match=r"plain text, and source nowhere\.en, target nowhere\.de is of texts in pairs"
     ):
-        polyseme.pretrain(source="nowhere.en", target="nowhere.de", output=tmp_path / "run", budget="2steps")
+        polyseme.pretrain(source="nowhere.en", target="nowhere.de", output=tmp_path / "run", recipe="bert-tiny")
     assert list(tmp_path.iterdir()) == []
 
 

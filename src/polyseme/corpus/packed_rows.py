@@ -104,7 +104,7 @@ class PackedRows(WeightedRows):
 
     def _at_sentences(self, begins: Ints, sources: Ints) -> Ints:
         """[R]: the first start of a sentence from each beginning on, if there is one within a row's stretch."""
-        moved = begins.copy()
+        moved: Ints = begins.copy()
         for number in np.unique(sources).tolist():
             sentences = self._shards[number].sentences
             these = np.flatnonzero(sources == number)

@@ -6,6 +6,8 @@ documents. `--objective next=nsp` gives both: rows of two segments, and next-sen
 
 from __future__ import annotations
 
+from typing import Any
+
 from polyseme.recipes.budget_fit import Scaling
 from polyseme.recipes.modern import FALLING_MASKS
 from polyseme.recipes.recipe import Recipe, size
@@ -38,7 +40,7 @@ BASE = Recipe(
 )
 
 
-def _small(name: str, layers: int, width: int, **changes: object) -> Recipe:
+def _small(name: str, layers: int, width: int, **changes: Any) -> Recipe:
     """A size of Turc et al., who trained it as BERT."""
     return BASE.but(
         name,

@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import torch
 
-from polyseme.bundle import Bundle, load_bundle
+from polyseme.bundle import Bundle, load_bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
+from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
 from polyseme.encoders.encoder_kinds import config_to_json
 from polyseme.files.source_paths import Sources, listed
-from polyseme.objectives.objective_table import objective_from
+from polyseme.objectives.objective_table import check_encoder, objective_from
 from polyseme.parts.initialization import unfilled
 from polyseme.recipes.budget_fit import Circumstances, Fit, Scaling, fit, fitted_dropout, fitted_training
 from polyseme.recipes.recipe import Recipe, flops_of_rows
@@ -218,9 +219,11 @@ class PretrainingRequest:
         """Floating-point operations of training, forwards and backwards, by analysis."""
         settings = {name: value for name, value in self._objective(None).items() if name != "name"}
         objective = objective_from(self.recipe.objective, settings)
-        start = self.start_bundle
+        start, config = self.start_bundle, self._config(n_pieces, {})
+        family, tied = (FAMILIES[self.recipe.family], self.recipe.tied) if start is None else (start.family, start.tied)
+        check_encoder(objective, family, config)
         with unfilled():
-            bundle = start or self.recipe.bundle(self._config(n_pieces, {}), objective.needs.outputs)
+            bundle = new_bundle(family, config, objective.needs.outputs, tied=tied)
             return flops_of_rows(objective, bundle, n_pieces, 64, length) / (64 * length)
 
 

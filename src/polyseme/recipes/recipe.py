@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,13 +124,9 @@ class Recipe:
             ]
         return self.published_steps * self.training.mean_over_phases(of_phases)
 
-    def bundle(self, config: EncoderConfig, outputs: Sequence[str]) -> Bundle:
-        """A model of this config with these outputs."""
-        return new_bundle(FAMILIES[self.family], config, outputs, tied=self.tied)
-
     def _bundle(self) -> Bundle:
         needed = objective_from(self.objective, self.objective_settings).needs.outputs
-        return self.bundle(self.config(self.vocabulary), needed)
+        return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed, tied=self.tied)
 
     @property
     def published_pieces(self) -> float | None:

@@ -27,7 +27,8 @@ class Muon(torch.optim.Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], *, momentum: float = 0.95, nesterov: bool = True
     ) -> None:
-        super().__init__(params, {"lr": 1e-3, "weight_decay": 0.1, "momentum": momentum, "nesterov": nesterov})
+        defaults = {"lr": 1e-3, "weight_decay": 0.1, "momentum": momentum, "nesterov": nesterov, "capturable": False}
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -36,7 +37,8 @@ class Muon(torch.optim.Optimizer):
             by_shape: dict[torch.Size, list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+                    if not self.state[parameter]:
+                        self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
                     by_shape.setdefault(parameter.shape, []).append(parameter)
             for shape, parameters in by_shape.items():
                 self._move(parameters, shape, group)
