@@ -80,6 +80,7 @@ SOME_VALUE = {
     "data": "tasks",
     "resume": "run",
     "stop_after": "9min",
+    "as_published": True,
     "recipe": "bert-mini",
     "budget": "3steps",
     "tokenizer": "unigram",

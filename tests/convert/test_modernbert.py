@@ -117,9 +117,16 @@ def test_what_is_not_known_is_refused(name: str, value: Any, message: str) -> No
 
 
 def test_what_config_json_cannot_say_is_refused_on_saving() -> None:
-    with pytest.raises(ModelError, match="attention_output_dropout_rate"):
-        write_config(TINY.replace(attention_output_dropout_rate=0.1))
-    assert read_config(write_config(TINY.replace(dropout_rate=0.1)), "config.json").dropout_rate == 0.1
+    with pytest.raises(ModelError, match="n_segments"):
+        write_config(TINY.replace(n_segments=2))
+
+
+def test_rates_of_dropout_that_the_reference_lacks_are_kept() -> None:
+    config = TINY.replace(dropout_rate=0.1, attention_output_dropout_rate=0.2)
+    written = write_config(config)
+    assert read_config(written, "config.json") == config
+    del written["attention_output_dropout"]
+    assert read_config(written, "config.json").attention_output_dropout_rate == config.attention_dropout_rate
 
 
 def test_a_classifier_s_head_is_left_out() -> None:

@@ -127,15 +127,19 @@ def test_a_model_is_trained_further(what: str, finished: Path, corpus: Path, tex
 def shrunk(recipe: Recipe) -> dict[str, Any]:
     """The recipe's encoder as small as may be, in the words of its kind."""
     if "n_heads" in recipe.shape:
-        small: dict[str, Any] = {"embedding_width": 8, "head_width": 8, "decoder_layers": 1, "cutoffs": (40, 80)}
+        small: dict[str, Any] = {
+            "embedding_width": 8,
+            "head_width": 8,
+            "decoder_layers": 1,
+            "cutoffs": (40, 80),
+            "masks": "all",
+        }
         return SHAPE | {name: value for name, value in small.items() if recipe.shape.get(name)}
     small = {"n_layers": 1, "width": 16, "token_width": 16}
     if recipe.shape.get("inner_width"):
         small["inner_width"] = 32
     if "filter_counts" in recipe.shape:
         small["filter_counts"] = (2,) * len(recipe.shape["filter_counts"])
-    if recipe.family == "modernbert":
-        small["masks"] = "all"  # one layer has no pattern of local ones
     return small
 
 

@@ -42,7 +42,7 @@ class PackedRows(WeightedRows):
 
     With `sentence_starts` a row that is trained on begins with the first sentence that starts in its stretch, so that
     rows overlap a little and leave a little out, in each epoch elsewhere. Where the frame is empty (GPT-2), such rows
-    begin with the start piece, which stands before a text that is scored.
+    begin with the start piece, as a text that is scored does.
     """
 
     def __init__(self, corpus: Corpus, options: RowOptions, layout: Packed) -> None:

@@ -44,7 +44,7 @@ MATRIX_FACTOR = 2.5
 WARMUP_STEPS, WARMUP_SHARE = 200, 0.05
 FEW_EPOCHS = 2.0
 MANY_EPOCHS = 200.0
-"""More passes over a text teach nothing new: the user is told."""
+"""More passes over a text teach nothing new, which is warned of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ def fitted_dropout(config: EncoderConfig, rate: float) -> dict[str, float]:
 
 
 def _pieces(scaling: Scaling, circumstances: Circumstances, length: int) -> tuple[float, float | None]:
-    """Pieces that the run can read, and the pieces a second that are assumed, where that was asked for."""
+    """Pieces that the run can read, and the pieces per second that are assumed, for a budget of time."""
     budget, each = circumstances.budget, circumstances.flops_per_piece(length)
     if budget.unit == "steps":  # of a batch that itself goes by the pieces of the run
         batch = scaling.batch * BATCH

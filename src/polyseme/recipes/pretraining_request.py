@@ -161,8 +161,8 @@ class PretrainingRequest:
     @property
     def _precision(self) -> str:
         on_gpu = torch.device(self.device).type == "cuda"
-        asked: str = self.options["dtype"]
-        return ("bf16" if on_gpu else "fp32") if asked == "auto" else asked
+        dtype: str = self.options["dtype"]
+        return ("bf16" if on_gpu else "fp32") if dtype == "auto" else dtype
 
     def _config(self, n_pieces: int, changes: Mapping[str, Any]) -> EncoderConfig:
         start = self.start_bundle
