@@ -1,0 +1,73 @@
+"""Twenty fixed prompts per kind of model, for what a tiny model can show; chosen before any training."""
+
+FILLED = (
+    "The old man sat down on the [MASK] and said nothing.",
+    "She opened the [MASK] and looked out.",
+    "He put his hand on her [MASK].",
+    "They walked along the [MASK] until it was dark.",
+    "The children were playing in the [MASK].",
+    "I do not [MASK] what you mean.",
+    "He had never [MASK] her before.",
+    "She is the [MASK] woman in the world.",
+    "The boys [MASK] tired and went home.",
+    "The boy [MASK] tired and went home.",
+    "It was a cold [MASK] in winter.",
+    "He drank a glass of [MASK].",
+    '"Come in," said the [MASK].',
+    "She looked at [MASK] in the mirror.",
+    "We must go [MASK] it is too late.",
+    "There was no one in the [MASK].",
+    "He wrote a long [MASK] to his mother.",
+    "The king and the [MASK] lived in the castle.",
+    "One, two, [MASK], four.",
+    "The vase [MASK] into pieces.",
+)
+"""For models that fill masks."""
+
+CONTINUED = (
+    "The old man sat down and",
+    "She opened the door and",
+    "He put his hand on",
+    "They walked along the road until",
+    "The children were playing in the",
+    "I do not know",
+    "He had never seen",
+    "Once upon a time there was",
+    "The boys were",
+    "The boy was",
+    "It was a cold night, and",
+    "He drank a glass of",
+    '"Come in," said',
+    "She looked at him and",
+    "We must go before",
+    "There was no one in",
+    "He wrote a letter to",
+    "The king and the queen",
+    "In the morning",
+    "At last he",
+)
+"""For models that read from left to right."""
+
+REPLACED = (
+    ("The old man sat down on the chair and said nothing.", "chair", "went"),
+    ("She opened the door and looked out.", "opened", "blue"),
+    ("He put his hand on her shoulder.", "hand", "of"),
+    ("They walked along the road until it was dark.", "road", "slowly"),
+    ("The children were playing in the garden.", "garden", "him"),
+    ("I do not know what you mean.", "know", "house"),
+    ("He had never seen her before.", "seen", "sees"),
+    ("She is the best woman in the world.", "the", "very"),
+    ("The boys were tired and went home.", "were", "was"),
+    ("The boy was tired and went home.", "was", "were"),
+    ("It was a cold night in winter.", "night", "running"),
+    ("He drank a glass of water.", "of", "and"),
+    ("The captain gave the order to his men.", "gave", "captain"),
+    ("She looked at herself in the mirror.", "herself", "himself"),
+    ("We must go before it is too late.", "go", "gone"),
+    ("There was no one in the room.", "room", "said"),
+    ("He wrote a long letter to his mother.", "letter", "they"),
+    ("The king and the queen lived in the castle.", "lived", "table"),
+    ("The horse ran down the hill.", "down", "an"),
+    ("The vase broke into pieces.", "broke", "not"),
+)
+"""For models that find replaced words: a sentence, a word of it, and what stands there instead."""
