@@ -480,6 +480,15 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         None, "Steps between checkpoints.", "N", default="ten in all, at least every 1,000 steps"
     )
     keep_checkpoints: int = option(2, "Number of checkpoints to keep.", "N")
+    ema: float | None = option(
+        None,
+        "Decay of an exponential moving average of the weights, which is evaluated and saved instead of them: 0.999.",
+        "DECAY",
+        default="none",
+    )
+    average_checkpoints: int | None = option(
+        None, "Number of last checkpoints whose mean is saved as the model; they are kept.", "N", default="none"
+    )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
     tensorboard: bool = option(False, "Write events for TensorBoard as well.")
     workers: int = option(1, "Threads that prepare rows ahead of the steps.", "N")

@@ -104,6 +104,8 @@ SOME_VALUE = {
     "evaluate_every": 5,
     "checkpoint_every": 11,
     "keep_checkpoints": 6,
+    "ema": 0.99,
+    "average_checkpoints": 4,
     "tensorboard": True,
     "workers": 13,
     "dry_run": True,

@@ -25,6 +25,8 @@ from tiny_models import tiny_config, tiny_tokenizer
 
 FAMILY_OF = {"masked": "bert", "causal": "gpt2", "replaced": "electra"}
 LENGTH = 16
+DECAY = 0.8
+"""Of the average of weights."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +78,26 @@ def loader_for(trainer: Trainer, plan: Plan, micro_batch_size: int = 4) -> Loade
 
 
 def losses_of(trainer: Trainer, plan: Plan, first: int, last: int, *, workers: int = 0) -> list[dict[str, float]]:
-    """Take steps; what each lost."""
-    steps = loader_for(trainer, plan).steps(first, last, workers=workers)
-    return [{name: float(mean) for name, mean in trainer.step(rows, plan).items()} for rows in steps]
+    """Take steps; what each lost. The average of the weights follows, where there is one."""
+    losses = []
+    for rows in loader_for(trainer, plan).steps(first, last, workers=workers):
+        losses.append({name: float(mean) for name, mean in trainer.step(rows, plan).items()})
+        if trainer.average is not None:
+            trainer.average.update(rows.step + 1)
+    return losses
 
 
 def twenty_steps(name: str, training: TrainingSettings, devices: Devices, output: Path) -> None:
     """What one of several processes does; nothing of it is left when the processes part."""
     trainer = trainer_for(name, training, devices)
+    trainer.average_weights(DECAY)
     losses = losses_of(trainer, Plan(training, 20), 0, 20)
     tensors = trainer.tensors()
     held = trainer.evaluate([loader_for(trainer, Plan(training, 20)).make(0)])
+    with trainer.averaged():
+        averaged = trainer.evaluate([loader_for(trainer, Plan(training, 20)).make(0)])
     if devices.leads:
-        torch.save({"losses": losses, "tensors": tensors, "held": held}, output)
+        torch.save({"losses": losses, "tensors": tensors, "held": held, "averaged": averaged}, output)
 
 
 def main() -> None:

@@ -43,6 +43,7 @@ def test_two_processes_equal_one(run: str, on_two_processes: dict[str, Any]) -> 
     both = on_two_processes[run]
     training = small.settings(dtype=dtype)
     alone = small.trainer_for(name, training)
+    alone.average_weights(small.DECAY)
     losses = small.losses_of(alone, Plan(training, 20), 0, 20)
 
     bound = 1e-10 if dtype == "fp64" else 1e-5
@@ -55,15 +56,22 @@ def test_two_processes_equal_one(run: str, on_two_processes: dict[str, Any]) -> 
         largest = max(float(each.abs().max()) for each in tensors.values())
         for key, mine in tensors.items():
             torch.testing.assert_close(both["tensors"][key], mine, rtol=0, atol=1e-10 * largest, msg=key)
+        with alone.averaged():
+            averaged = alone.evaluate([small.loader_for(alone, Plan(training, 20)).make(0)])
+        assert both["averaged"] == pytest.approx(averaged, rel=1e-9)
+        assert both["averaged"] != pytest.approx(both["held"], rel=1e-6)
 
 
 def test_a_checkpoint_of_two_processes_is_gone_on_with_by_one(on_two_processes: dict[str, Any]) -> None:
     both = on_two_processes["masked-fsdp-fp64"]
     training = small.settings(dtype="fp64")
     plan = Plan(training, 25)
-    alone = small.trainer_for("masked", training)
+    alone, whole = (small.trainer_for("masked", training) for _ in range(2))
+    for trainer in (alone, whole):
+        trainer.average_weights(small.DECAY)
     alone.put(both["tensors"])
-    whole = small.trainer_for("masked", training)
     small.losses_of(whole, Plan(training, 20), 0, 20)
     for mine, theirs in zip(small.losses_of(alone, plan, 20, 25), small.losses_of(whole, plan, 20, 25), strict=True):
         assert mine == pytest.approx(theirs, rel=1e-9)
+    for name, mine in alone.saved_weights().items():
+        torch.testing.assert_close(mine, whole.saved_weights()[name], rtol=1e-7, atol=1e-9, msg=name)

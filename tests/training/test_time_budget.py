@@ -15,6 +15,7 @@ from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.pretraining_job import Job
 from polyseme.training.schedules import Schedule
 from polyseme.training.time_budget import (
+    N_TO_MEASURE,
     Correction,
     Timing,
     check_time_left,
@@ -71,7 +72,8 @@ def test_the_steps_fill_the_time_and_no_more(
 def test_the_number_is_looked_at_early_and_in_the_first_phase(planned: int, shares: tuple[float, ...]) -> None:
     work = job(*shares)
     step = corrected_at(work, planned)
-    assert 1 <= step <= max(planned // 10, 5)
+    assert 1 <= step <= max(planned // 10, N_TO_MEASURE)
+    assert step < planned or planned == 1
     assert step == 1 or Plan(work.training, planned).at(step - 1)[0] == 0
 
 

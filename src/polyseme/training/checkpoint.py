@@ -122,6 +122,15 @@ def read_latest(folder: AnyPath) -> Checkpoint | None:
     return None
 
 
+def read_steps(folder: AnyPath, counts: Callable[[int], bool]) -> list[Checkpoint]:
+    """The checkpoints of those steps that count, in order; all must be in order."""
+    folder = Path(folder)
+    try:
+        return [_read(folder / f"step-{step:08d}") for step in _steps(folder) if counts(step)]
+    except _SpoiltError as error:
+        raise ModelError(f"A checkpoint of the run cannot be used: {error}. Put a good copy in its place.") from None
+
+
 def clear_up(folder: AnyPath) -> None:
     """Remove what a killed process left half written, or half removed."""
     for part in Path(folder).glob(".step-*.part"):

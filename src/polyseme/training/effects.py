@@ -95,6 +95,14 @@ def due(moment: Moment, every: int) -> bool:
     return moment.done % every == 0 or moment.done == 1 or moment.last
 
 
+class AverageWeights:
+    """Lets the average of the weights, where one is kept, follow each step."""
+
+    def __call__(self, moment: Moment) -> None:
+        if moment.trainer.average is not None:
+            moment.trainer.average.update(moment.done)
+
+
 @dataclass
 class Evaluate:
     """The loss over held-out rows, every `every` steps and at the end; always the same rows, corrupted alike."""
@@ -104,7 +112,8 @@ class Evaluate:
 
     def __call__(self, moment: Moment) -> None:
         if moment.done % self.every == 0 or moment.last:
-            means = moment.trainer.evaluate(self.rows())
+            with moment.trainer.averaged():
+                means = moment.trainer.evaluate(self.rows())
             moment.held_out.update({"loss": moment.trainer.total(means), **means} if means else {})
 
 

@@ -21,7 +21,7 @@ from polyseme.training.device_group import Devices, is_sharded
 from polyseme.training.loader import Loader, StepRows
 from polyseme.training.pretraining_job import Job, check_job, first_bundle, fresh_bundle, rows_of
 from polyseme.training.time_budget import Timing
-from polyseme.training.trainer import WEIGHTS, Trainer
+from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Phase, Plan
 from polyseme.types import Objective
 
@@ -68,6 +68,8 @@ class Pretraining:
         objective = job.make_objective(corpus.tokenizer)
         held_out = rows_of(job, corpus, training.phases[0], "held")
         trainer = Trainer(objective, objective.nets(bundle), training, devices)
+        if job.ema is not None:
+            trainer.average_weights(job.ema)
         width, rows = max(bundle.config.widths), training.micro_batch_size
         micro_batch_size = [fitting_micro_batch(phase, width, rows, devices) for phase in training.phases]
         evaluated = held_out if held_out.n_rows else None
@@ -215,11 +217,7 @@ class Pretraining:
 
     def results(self) -> dict[str, Bundle]:
         """The bundles to save, whole and on the CPU, wherever the networks are; all processes must call this."""
-        tensors = {
-            name.removeprefix(WEIGHTS): each.cpu()
-            for name, each in self.trainer.tensors().items()
-            if name.startswith(WEIGHTS)
-        }
+        tensors = {name: each.cpu() for name, each in self.trainer.saved_weights().items()}
         nets = self.objective.nets(fresh_bundle(self.job, self.corpus))
         filled = {**dict(nets.named_parameters()), **dict(nets.named_buffers())}
         with torch.no_grad():

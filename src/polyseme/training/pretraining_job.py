@@ -20,6 +20,7 @@ from polyseme.objectives.objective_table import check_encoder, check_needs, obje
 from polyseme.parts.initialization import unfilled
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
+from polyseme.training.weight_average import check_decay
 from polyseme.types import Tokenizer
 
 
@@ -51,8 +52,21 @@ class Job(Config):
     checkpoint_every: int | None = None
     """None: ten times in a run, and every 1,000 steps at least."""
     keep: int = 2
+    ema: float | None = None
+    """The decay of an exponential average of the weights, which is evaluated and saved; None: there is none."""
+    average_checkpoints: int | None = None
+    """How many of the last checkpoints' weights the saved model is the mean of; None: it is the last one."""
     shard_size: int | None = None
     tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ema is not None:
+            check_decay(self.ema)
+        if self.ema is not None and self.average_checkpoints is not None:
+            raise OptionError(
+                "The saved model is either an exponential average of weights (ema) or the mean of checkpoints "
+                "(average_checkpoints). Choose one."
+            )
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import torch
 
 from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
+from polyseme.errors import PolysemeWarning
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import Checkpoint, read_latest
+from polyseme.training.checkpoint import Checkpoint, read_latest, read_steps
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
+    AverageWeights,
     Effect,
     Evaluate,
     Log,
@@ -47,7 +50,9 @@ from polyseme.training.time_budget import (
     steps_within,
     warn_of_few_steps,
 )
+from polyseme.training.trainer import WEIGHTS, named_under
 from polyseme.training.training_settings import Plan
+from polyseme.training.weight_average import mean_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +110,7 @@ def run_job(
         raise
     if done < current.plan.n_steps:
         return _pause(run, done, current.costs.ledger(done, seconds), devices)
+    current.average_checkpoints()
     results = pretraining.results()
     if devices.leads:
         for name, bundle in results.items():
@@ -149,7 +155,7 @@ class RunSlice:
         devices.wait()
         self.evaluate = Evaluate(pretraining.held_rows, 1)
         self.measured = MeasureSteps(pretraining.finish)
-        self.effects: list[Effect] = [self.evaluate, Log(folder, job.log_every)]
+        self.effects: list[Effect] = [AverageWeights(), self.evaluate, Log(folder, job.log_every)]
         self.effects += [TensorBoard(folder, job.log_every)] if job.tensorboard and devices.leads else []
         self.effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
         self.effects += [StopIfDiverged.resumed(job.log_every, devices.agree(read_log(folder)))]
@@ -195,6 +201,13 @@ class RunSlice:
             workers=self.pretraining.workers,
         )
 
+    def average_checkpoints(self) -> None:
+        """Give the networks the mean weights of the last checkpoints, where the saved model is to be that."""
+        if self.job.average_checkpoints is not None:
+            checkpoints = read_steps(self.run.folder / CHECKPOINTS, lambda step: step > 0 and self.keep.is_due(step))
+            last = checkpoints[-self.job.average_checkpoints :]
+            self.pretraining.trainer.put_weights(mean_of([named_under(WEIGHTS, each.tensors) for each in last]))
+
     # --- how many steps -----------------------------------------------------------------------------------------------
 
     @property
@@ -213,6 +226,7 @@ class RunSlice:
             if devices.leads:
                 warn_of_few_steps(job, run.timing, run.n_steps)
         if devices.leads:
+            _warn_of_few_checkpoints(job, run.n_steps)
             run.write()
 
     def _correct(self, step: int, planned: int, timing: Timing) -> None:
@@ -233,6 +247,18 @@ class RunSlice:
     def _record(self, done: int, seconds: float) -> dict[str, Any]:
         """What a checkpoint holds besides tensors."""
         return {"seconds": seconds, "ledger": self.costs.ledger(done, seconds).to_json() if done else None}
+
+
+def _warn_of_few_checkpoints(job: Job, n_steps: int) -> None:
+    n_checkpoints, every = -(-n_steps // job.keeps_every(n_steps)), job.keeps_every(n_steps)
+    if job.average_checkpoints is not None and n_checkpoints < job.average_checkpoints:
+        warnings.warn(
+            f"The model was to be the mean of the last {job.average_checkpoints} checkpoints, and there are "
+            f"{n_checkpoints} in {n_steps:,} steps, one every {every:,}: it is the mean of all. For more, write them "
+            "more often (--checkpoint-every).",
+            PolysemeWarning,
+            stacklevel=2,
+        )
 
 
 def _pause(run: Run, done: int, bill: Ledger, devices: Devices) -> PausedRun:

@@ -30,8 +30,8 @@ TOLERANCE = 0.03
 """How much slower or faster than in the trial steps may be without a correction."""
 CORRECTED_AFTER = 0.1
 """The share of the time that is left after the trial."""
-UNMEASURED = 2
-"""The first steps of a process, which may compile."""
+UNMEASURED = 3
+"""The first steps of a process, which may compile and be recorded."""
 FEWEST_MEASURED = 3
 """Steps that must be measured for a correction; a budget that is too small for them is not corrected."""
 N_TO_MEASURE = UNMEASURED + FEWEST_MEASURED
@@ -95,7 +95,7 @@ def steps_within(job: Job, timing: Timing, seconds: float, *, done: int = 0) -> 
 def corrected_at(job: Job, planned: int) -> int:
     """After which step a planned number of steps is looked at: within the first phase, and early in any case."""
     starts = Plan(job.training, planned).starts
-    return max(min(max(math.ceil(CORRECTED_AT * planned), N_TO_MEASURE), planned, *starts[1:2]), 1)
+    return max(min(max(math.ceil(CORRECTED_AT * planned), N_TO_MEASURE), planned - 1, *starts[1:2]), 1)
 
 
 def slowdown(job: Job, timing: Timing, n_steps: int, measured: tuple[int, int], seconds: float) -> float:

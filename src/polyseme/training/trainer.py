@@ -25,11 +25,13 @@ from polyseme.training.loader import StepRows
 from polyseme.training.optimizers import build_optimizer, can_be_recorded, prepare_for_recording, set_rate
 from polyseme.training.recorded_step import CudaRecorder, RecordedStep, Recorder
 from polyseme.training.training_settings import Plan, TrainingSettings
+from polyseme.training.weight_average import WeightAverage
 from polyseme.types import Objective
 
 WEIGHTS = "weights/"
 OPTIMIZER = "optimizer/"
 MEMORY = "memory/"
+AVERAGE = "average/"
 PLAIN_STEPS = 2
 """Steps of each shape that are taken plainly before one is recorded."""
 
@@ -53,6 +55,8 @@ class Trainer:
         self.carries = objective.needs.layout.carries_memory
         self.memory: Memory | None = None
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""
+        self.average: WeightAverage | None = None
+        """Of the weights, where it is evaluated and saved instead of them."""
         self.recorded: RecordedStep[Inputs, Taken] | None = None
         """Steps as they are recorded and replayed; None where they are plain."""
         if settings.record and devices.device.type == "cuda" and self.can_record():
@@ -152,6 +156,14 @@ class Trainer:
         sums = self.devices.sum_losses({name: sums.get(name, nothing) for name in names})
         return {name: float(each) / max(counts[name], 1.0) for name, each in sums.items()}
 
+    def average_weights(self, decay: float) -> None:
+        """Keep an exponential average of the weights from here on; `average.update` is called after each step."""
+        self.average = WeightAverage(self.inner, decay)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Have the averaged weights in the place of the weights, where there are any."""
+        return contextlib.nullcontext() if self.average is None else self.average.in_place()
+
     def total(self, means: Mapping[str, float]) -> float:
         """What is minimized, from the means of the parts."""
         return sum(self.objective.weights[name] * mean for name, mean in means.items())
@@ -165,31 +177,44 @@ class Trainer:
     # --- saved and restored -------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights, the optimizer's state and the memory of all streams by name, whole; all processes must call this."""
+        """Weights, their average, the optimizer's state and the memory of all streams by name, whole.
+
+        All processes must call this.
+        """
         named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named().items()}
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
         state = optimizer_tensors(self.optimizer, names)
         memory = {} if self.memory is None else self.memory.tensors()
+        average = {} if self.average is None else self.average.tensors()
         return {
             **named,
+            **{f"{AVERAGE}{name}": each for name, each in average.items()},
             **{f"{OPTIMIZER}{name}": whole(each) for name, each in state.items()},
             **{f"{MEMORY}{name}": self.devices.gather_rows(each).clone() for name, each in sorted(memory.items())},
         }
+
+    def saved_weights(self) -> dict[str, Tensor]:
+        """The weights that a model is saved with, their averages where there are any; all processes must call this."""
+        weights = {name: whole(each.detach()) for name, each in self._named().items()}
+        return weights if self.average is None else {**weights, **self.average.tensors()}
+
+    @torch.no_grad()
+    def put_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Fill the weights alone."""
+        for name, mine in self._named().items():
+            put_whole(mine, weights[name])
 
     @torch.no_grad()
     def put(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` gave."""
         self.forget_recorded()  # the optimizer's state gets new tensors
-        for name, mine in self._named().items():
-            put_whole(mine, tensors[f"{WEIGHTS}{name}"])
+        self.put_weights(named_under(WEIGHTS, tensors))
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
-        state = {
-            name.removeprefix(OPTIMIZER): each.to(self.devices.device)
-            for name, each in tensors.items()
-            if name.startswith(OPTIMIZER)
-        }
+        state = {name: each.to(self.devices.device) for name, each in named_under(OPTIMIZER, tensors).items()}
         put_optimizer_tensors(self.optimizer, names, state)
-        self._put_memory({name.removeprefix(MEMORY): each for name, each in tensors.items() if name.startswith(MEMORY)})
+        if self.average is not None:
+            self.average.put(named_under(AVERAGE, tensors))
+        self._put_memory(named_under(MEMORY, tensors))
 
     def _put_memory(self, tensors: Mapping[str, Tensor]) -> None:
         self.memory = None
@@ -292,6 +317,11 @@ class Carried:
         names = self.parts[0].tensors()
         each = [part.tensors() for part in self.parts]
         return self.parts[0].with_tensors({name: torch.cat([one[name] for one in each]) for name in names})
+
+
+def named_under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

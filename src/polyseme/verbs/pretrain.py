@@ -74,7 +74,9 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
             "log_every": options.log_every,
             "evaluate_every": options.evaluate_every,
             "checkpoint_every": options.checkpoint_every,
-            "keep": options.keep_checkpoints,
+            "keep": max(options.keep_checkpoints, options.average_checkpoints or 1),
+            "ema": options.ema,
+            "average_checkpoints": options.average_checkpoints,
             "shard_size": options.shard_size,
             "tensorboard": options.tensorboard,
         },
@@ -123,6 +125,10 @@ NOT_OF_THE_RUN = frozenset(
 """Options that do not decide what a run trains."""
 
 
+COUNTS = ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "average_checkpoints", "shard_size")
+"""Options that are 1 or more."""
+
+
 def _check(options: PretrainOptions, texts: Texts) -> None:
     """Refuse, before any work, what is missing or out of range."""
     if not texts.named:
@@ -131,7 +137,7 @@ def _check(options: PretrainOptions, texts: Texts) -> None:
         raise OptionError("There is no place for the run. Name its folder with -o (output=…).")
     if options.batch_size is not None and options.batch_size < 1:
         raise OptionError(f"A step needs at least 1 row. Got {options.batch_size} instead.")
-    for name in ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "shard_size"):
+    for name in COUNTS:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
