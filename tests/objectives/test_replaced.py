@@ -248,7 +248,8 @@ def test_model_and_generator_are_saved_whole(sharing: str, tmp_path: Path) -> No
         ({"sharing": "some"}, "must be none, embeddings or all. Got 'some'"),
         ({"generator_share": 0.0}, "over 0 and up to 1. Got 0.0"),
         ({"generator_share": 2.0}, "Got 2.0"),
-        ({"sharing": "all", "generator_share": 0.25}, "so the generator_share is 1. Got 0.25"),
+        ({"sharing": "all", "generator_share": 0.25}, "generator_share and the generator_depth are 1. Got 0.25"),
+        ({"generator_depth": 0.0}, "generator_depth must be over 0"),
         ({"temperature": 0.0}, "must be over 0"),
         ({"weight": -1.0}, "must be over 0"),
         ({"mask_rate": 0.0}, "The rate"),
@@ -259,3 +260,11 @@ def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:
         objective_from("replaced", settings)
     assert Replaced().share == 1 / 4
     assert Replaced(sharing="all").share == 1
+
+
+def test_a_shallower_generator_has_fewer_layers_of_the_same_kind() -> None:
+    objective = told(Replaced(generator_share=1 / 2, generator_depth=1 / 3))
+    nets: Any = objective.nets(bundle_for(objective, n_layers=6))
+    assert (nets.generator.config.n_layers, nets.encoder.config.n_layers) == (2, 6)
+    losses, _ = nets(tensors(objective.corrupt(some_rows())))
+    assert all(torch.isfinite(each) for each in losses.values())

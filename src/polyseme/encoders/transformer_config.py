@@ -181,11 +181,11 @@ class TransformerConfig(EncoderConfig):
         )
         return second
 
-    def narrowed(self, share: float, *, embedding_width: int | None = None) -> TransformerConfig:
+    def narrowed(self, share: float, *, depth: float = 1.0, embedding_width: int | None = None) -> TransformerConfig:
         """The same stack made narrower, as ELECTRA makes its generator: width, heads and inner width by `share`.
 
-        As many layers; at least one head; a width that the heads divide, in eights where it is wide enough for that.
-        `embedding_width` is the token layer's; None: the new stack's.
+        By `depth` as many layers, at least one; at least one head; a width that the heads divide, in eights where it is
+        wide enough for that. `embedding_width` is the token layer's; None: the new stack's.
 
         >>> small = TransformerConfig(n_pieces=99, width=256, n_layers=12, n_heads=4, inner_width=1024, max_positions=9)
         >>> narrow = small.narrowed(1 / 4, embedding_width=128)
@@ -196,6 +196,7 @@ class TransformerConfig(EncoderConfig):
         step = 8 * n_heads if self.width * share >= 8 * n_heads else n_heads
         width = max(round(self.width * share / step), 1) * step
         narrow: TransformerConfig = self.replace(
+            n_layers=max(round(self.n_layers * depth), 1),
             width=width,
             n_heads=n_heads,
             inner_width=max(round(self.inner_width * share), 1),

@@ -66,6 +66,8 @@ class Replaced(BaseObjective):
     sharing: Sharing = "embeddings"
     generator_share: float | None = None
     """How wide the generator is, against the discriminator; None: a quarter, or all of it where all is shared."""
+    generator_depth: float = 1.0
+    """How many layers it has, against the discriminator; published generators have as many."""
     temperature: float = 1.0
     """What the generator's logits are divided by when pieces are drawn."""
 
@@ -75,10 +77,13 @@ class Replaced(BaseObjective):
             raise OptionError(f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead.")
         if not 0 < self.share <= 1:
             raise OptionError(f"The generator_share must be over 0 and up to 1. Got {self.generator_share} instead.")
-        if self.sharing == "all" and self.share != 1:
+        if not 0 < self.generator_depth <= 1:
+            raise OptionError(f"The generator_depth must be over 0 and up to 1. Got {self.generator_depth} instead.")
+        if self.sharing == "all" and (self.share != 1 or self.generator_depth != 1):
             raise OptionError(
-                "With sharing 'all' one encoder is both generator and discriminator, so the generator_share is 1. "
-                f"Got {self.generator_share} instead; leave it out, or share less."
+                "With sharing 'all' one encoder is both generator and discriminator, so the generator_share and the "
+                f"generator_depth are 1. Got {self.generator_share} and {self.generator_depth} instead; leave that "
+                "out, or share less."
             )
         if not self.temperature > 0 or not self.weight > 0:
             raise OptionError(
@@ -127,7 +132,9 @@ class Replaced(BaseObjective):
         return Example(arrays, {"masked": float(real.sum()), "replaced": float(allowed.sum())})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return ReplacedNets(bundle, generator_for(bundle, self.sharing, self.share), self.temperature)
+        return ReplacedNets(
+            bundle, generator_for(bundle, self.sharing, self.share, self.generator_depth), self.temperature
+        )
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(ReplacedNets, nets)
@@ -197,8 +204,8 @@ def put(rows: Tensor, places: Tensor, pieces: Tensor, weights: Tensor) -> Tensor
 # --- the generator ---------------------------------------------------------------------------------------------------
 
 
-def generator_for(bundle: Bundle, sharing: Sharing, share: float) -> Bundle:
-    """A generator of the bundle's family, `share` as wide, on the same device and in the same precision.
+def generator_for(bundle: Bundle, sharing: Sharing, share: float, depth: float = 1.0) -> Bundle:
+    """A generator of the bundle's family, `share` as wide and `depth` as deep, on the same device, in the same precision.
 
     With "embeddings" it reads the bundle's own tables of pieces, positions and segments, through a map where its stack
     has another width; with "all" it is the bundle's own encoder under another output.
@@ -210,7 +217,8 @@ def generator_for(bundle: Bundle, sharing: Sharing, share: float) -> Bundle:
         generator.outputs.to(bundle.device, next(bundle.parameters()).dtype)
         return generator
     config = transformer_of(bundle).config
-    narrow = config.narrowed(share, embedding_width=None if sharing == "none" else config.width_of_embeddings)
+    embedding_width = None if sharing == "none" else config.width_of_embeddings
+    narrow = config.narrowed(share, depth=depth, embedding_width=embedding_width)
     generator = new_bundle(bundle.family, narrow, output, bundle.tokenizer, tied=bundle.tied)
     generator.foreign = dict(bundle.foreign)
     generator.to(bundle.device, next(bundle.parameters()).dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyseme.recipes.bert import BASE
 from polyseme.recipes.budget_fit import Scaling
-from polyseme.recipes.recipe import size
+from polyseme.recipes.recipe import OWN_SIZE, size
 from polyseme.training.training_settings import Phase
 
 _SMALL = BASE.but(
@@ -16,12 +16,20 @@ _SMALL = BASE.but(
     objective="replaced",
     objective_settings={"generator_share": 1 / 4, "weight": 50.0},
     training={"phases": (Phase(length=128, batch_size=128),), "optimizer": {"lr": 5e-4}},
-    scaling=Scaling(),
+    scaling=Scaling(objective={"generator_share": 1 / 2, "generator_depth": 1 / 3}),
     published_steps=1_000_000,
     note="",
 )
 
 RECIPES = (
+    _SMALL.but(
+        "electra-tiny",
+        shape={**size(2, 128, 2), "embedding_width": None},
+        vocabulary=4096,
+        scaling=Scaling(objective={"generator_share": 1 / 2}),
+        published_steps=None,
+        note=OWN_SIZE,
+    ),
     _SMALL,
     _SMALL.but(
         "electra-base",

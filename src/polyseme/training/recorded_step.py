@@ -171,7 +171,7 @@ class CudaRecorder:
         for each in caught:
             if "synchronizing CUDA operation" in str(each.message):
                 where = where or f"{Path(each.filename).name}, line {each.lineno}"
-            else:
+            elif "debug mode is a prototype" not in str(each.message):
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
         return result, where
 

@@ -61,7 +61,7 @@ class TrainingSettings(Config):
     """Whether rows of streams have lengths around that of their phase, from step to step another one."""
     dtype: TrainingDtype = "fp32"
     compile: bool = False
-    record: bool = False
+    record: bool = True
     """Whether steps are recorded as CUDA graphs and replayed, where there is one GPU and the optimizer allows it."""
     parallel: Parallel = "ddp"
     seed: int = 0
