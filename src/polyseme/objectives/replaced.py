@@ -205,7 +205,7 @@ def put(rows: Tensor, places: Tensor, pieces: Tensor, weights: Tensor) -> Tensor
 
 
 def generator_for(bundle: Bundle, sharing: Sharing, share: float, depth: float = 1.0) -> Bundle:
-    """A generator of the bundle's family, `share` as wide, `depth` as deep, on the device and in the precision of the bundle.
+    """A generator of the bundle's family, `share` as wide and `depth` as deep, where the bundle is and as precise.
 
     With "embeddings" it reads the bundle's own tables of pieces, positions and segments, through a map where its stack
     has another width; with "all" it is the bundle's own encoder under another output.
