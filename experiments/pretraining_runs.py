@@ -17,10 +17,20 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.errors import ModelError
 from polyseme.metrics.evaluation_report import Report
 from polyseme.scoring.choose_scorer import can_score
-from polyseme.training.effects import PREDICTION_PARTS, read_log
+from polyseme.training.effects import read_log
 from polyseme.training.energy_ledger import Ledger
 from polyseme.training.run_folder import LEDGER, RUN
 
+PREDICTING = (
+    ("masked",),
+    ("causal",),
+    ("forward", "backward"),
+    ("streams",),
+    ("permuted",),
+    ("denoising",),
+    ("spans",),
+)
+"""The parts of losses that predict pieces; those of one group count alike."""
 WITHOUT_A_SOURCE = "it reads a source, so a sentence alone has no likelihood"
 
 
@@ -108,7 +118,7 @@ def figures_of(run: Path) -> dict[str, Any]:
 
 def predicting(losses: Mapping[str, float]) -> float:
     """The part of a loss that predicts pieces: of ELECTRA the generator's, of two directions the mean of both."""
-    for names in PREDICTION_PARTS:
+    for names in PREDICTING:
         if all(name in losses for name in names):
             return statistics.fmean(losses[name] for name in names)
     raise SystemExit(f"No part of the loss predicts pieces: {', '.join(losses)}.")
