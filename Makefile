@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH := $(VENV)/.torch
 DEMO := $(VENV)/.demo
 DEV := $(VENV)/.dev
+ENGLISH := models/english
 
 # The documentation theme's notice about another generator's next version.
 export NO_MKDOCS_2_WARNING := true
@@ -20,7 +21,7 @@ export NO_MKDOCS_2_WARNING := true
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(DEMO)  ## vectors and pictures of words in context, into demo/ (or OUT=folder)
+demo: $(DEMO)  ## words in context, with pictures in demo/ (or OUT=folder); a filled mask, a written text, scores
 	$(BIN)/python examples/demo.py -o $(OUT)
 
 test: lint types contracts docs pytest  ## everything that must hold before a change lands
@@ -66,10 +67,10 @@ $(TORCH): constraints.txt
 	$(PIP) install -c constraints.txt torch
 	@touch $@
 
-$(DEMO): pyproject.toml $(TORCH)
-	$(PIP) install -c constraints.txt -e '.[demo]'
+$(DEMO): pyproject.toml $(ENGLISH)/pyproject.toml $(TORCH)
+	$(PIP) install -c constraints.txt -e '.[demo]' -e ./$(ENGLISH)
 	@touch $@
 
-$(DEV): pyproject.toml $(TORCH)
-	$(PIP) install -c constraints.txt -e '.[dev]'
+$(DEV): pyproject.toml $(ENGLISH)/pyproject.toml $(TORCH)
+	$(PIP) install -c constraints.txt -e '.[dev]' -e ./$(ENGLISH)
 	@touch $(DEMO) $@

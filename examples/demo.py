@@ -1,7 +1,8 @@
 """One word, many vectors: *broke* in eight sentences has several meanings, and layer 0 does not tell them apart.
 
 Prints a table of cosines for each word and writes `senses.png` and `senses.svg`: on the left the word in its context,
-on the right the same word at layer 0, before any context.
+on the right the same word at layer 0, before any context. Then the packaged English models fill a mask, continue a text
+and score two sentences, word by word.
 
     python examples/demo.py -o demo
 """
@@ -15,8 +16,12 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import polyseme
+from polyseme.errors import MissingPackageError
+from polyseme.plots.colors import ink, ramp, to_hex
 from polyseme.plots.similarity_heatmaps import figure_bytes, similarity_figure
 from polyseme.plots.similarity_terminal import similarity_tables
 from polyseme.plots.word_uses import Use, WordUses
@@ -42,6 +47,12 @@ SENTENCES = {
     ],
 }
 
+MASKED = "The vase [MASK] into pieces."
+PROMPT = "In a shocking finding, scientists"
+SCORED = ["The burglar broke into the house.", "The burglar broke into the banana."]
+MOST_BITS = 20.0
+"""The surprisal of the darkest shade."""
+
 HEADINGS = ("in context", "layer 0: the word and its position, no context")
 
 
@@ -63,8 +74,38 @@ def uses_of(word: str, sentences: list[str], model: polyseme.Model, layer: str) 
     return WordUses(word=word, uses=uses, in_context=cosines(vectors(layer)), alone=cosines(vectors("0")))
 
 
+def fill_mask(console: Console) -> None:
+    """The likeliest pieces at a mask, with bars for their probabilities."""
+    [filled] = polyseme.fill(MASKED)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for piece, probability in zip(filled.pieces, filled.probabilities, strict=True):
+        table.add_row(f"  {piece}", f"{probability:.3f}", "█" * round(40 * probability))
+    console.print(Text("A mask, filled by english-encoder", style="bold"), MASKED, table, "", sep="\n")
+
+
+def write_and_score(console: Console) -> None:
+    """A prompt and what follows it; and sentences with the surprisal of each word under it, in bits."""
+    model = polyseme.load("english-decoder")
+    [continuation] = model.generate(PROMPT, max_new=40, top_p=0.9, stop="\n")
+    console.print(Text("A text, continued by english-decoder", style="bold"))
+    console.print(Text.assemble((PROMPT, "dim"), str(continuation)), "", sep="\n")
+    console.print(Text("Surprisal in bits, by english-decoder", style="bold"))
+    for scored in model.score(SCORED):
+        bits = -scored.word_log_probs / np.log(2)
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_row(*(shaded(str(word), each) for word, each in zip(scored.words, bits, strict=True)))
+        table.add_row(*(Text(f"{each:.1f}", style="dim") for each in bits))
+        console.print(table, "", sep="\n")
+
+
+def shaded(word: str, bits: float) -> Text:
+    """A word on a background as dark as it is surprising."""
+    shade = ramp(min(bits / MOST_BITS, 1.0))
+    return Text(word, style=f"{ink(shade)} on {to_hex(shade)}")
+
+
 def main() -> None:
-    """Embed, print the tables, draw the pictures."""
+    """Embed, print the tables, draw the pictures; fill, write and score."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, from the extra 'demo')")
     parser.add_argument("--layer", default="-1", help="the layer to show (default: the top)")
@@ -93,9 +134,14 @@ def main() -> None:
     console.print(
         f"{card.family}, {card.layers} layers, {card.parameters:,} parameters; "
         f"{sum(map(len, chosen.values()))} sentences in {time.perf_counter() - started:.1f} s.\n"
-        f"Pictures: {settings.output / 'senses.png'}, {settings.output / 'senses.svg'}",
+        f"Pictures: {settings.output / 'senses.png'}, {settings.output / 'senses.svg'}\n",
         style="dim",
     )
+    try:
+        fill_mask(console)
+        write_and_score(console)
+    except MissingPackageError as error:
+        console.print(str(error), style="dim")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def write_stand_in(folder: Path) -> Path:
     module.mkdir(parents=True)
     (module / "__init__.py").write_text('"""Two tiny random models."""\n')
     for name, family in FAMILIES.items():
-        tiny_model(family).save(module / name, store="bf16", shard_size=20_000)
+        tiny_model(family, max_positions=128).save(module / name, store="bf16", shard_size=20_000)
     return module
 
 

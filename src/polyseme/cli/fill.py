@@ -18,7 +18,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
 
     \b
     Examples:
-      polyseme fill "A [MASK] of [MASK]." -m path/to/bert
+      polyseme fill "The vase [MASK] into pieces."
       polyseme fill "Dawn [MASK]." --top 20 --json -m path/to/bert
     """
     with Bar("loading the model"):

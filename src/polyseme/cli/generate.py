@@ -23,9 +23,9 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
 
     \b
     Examples:
-      polyseme generate "In a shocking finding, scientists" -m path/to/gpt2
-      polyseme generate "In a shocking finding, scientists" -m path --top-p 0.9 --temperature 0.8 --n 3 --seed 1
-      polyseme generate "Q: Who wrote Emma? A:" -m path --beam 4 --stop "Q:" --max-new 40
+      polyseme generate "In a shocking finding, scientists"
+      polyseme generate "In a shocking finding, scientists" --top-p 0.9 --temperature 0.8 --n 3 --seed 1
+      polyseme generate "Q: Who wrote Emma? A:" -m path/to/gpt2 --beam 4 --stop "Q:" --max-new 40
       polyseme generate --in prompts.jsonl --field prompt -m path -o out.jsonl
       polyseme generate --in test.en -m models/ende --beam 4 -o test.hyp
     """

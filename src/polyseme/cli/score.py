@@ -22,8 +22,8 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
 
     \b
     Examples:
-      polyseme score essay.txt -m path/to/gpt2
-      polyseme score essay.txt --split document -m path/to/gpt2 -o essay.html
+      polyseme score essay.txt
+      polyseme score essay.txt --split document -o essay.html
       polyseme score long.txt --split document --stride 256 -m path/to/gpt2 -o scores.parquet
       polyseme score long.txt --split document --neural-cache -m path/to/lstm
       polyseme score reviews.csv --field review --by byte -m path/to/bert -o scores.tsv
