@@ -1,7 +1,8 @@
 """The card of a packaged model: what it is, its data with their licenses, training, cost, scores and limits.
 
-Everything but the limits is read from the folder of the run: run.json, ledger.json, log.jsonl, corpus/corpus.json, and
-the reports in scores/ (`polyseme evaluate … -o scores/blimp.json`, `polyseme glue … -o scores/glue`).
+Everything but the limits is read from files: run.json, ledger.json, log.jsonl and corpus/corpus.json in the folder of
+the run, what `experiments/pretraining_rows.py` has written of it, and other reports in the folder's scores/ (`polyseme
+evaluate … -o scores/agreement.json`, `polyseme glue … -o scores/glue`).
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class Use:
     task: str
 
 
-def card_of(name: str, use: Use, run: Path, command: str, model: polyseme.Model) -> str:
-    """The card, in Markdown."""
+def card_of(name: str, use: Use, run: Path, result: Path, command: str, model: polyseme.Model) -> str:
+    """The card, in Markdown; `result` is the file of the experiment, which may be missing."""
     settings = _settings(run, command)
     ledger = Ledger.from_json(_json(run / LEDGER))
     shown = model.show()
@@ -73,9 +74,9 @@ def card_of(name: str, use: Use, run: Path, command: str, model: polyseme.Model)
         f"In Python, `polyseme.load({name!r})`; or, with the path that `polyseme models --json` gives,\n"
         f"`transformers.{use.auto_class}.from_pretrained(path)`.",
         _data(run),
-        _training(run, command, settings),
+        _training(run, _result(result, settings), command, settings),
         "## Cost\n\n" + "\n".join(f"- {line}" for line in ledger.lines()),
-        _scores(run),
+        _scores(run, _result(result, settings)),
         f"## Limits\n\n{LIMITS.format(window=shown.window or 0)}",
         "## License\n\nApache-2.0. The texts are not in the package; their licenses are above.",
     ]
@@ -106,6 +107,14 @@ def _settings(run: Path, command: str) -> Mapping[str, Any]:
                 f"'{flag} {value}'. Write the command that was run into COMMANDS in pack.py."
             )
     return settings
+
+
+def _result(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an experiment has measured of the run; nothing where there is no such file."""
+    result: Mapping[str, Any] = _json(path) if path.is_file() else {}
+    if result and result["settings"] != settings:
+        raise InputError(f"{path} is about a run with other settings than the one that is packed.")
+    return result
 
 
 def _json(path: Path) -> Any:
@@ -144,25 +153,37 @@ def _data(run: Path) -> str:
     )
 
 
-def _training(run: Path, command: str, settings: Mapping[str, Any]) -> str:
+def _training(run: Path, result: Mapping[str, Any], command: str, settings: Mapping[str, Any]) -> str:
     log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    held_out = next((line["held_out"]["loss"] for line in reversed(log) if "held_out" in line), None)
+    held_out = next(line["held_out"]["loss"] for line in reversed(log) if "held_out" in line)
+    beside = f" (unigram entropy {result['unigram_entropy']:.3f})" if result else ""
     lines = [
         f"## Training\n\nOne command, seed {settings['training']['seed']}:\n\n```sh\n{command}\n```",
-        *([] if held_out is None else [f"Loss on held-out documents at the end: {held_out:.3f} nats per piece."]),
+        f"Loss on held-out documents at the end: {held_out:.3f} nats per piece{beside}.",
         *(["![Learning curve](curve.svg)"] if (run / "curve.svg").is_file() else []),
     ]
     return "\n\n".join(lines)
 
 
-def _scores(run: Path) -> str:
-    """Of every report the figures of all items and of the widest groups; of GLUE the table."""
-    parts = [
+def _scores(run: Path, result: Mapping[str, Any]) -> str:
+    """What the experiment measured; of every other report the figures of all items and of the widest groups."""
+    parts = [_blimp(result["blimp"])] if "blimp" in result else []
+    parts += [_glue(result["glue"])] if "glue" in result else []
+    parts += [
         _glue(report) if "mean_over" in report else _evaluation(report)
         for path in sorted([*(run / "scores").glob("*.json"), *(run / "scores").glob("*/glue.json")])
         for report in [_json(path)]
     ]
     return "\n\n".join(["## Scores", *parts]) if parts else "## Scores\n\nNone were measured."
+
+
+def _blimp(figures: Mapping[str, Any]) -> str:
+    """By phenomenon, one column for each method of scoring."""
+    methods = [each for each in figures.values() if isinstance(each, Mapping)]
+    header = ("BLiMP, accuracy", *(each["how"] for each in methods))
+    names = ["all", *methods[0]["phenomena"]]
+    values = [{"all": each["accuracy"], **each["phenomena"]} for each in methods]
+    return _table(header, [(name, *(spelled("accuracy", each[name]) for each in values)) for name in names])
 
 
 def _evaluation(report: Mapping[str, Any]) -> str:

@@ -1,12 +1,12 @@
 """Make the package of English models from the folders of two finished runs, in one command.
 
-    python models/english/pack.py runs/encoder runs/decoder
+    python models/english/pack.py runs/box-encoder-seed0 runs/box-decoder-seed0
 
 Weights are stored in bf16, in files of at most 15 MB, with tokenizer and card, in src/polyseme_english/encoder and
-decoder. A run's folder holds run.json, ledger.json, log.jsonl, corpus/corpus.json and model/; its card also has what is
-in scores/, reports of `polyseme evaluate` and `polyseme glue`: best of the packaged model (pack, evaluate, pack again).
-Nothing is replaced unless both models are of the right kind, all of their text may be published, and the files are
-small enough.
+decoder. A run's folder holds run.json, ledger.json, log.jsonl, corpus/corpus.json and model/. Its scores are those that
+`experiments/pretraining_rows.py` wrote under the run's name into experiments/results/pretraining, and any reports of
+`polyseme evaluate` and `polyseme glue` in the folder's scores/. Nothing is replaced unless both models are of the right
+kind, all of their text may be published, and the files are small enough.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from polyseme.errors import InputError, PolysemeError
 from polyseme.packaged_models import PACKAGED
 
 MODULE = Path(__file__).parent / "src" / "polyseme_english"
+RESULTS = Path(__file__).parents[2] / "experiments" / "results" / "pretraining"
 LARGEST_FILE = 15_000_000
 LARGEST_PACKAGE = 100_000_000
 SHARD_SIZE = 14_900_000
@@ -33,7 +34,7 @@ SHARD_SIZE = 14_900_000
 TEXTS = "texts/{wiki,edu,books,web,chat}-*.txt.xz texts/news-00.txt.xz"
 COMMANDS: Mapping[str, str] = {
     "encoder": f"polyseme pretrain {TEXTS} --recipe modern-small --budget 20min --seed 0 -o runs/encoder",
-    "decoder": f"polyseme pretrain {TEXTS} --recipe gpt-small --budget 10min --seed 0 -o runs/decoder",
+    "decoder": f"polyseme pretrain {TEXTS} --recipe gpt-mini --budget 10min --seed 0 -o runs/decoder",
 }
 """The commands that trained the models, as their cards give them; recipe, budget and seed must be those of the runs."""
 
@@ -59,13 +60,14 @@ def pack(
     output: Path = MODULE,
     *,
     commands: Mapping[str, str] = COMMANDS,
+    results: Path = RESULTS,
     largest_package: int = LARGEST_PACKAGE,
 ) -> int:
     """Write both models, or nothing; return the bytes of all files."""
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as place:
         for name, run in runs.items():
-            write_model(name, run, Path(place) / name, commands[name])
+            write_model(name, run, Path(place) / name, commands[name], results / f"{run.name}.json")
         size = check_sizes(Path(place), largest_package)
         for name in runs:
             shutil.rmtree(output / name, ignore_errors=True)
@@ -73,7 +75,7 @@ def pack(
     return size
 
 
-def write_model(name: str, run: Path, folder: Path, command: str) -> None:
+def write_model(name: str, run: Path, folder: Path, command: str, result: Path) -> None:
     """Store a run's model, with its card."""
     model = polyseme.load(run, device="cpu")
     shown, packaged = model.show(), PACKAGED[f"english-{name}"]
@@ -82,7 +84,7 @@ def write_model(name: str, run: Path, folder: Path, command: str) -> None:
             f"{run} is no model for the {name}: it is of the family {shown.family} and can {', '.join(shown.can)}. "
             f"Wanted is {FAMILIES[name]}, for {', '.join(packaged.defaults)}."
         )
-    card = card_of(packaged.name, USES[name], run, command, model)
+    card = card_of(packaged.name, USES[name], run, result, command, model)
     model.save(folder, store="bf16", shard_size=SHARD_SIZE)
     (folder / "README.md").write_text(card, encoding="utf-8")
     if (run / "curve.svg").is_file():

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,20 @@ from safetensors.torch import load_file
 import polyseme
 from polyseme.errors import InputError
 from polyseme.packaged_models import PACKAGED
-from tiny_models import tiny_model
 
 PROJECT = Path(__file__).parents[2] / "models" / "english"
-SIZES = {"batch_size": 2, "length": 32, "budget": "3steps", "device": "cpu", "seed": 3}
+SHAPE = {"n_layers": 2, "width": 32, "n_heads": 2, "inner_width": 64}
+SIZES = {
+    "batch_size": 2,
+    "length": 32,
+    "budget": "3steps",
+    "device": "cpu",
+    "seed": 3,
+    "vocab_size": 300,
+    "shape": SHAPE,
+}
 COMMANDS = {
-    "encoder": "polyseme pretrain texts/*.txt --recipe bert-tiny --budget 3steps --seed 3 -o runs/encoder",
+    "encoder": "polyseme pretrain texts/*.txt --recipe modern-tiny --budget 3steps --seed 3 -o runs/encoder",
     "decoder": "polyseme pretrain texts/*.txt --recipe gpt-tiny --budget 3steps --seed 3 -o runs/decoder",
 }
 
@@ -38,21 +47,39 @@ def packing() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, real_text: Callable[[str, int], str]) -> dict[str, Path]:
-    """Two finished runs, of a few steps of tiny models, the encoder evaluated."""
+    """Two finished runs of a few steps, the encoder evaluated by a verb, the decoder as the experiments do it."""
     folder = tmp_path_factory.mktemp("runs")
     texts = folder / "texts"
     texts.mkdir()
     half = real_text("wiki-00", 40_000)
     (texts / "wiki-00.txt").write_text(half[:20_000])
     (texts / "books-00.txt").write_text(half[20_000:])
-    tiny_model("modernbert").save(folder / "start")
-    polyseme.pretrain(texts, recipe="bert-tiny", model=folder / "start", output=folder / "encoder", **SIZES)
-    shape = {"n_layers": 2, "width": 32, "n_heads": 2, "inner_width": 64}
-    polyseme.pretrain(texts, recipe="gpt-tiny", shape=shape, vocab_size=300, output=folder / "decoder", **SIZES)
+    for name, recipe in (("encoder", "modern-tiny"), ("decoder", "gpt-tiny")):
+        polyseme.pretrain(texts, recipe=recipe, output=folder / name, **SIZES)
     (folder / "encoder" / "scores").mkdir()
     (folder / "pairs.tsv").write_text("good\tbad\nDawn broke.\tBroke dawn.\nWe broke even.\tWe even broke.\n")
     polyseme.evaluate(folder / "pairs.tsv", model=folder / "encoder", output=folder / "encoder" / "scores" / "own.json")
+    (folder / "results").mkdir()
+    blimp = {"model": "model", "causal": {"accuracy": 0.75, "how": "left to right", "phenomena": {"npi": 0.5}}}
+    with experiments_on_path():
+        figures = importlib.import_module("pretraining_runs").figures_of(folder / "decoder")
+    (folder / "results" / "decoder.json").write_text(json.dumps({**figures, "blimp": blimp}))
     return {name: folder / name for name in ("encoder", "decoder")}
+
+
+@contextmanager
+def experiments_on_path() -> Iterator[None]:
+    folder = str(PROJECT.parents[1] / "experiments")
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def options_of(runs: dict[str, Path]) -> dict[str, Any]:
+    """What `pack` takes for these runs."""
+    return {"commands": COMMANDS, "results": runs["encoder"].parent / "results"}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +88,7 @@ def packed(packing: Any, runs: dict[str, Path], tmp_path_factory: pytest.TempPat
     module = tmp_path_factory.mktemp("site") / "polyseme_english"
     module.mkdir()
     shutil.copy(PROJECT / "src" / "polyseme_english" / "__init__.py", module)
-    packing.pack(runs, module, commands=COMMANDS)
+    packing.pack(runs, module, **options_of(runs))
     return module
 
 
@@ -110,7 +137,16 @@ def test_cards_have_data_cost_scores_seed_and_command(packed: Path, runs: dict[s
     report = json.loads((runs["encoder"] / "scores" / "own.json").read_text())
     accuracy = report["lines"][0]["figures"]["accuracy"]
     assert f"| all | 2 | {100 * accuracy:.1f} |" in (packed / "encoder" / "README.md").read_text()
-    assert "None were measured." in (packed / "decoder" / "README.md").read_text()
+    decoder = (packed / "decoder" / "README.md").read_text()
+    assert "| BLiMP, accuracy | left to right |\n| --- | --- |\n| all | 75.0 |\n| npi | 50.0 |" in decoder
+    entropy = json.loads((runs["decoder"].parent / "results" / "decoder.json").read_text())["unigram_entropy"]
+    assert f"unigram entropy {entropy:.3f}" in decoder
+
+
+def test_scores_of_another_run_are_refused(packing: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "decoder.json").write_text(json.dumps({"settings": {"recipe": "another"}}))
+    with pytest.raises(InputError, match="is about a run with other settings"):
+        packing.pack(runs, tmp_path / "module", commands=COMMANDS, results=tmp_path)
 
 
 def changed(run: Path, folder: Path, name: str, change: Callable[[Any], None]) -> Path:
