@@ -121,6 +121,12 @@ def model_or_default(verb: str, model: AnyPath | None) -> AnyPath:
     return name
 
 
+def model_name(path: str) -> str:
+    """A model's name for headings: that of a packaged one, else the name of its folder."""
+    packaged = (model.name for model in PACKAGED.values() if model.find() == Path(path))
+    return next(packaged, Path(path).name or path)
+
+
 def default_in_words(verb: str) -> str:
     """What a verb does where no model is named, for the documentation of its option."""
     if verb not in DEFAULTS:

@@ -95,6 +95,12 @@ def test_functions_alike(verb: str, english: Path, folder: Path, caplog: pytest.
     assert len(caplog.records) == 1
 
 
+def test_a_report_is_headed_by_the_name_of_the_model(run: Run, english: Path, folder: Path) -> None:
+    for model in ([], ["-m", english / "decoder"]):
+        assert run("evaluate", "pairs.tsv", "-o", "out.html", "--force", *model).code == 0
+        assert "<h1>pairs.tsv: english-decoder</h1>" in Path("out.html").read_text()
+
+
 def test_load_by_name(english: Path) -> None:
     assert polyseme.load("english-encoder", device="cpu").path == str(english / "encoder")
 

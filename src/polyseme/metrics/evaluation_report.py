@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from polyseme.cost import Cost
 from polyseme.metrics.task_metrics import METRICS
+from polyseme.packaged_models import model_name
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def spelled(name: str, value: float | None) -> str:
 
 def title_of(report: Report) -> str:
     """What was evaluated, in short."""
-    return f"{report.evaluation}: {Path(report.model).name or report.model}"
+    return f"{report.evaluation}: {model_name(report.model)}"
 
 
 def notes_of(report: Report) -> list[str]:
