@@ -23,7 +23,7 @@ _SMALL = Recipe(
         schedule=Schedule(kind="cosine", warmup=715, max_warmup=0.1, floor=0.1),
         max_grad_norm=1.0,
     ),
-    scaling=Scaling(),
+    scaling=Scaling(length=256),
     published_steps=572_000,
     note="GPT-3's rows were of 2,048 pieces: half as many steps, of as many pieces",
 )

@@ -169,13 +169,18 @@ class PretrainingRequest:
         return self.recipe.config(n_pieces, {**changes, **self.shape}) if start is None else start.config
 
     def _changes(self, n_pieces: int, fitted: Fit | None, training: TrainingSettings) -> dict[str, Any]:
-        """What differs from the recipe's shape: dropout by the budget, and positions for the longest rows."""
+        """What differs from the recipe's shape: dropout by the budget, and positions for the longest rows.
+
+        Where training is fitted, there are no others: a model that has never seen a position must not use it.
+        """
         changes: dict[str, Any] = {}
+        config = self.recipe.config(n_pieces)
         if fitted is not None:
-            changes |= fitted_dropout(self.recipe.config(n_pieces), fitted.dropout)
+            changes |= fitted_dropout(config, fitted.dropout)
         positions = self.recipe.shape.get("max_positions")
         if positions is not None:
-            changes["max_positions"] = max(training.longest, int(positions))
+            only_seen = fitted is not None and str(getattr(config, "positions", "")).startswith(("learned", "rotary"))
+            changes["max_positions"] = training.longest if only_seen else max(training.longest, int(positions))
         return changes
 
     def _objective(self, fitted: Fit | None) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,12 +19,12 @@ from polyseme.api import AnyPath
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import Corpus
-from polyseme.errors import InputError, OptionError, OutputError, PolysemeError
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.recipes.budget_fit import Fit
+from polyseme.recipes.budget_fit import MANY_EPOCHS, Fit
 from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts
 from polyseme.recipes.recipe_choice import chosen_recipe
 from polyseme.training.budget import parse_budget, parse_time
@@ -41,6 +43,8 @@ DRY_RUN_BYTES = 4_000_000
 """Text that a dry run reads at most."""
 
 Result = TypeVar("Result")
+
+_logger = logging.getLogger(__name__)
 
 
 @flat(PretrainOptions)
@@ -99,6 +103,7 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
             check_plan(request.plan(building["vocab_size"], fitted), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
             job, place = request.job(corpus, "corpus", devices, fitted), Path(folder) / "run"
+            _note_fit(request, job)
             return dry_run_of(job, corpus, devices, place, workers=options.workers, start=request.start_bundle)
     with devices_for(device) as devices:
         run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force)
@@ -196,11 +201,31 @@ def _begin(
             corpus = _corpus_of_run(texts, output, building)
             job = request.job(corpus, path, devices, fitted)
             check_job(job, corpus, devices, request.start_bundle)
+            _note_fit(request, job)
             Run.create(output, json.loads(json.dumps(job.to_json())))
         return str(corpus.folder)
 
     folder = _lead_first(devices, begin)
     return Run.open(output), Corpus.open(folder)
+
+
+def _note_fit(request: PretrainingRequest, job: Job) -> None:
+    """Log what is trained and how that was fitted to the budget; warn of a text that is too small for it."""
+    if request.options["recipe"] is None:
+        _logger.info(f"the recipe is {request.recipe.name}; --recipe names another")
+    if job.fit is None:
+        _logger.info(f"{request.recipe.name}: training as published, whatever the budget")
+        return
+    fitted = Fit.from_json(job.fit)
+    for line in fitted.lines(request.budget):
+        _logger.info(line)
+    if fitted.epochs is not None and fitted.epochs > MANY_EPOCHS:
+        warnings.warn(
+            f"The budget of {request.budget} is enough to read this text {fitted.epochs:,.0f} times, and more than "
+            f"{MANY_EPOCHS:,.0f} teach nothing new. Give more text, or a smaller budget.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
 
 
 def _fit_of_run(output: Path, request: PretrainingRequest) -> Fit | None:
