@@ -297,6 +297,13 @@ class Objective(Protocol):
     def weights(self) -> Mapping[str, float]:
         """The weight of the mean of each part in the loss."""
 
+    @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        """The parts of the loss that predict pieces, whose mean can be compared with an entropy of pieces."""
+
+    def target_counts(self, nets: nn.Module, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each piece is predicted, if each occurs so often."""
+
     def nets(self, bundle: Any) -> nn.Module:
         """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""
 

@@ -13,14 +13,11 @@ import torch
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.effects import (
     CHECKPOINTS,
-    HIGH,
     LOG,
     Log,
     Moment,
     Report,
     ReportProgress,
-    StopIfDiverged,
-    TrainingStoppedError,
     WriteCheckpoints,
     due,
     read_log,
@@ -75,22 +72,6 @@ def test_a_line_cut_short_is_left_out_and_what_is_done_again_forgotten(tmp_path:
     assert (tmp_path / LOG).read_text().endswith("}\n")
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_stops_the_run(loss: float) -> None:
-    watch = StopIfDiverged(1)
-    watch(moment(1, 7.0))
-    with pytest.raises(TrainingStoppedError, match="lower learning rate"):
-        watch(moment(2, loss))
-
-
-def test_a_loss_that_stays_high_stops_the_run_and_a_short_peak_does_not() -> None:
-    watch = StopIfDiverged(1)
-    for done, loss in enumerate([7.0, *[30.0] * (HIGH - 1), 6.0, *[30.0] * (HIGH - 1)], start=1):
-        watch(moment(done, loss))
-    with pytest.raises(TrainingStoppedError, match="does not come down"):
-        watch(moment(50, 30.0))
-
-
 def test_weights_that_are_no_numbers_are_not_kept(tmp_path: Path) -> None:
     trainer = small.trainer_for("masked", small.settings())
     keep = WriteCheckpoints(tmp_path, 1, 100, lambda done, seconds: {"seconds": seconds}, keep=2, shard_size=None)
@@ -131,25 +112,3 @@ def test_the_loop_tells_each_effect_of_each_step() -> None:
     assert all(math.isfinite(loss) for _, _, loss in seen)
     assert trained.done == 5
     assert trained.seconds > 10.0
-
-
-@pytest.mark.parametrize(
-    ("losses", "shown"),
-    [
-        ({"masked": 2.0}, 2.0),
-        ({"causal": 2.0}, 2.0),
-        ({"permuted": 2.0}, 2.0),
-        ({"denoising": 2.0}, 2.0),
-        ({"spans": 2.0}, 2.0),
-        ({"forward": 1.0, "backward": 3.0}, 2.0),
-        ({"masked": 2.0, "replaced": 0.5}, 2.0),
-        ({"translation": 2.0}, None),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_the_perplexity_is_of_all_that_guesses_pieces(losses: dict[str, float], shown: float | None) -> None:
-    """Of a biLM both halves; of replaced pieces the generator's; none where targets are smoothed."""
-    report = Report(
-        done=1, n_steps=2, loss=9.0, losses=losses, held_out={}, pieces_per_second=1, wait_share=0, seconds_left=1
-    )
-    assert report.perplexity == (None if shown is None else pytest.approx(math.exp(shown)))

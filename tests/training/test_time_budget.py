@@ -15,13 +15,14 @@ from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.pretraining_job import Job
 from polyseme.training.schedules import Schedule
 from polyseme.training.time_budget import (
+    LOOKS,
     N_TO_MEASURE,
     Correction,
+    Slowdown,
     Timing,
     check_time_left,
-    corrected_at,
+    look_at,
     seconds_of,
-    slowdown,
     steps_within,
     warn_of_few_steps,
 )
@@ -68,20 +69,31 @@ def test_the_steps_fill_the_time_and_no_more(
     assert seconds_of(work, timing, n_steps + 1, done=done) > seconds
 
 
-@given(st.integers(1, 100_000), st.sampled_from([(1.0,), (0.9, 0.1), (0.03, 0.97)]))
-def test_the_number_is_looked_at_early_and_in_the_first_phase(planned: int, shares: tuple[float, ...]) -> None:
+@given(st.integers(1, 100_000), st.sampled_from([(1.0,), (0.9, 0.1), (0.03, 0.97)]), st.sampled_from(LOOKS))
+def test_the_number_is_looked_at_in_time_and_in_the_first_phase(
+    planned: int, shares: tuple[float, ...], share: float
+) -> None:
     work = job(*shares)
-    step = corrected_at(work, planned)
-    assert 1 <= step <= max(planned // 10, N_TO_MEASURE)
-    assert step < planned or planned == 1
-    assert step == 1 or Plan(work.training, planned).at(step - 1)[0] == 0
+    step = look_at(work, planned, share)
+    if step is None:
+        assert shares[0] < 1
+    else:
+        assert 1 <= step <= max(share * planned + 1, N_TO_MEASURE)
+        assert step < planned or planned == 1
+        assert step == 1 or Plan(work.training, planned).at(step - 1)[0] == 0
 
 
 def test_how_much_slower_steps_are_is_without_what_is_written() -> None:
     work, timing = job(evaluate_every=20, checkpoint_every=10), Timing((0.1,), 1.0, 7.0)
+    slow = Slowdown()
+    slow.add(work, timing, 1000, (9, 11), 50.0)
+    assert slow.factor == 1.0, "two steps tell nothing"
+    slow = Slowdown()
     # 30 steps, an evaluation and three checkpoints
-    assert slowdown(work, timing, 1000, (9, 39), 2 * (30 * 0.1 + 1.0) + 3 * 7.0) == pytest.approx(2.0)
-    assert slowdown(work, timing, 1000, (9, 11), 50.0) == 1.0, "two steps tell nothing"
+    slow.add(work, timing, 1000, (9, 39), 2 * (30 * 0.1 + 1.0) + 3 * 7.0)
+    assert slow.factor == pytest.approx(2.0)
+    slow.add(work, timing, 500, (39, 59), 2 * (20 * 0.1 + 1.0) + 2 * 7.0)
+    assert slow.factor == pytest.approx(2.0)
 
 
 def test_a_number_is_corrected_by_what_is_left() -> None:
@@ -89,7 +101,7 @@ def test_a_number_is_corrected_by_what_is_left() -> None:
     slow = Correction(80, 1000, 2.0)
     assert slow.n_steps(work, timing, 84.0) == 80 + 420
     assert Correction(80, 1000, 0.5).n_steps(work, timing, 92.0) == 80 + 1840
-    assert Correction(80, 1000, 1.02).n_steps(work, timing, 3.0) == 1000, "nearly as in the trial: it stays"
+    assert Correction(80, 1000, 1.0).n_steps(work, timing, 90.0) == 1000, "92 s are near enough: it stays"
     assert slow.n_steps(work, timing, -5.0) == 81
     # or the steps so far would be of another phase
     assert slow.n_steps(job(0.1, 0.9), Timing((0.1, 0.1), 0.0), 1.0) == 800

@@ -15,7 +15,7 @@ from torch import nn
 import polyseme
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
-from polyseme.training.checkpoint import read_latest, read_steps
+from polyseme.training.checkpoint import read_latest, read_regular
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import read_log
 from polyseme.training.pretraining import Pretraining
@@ -120,7 +120,7 @@ def test_an_averaged_run_in_slices_ends_as_if_it_had_never_stopped(
 def test_the_model_is_the_mean_of_the_last_checkpoints(corpus: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     polyseme.pretrain(corpus, output=run, **SMALL, average_checkpoints=3)
-    checkpoints = read_steps(run / "checkpoints", lambda step: True)
+    checkpoints = read_regular(run / "checkpoints")
     assert [each.step for each in checkpoints] == [4, 6, 8]
     for name, each in model_weights(run).items():
         theirs = [checkpoint.tensors[f"{WEIGHTS}encoder.{name}"] for checkpoint in checkpoints]

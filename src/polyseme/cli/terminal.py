@@ -171,7 +171,8 @@ class PretrainLine(_Line["Report"]):
 
     def _line(self, report: Report) -> tuple[bool, str]:
         if report.held_out:
-            self._held_out = f"  held-out {report.held_out['loss']:.3f}"
+            prediction = report.held_out_prediction
+            self._held_out = f"  held-out {report.held_out['loss'] if prediction is None else prediction:.3f}"
         perplexity = "" if report.perplexity is None else f"  perplexity {report.perplexity:,.1f}"
         left = str(timedelta(seconds=round(report.seconds_left)))
         return bool(report.held_out), (

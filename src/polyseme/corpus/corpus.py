@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyseme.corpus.shards import SHARDS, SIDE, SPLITS, Counts, Shard, dtype_for
 from polyseme.errors import InputError, OptionError, nearest
@@ -161,14 +163,37 @@ class Corpus:
         A model whose loss is not below that has learned nothing from context. Of pairs, the pieces of one side, by
         default those of the target.
         """
-        counts = np.zeros(self.tokenizer.n_pieces, np.int64)
-        for shard in self.shards(split, self.sides[-1] if side is None else side):
-            for pieces in shard.numbers():
-                counts += np.bincount(pieces, minlength=len(counts))
-        if self.separator is not None:
-            counts[self.separator] = 0
+        counts = self.piece_counts(split, side)
         shares = counts[counts > 0] / max(counts.sum(), 1)
         return float(-(shares * np.log(shares)).sum())
+
+    def piece_counts(
+        self, split: str = "train", side: str | None = None, *, most: int | None = None
+    ) -> NDArray[np.int64]:
+        """How often each piece occurs, separators left out; of pairs, on one side, by default that of the target.
+
+        Of more pieces than `most`, only a part is counted, from all over the text.
+        """
+        counts = np.zeros(self.tokenizer.n_pieces, np.int64)
+        shards = self.shards(split, self.sides[-1] if side is None else side)
+        n_pieces = sum(len(shard) for shard in shards)
+        every = 1 if most is None else max(1, round(n_pieces / most))
+        for pieces in itertools.islice((each for shard in shards for each in shard.numbers()), 0, None, every):
+            counts += np.bincount(pieces, minlength=len(counts))
+        if self.separator is not None:
+            counts[self.separator] = 0
+        return counts
+
+
+def unigram_cross_entropy(train: NDArray[np.int64], held: NDArray[np.int64]) -> float:
+    """How many nats a piece of held-out text takes if one knows how often each occurs in other text, from the counts of
+    both; every piece is taken to occur half a time more, so that none is impossible.
+
+    >>> round(unigram_cross_entropy(np.array([7, 1]), np.array([1, 1])), 3)
+    0.987
+    """
+    shares = (train + 0.5) / (train + 0.5).sum()
+    return float(-(held / max(held.sum(), 1) * np.log(shares)).sum())
 
 
 def _of_side(source: Mapping[str, Any], side: str, split: str) -> Mapping[str, Any]:

@@ -94,6 +94,18 @@ class BiLM(BaseObjective):
     def weights(self) -> Mapping[str, float]:
         return {"forward": 0.5, "backward": 0.5}
 
+    @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        return ("forward", "backward")
+
+    def target_counts(self, nets: nn.Module, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Words that the softmax does not have are predicted as the unknown one."""
+        nets = cast(BiLMNets, nets)
+        predicted: NDArray[np.int64] = counts.copy()
+        predicted[nets.n_words :] = 0
+        predicted[nets.unknown] += counts[nets.n_words :].sum()
+        return predicted
+
     def n_read(self, bundle: Bundle) -> int | None:
         """Words are spelled: there may be any number."""
         return None

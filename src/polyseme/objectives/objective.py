@@ -136,6 +136,15 @@ class BaseObjective(Config, ABC):
         """How much the mean of each part counts in what is minimized."""
         return {self.name: 1.0}
 
+    @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        """The parts of the loss that predict pieces; their mean counts. None where targets are smoothed."""
+        return (self.name,)
+
+    def target_counts(self, nets: nn.Module, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each piece is predicted, if each occurs so often."""
+        return counts
+
     def row_length(self, length: int, n_specials: int) -> int:
         """How long rows must be so that the encoder reads `length` pieces of them, `n_specials` of the frame."""
         return length

@@ -105,6 +105,11 @@ class Replaced(BaseObjective):
     def weights(self) -> Mapping[str, float]:
         return {"masked": 1.0, "replaced": self.weight}
 
+    @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        """The generator's."""
+        return ("masked",)
+
     def refuse(self, bundle: Bundle) -> None:
         if "masked" not in bundle.family.outputs:
             raise OptionError(

@@ -52,6 +52,10 @@ class Streamed(BaseObjective):
     def weights(self) -> Mapping[str, float]:
         return {"causal": 1.0}
 
+    @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        return ("causal",)
+
     def refuse(self, bundle: Bundle) -> None:
         refuse_sampling(self.softmax, bundle.outputs["causal"])
 

@@ -34,6 +34,11 @@ class Translation(BaseObjective):
             raise OptionError(f"The smoothing of labels must be from 0 to below 1. Got {self.smoothing} instead.")
 
     @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        """None: the loss of training is not that of predicting pieces."""
+        return ()
+
+    @property
     def needs(self) -> Needs:
         return Needs(directions=("both",), outputs=("causal",), layout=ParallelPairs(), two_stacks=True)
 

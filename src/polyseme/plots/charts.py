@@ -160,13 +160,13 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str, log: bool = False) -
     drawn = [each for each in drawn if each.points]
     if not drawn:
         return ""
-    across, up = (_reach([point[side] for each in drawn for point in each.points]) for side in (0, 1))
-    place_x = _Scale(*across, _LEFT, _WIDTH - _RIGHT)
-    place_y = _Scale(*up, _HEIGHT - _BOTTOM, _TOP)
+    across, up = (reach_of([point[side] for each in drawn for point in each.points]) for side in (0, 1))
+    place_x = Scale(*across, _LEFT, _WIDTH - _RIGHT)
+    place_y = Scale(*up, _HEIGHT - _BOTTOM, _TOP)
     groups = list(dict.fromkeys(each.group or each.name for each in drawn))
     thin = "thin" if len(drawn) > len(groups) else ""
     whole = all(float(point[0]).is_integer() for each in drawn for point in each.points)
-    ticks = _log_places(place_x) if log else _ticks(place_x, whole=whole)
+    ticks = _log_places(place_x) if log else round_ticks(place_x, whole=whole)
     parts = [_grid(place_x, place_y, x, y, ticks)]
     for each in drawn:
         color = group_color(groups.index(each.group or each.name))
@@ -187,12 +187,12 @@ def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
     drawn = [dot for dot in dots if math.isfinite(dot.value)]
     if not drawn:
         return ""
-    place = _Scale(*_reach([dot.value for dot in drawn]), _LEFT, _WIDTH - _RIGHT)
+    place = Scale(*reach_of([dot.value for dot in drawn]), _LEFT, _WIDTH - _RIGHT)
     ground = _DOTS_HEIGHT - 24
     parts = [f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{ground}" y2="{ground}"></line>']
     parts += [
         f'<text x="{place(tick):.1f}" y="{ground + 17}" text-anchor="middle">{label_text}</text>'
-        for tick, label_text in _ticks(place)
+        for tick, label_text in round_ticks(place)
     ]
     if median is not None and math.isfinite(median):
         at = place(median)
@@ -223,9 +223,9 @@ def _drawable(points: Sequence[tuple[float, float]], log: bool) -> Iterator[tupl
             yield (math.log10(across) if log else across), up
 
 
-def _grid(place_x: _Scale, place_y: _Scale, x: str, y: str, ticks: Sequence[tuple[float, str]]) -> str:
+def _grid(place_x: Scale, place_y: Scale, x: str, y: str, ticks: Sequence[tuple[float, str]]) -> str:
     parts = []
-    for tick, label_text in _ticks(place_y):
+    for tick, label_text in round_ticks(place_y):
         at = place_y(tick)
         parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"></line>')
         parts.append(f'<text x="{_LEFT - 7}" y="{at + 4:.1f}" text-anchor="end">{label_text}</text>')
@@ -237,14 +237,16 @@ def _grid(place_x: _Scale, place_y: _Scale, x: str, y: str, ticks: Sequence[tupl
     return "".join(parts)
 
 
-def _reach(values: Sequence[float]) -> tuple[float, float]:
+def reach_of(values: Sequence[float]) -> tuple[float, float]:
     """The range of the values with a margin; around a single value some interval."""
     low, high = min(values), max(values)
     spare = (high - low) * 0.05 or abs(high) * 0.01 or 1.0
     return (low - spare if low else low), high + spare
 
 
-class _Scale(NamedTuple):
+class Scale(NamedTuple):
+    """From numbers between `low` and `high` to places between `start` and `end`."""
+
     low: float
     high: float
     start: float
@@ -254,7 +256,7 @@ class _Scale(NamedTuple):
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def _ticks(scale: _Scale, *, whole: bool = False) -> list[tuple[float, str]]:
+def round_ticks(scale: Scale, *, whole: bool = False) -> list[tuple[float, str]]:
     """Round numbers, about five of them, 1, 2 or 5 times a power of ten apart, and how they are written."""
     low, high, _, _ = scale
     rough = (high - low) / 5
@@ -278,15 +280,15 @@ def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
         ticks = [place for place in places if low * (1 - 1e-9) <= place <= high * (1 + 1e-9)]
         if len(ticks) <= 8:
             break
-    return [(place, _short(place)) for place in ticks]
+    return [(place, short_number(place)) for place in ticks]
 
 
-def _log_places(scale: _Scale) -> list[tuple[float, str]]:
+def _log_places(scale: Scale) -> list[tuple[float, str]]:
     """The same as places on a scale of logarithms."""
     return [(math.log10(place), label) for place, label in log_ticks(10**scale.low, 10**scale.high)]
 
 
-def _short(number: float) -> str:
+def short_number(number: float) -> str:
     """A round number in few characters: 10M, 500k, 20."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:

@@ -17,7 +17,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,13 @@ def write_checkpoint(
     record: Mapping[str, Any],
     *,
     keep: int = 2,
-    counts: Callable[[int], bool] | None = None,
+    passing: bool = False,
     shard_size: int | None = None,
 ) -> Path:
     """Write what a run is after `step` steps, whole or not at all; then remove all but it and the last `keep`.
 
-    Those of steps that do not count, since the run was only stopped there, are not among the `keep`.
+    One that is only `passing`, since the run was stopped there, does not count among the `keep`, and goes when the next
+    is written.
 
     One process of a run writes. What a killed process left unfinished is removed first. A checkpoint of the same
     step that is whole stays as it is, since a step is the same however often it is taken; checkpoints of later steps
@@ -84,11 +85,13 @@ def write_checkpoint(
         with whole_folder(path, force=True) as new:
             write_weights(new, tensors, shard_size=shard_size)
             sums = {file.name: digest_of(file) for file in sorted(new.iterdir())}
-            written = json.loads(json.dumps({"format": 1, "step": step, "about": dict(record), "files": sums}))
+            written = json.loads(
+                json.dumps({"format": 1, "step": step, "passing": passing, "about": dict(record), "files": sums})
+            )
             written["checksum"] = _checksum_of_record(written)
             (new / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     steps = _steps(folder)
-    last = [each for each in steps if each <= step and (counts is None or counts(each))][-max(keep, 1) :]
+    last = [each for each in steps if each <= step and not _is_passing(folder, each)][-max(keep, 1) :]
     for each in sorted(set(steps) - {*last, step}):
         _remove(folder / f"step-{each:08d}")
     return path
@@ -122,11 +125,12 @@ def read_latest(folder: AnyPath) -> Checkpoint | None:
     return None
 
 
-def read_steps(folder: AnyPath, counts: Callable[[int], bool]) -> list[Checkpoint]:
-    """The checkpoints of those steps that count, in order; all must be in order."""
+def read_regular(folder: AnyPath) -> list[Checkpoint]:
+    """The checkpoints that are there but for that of step 0 and passing ones; every one must be whole."""
     folder = Path(folder)
+    steps = [step for step in _steps(folder) if step and not _is_passing(folder, step)]
     try:
-        return [_read(folder / f"step-{step:08d}") for step in _steps(folder) if counts(step)]
+        return [_read(folder / f"step-{step:08d}") for step in steps]
     except _SpoiltError as error:
         raise ModelError(f"A checkpoint of the run cannot be used: {error}. Put a good copy in its place.") from None
 
@@ -142,6 +146,14 @@ def _steps(folder: Path) -> list[int]:
         return []
     names = (_NAME.fullmatch(each.name) for each in folder.iterdir() if each.is_dir())
     return sorted(int(name[1]) for name in names if name)
+
+
+def _is_passing(folder: Path, step: int) -> bool:
+    """Whether a checkpoint says so; one that says nothing is not."""
+    try:
+        return json.loads((folder / f"step-{step:08d}" / ABOUT).read_bytes()).get("passing") is True
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _is_whole(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What happens beside the loop after each step: evaluate, log, report, stop a run that diverges, write checkpoints.
+"""What happens beside the loop after each step: evaluate, log, report, write checkpoints; `watching` has more.
 
 Each effect is a small object that is called with the state of the run. All processes call it; the leading
 one writes and prints.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,22 +16,16 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from polyseme.errors import PolysemeError
 from polyseme.extras import require
 from polyseme.files.atomic import whole_file
+from polyseme.plots.learning_curve import learning_curve
 from polyseme.training.checkpoint import write_checkpoint
 from polyseme.training.loader import StepRows
-from polyseme.training.time_budget import UNMEASURED
 from polyseme.training.trainer import Trainer
 
 CHECKPOINTS = "checkpoints"
 LOG = "log.jsonl"
-PREDICTION_PARTS = (("masked",), ("causal",), ("forward", "backward"), ("permuted",), ("denoising",), ("spans",))
-"""The parts of a loss that predict pieces; those of one group count alike."""
-HIGH = 5
-"""Logged steps in a row that the loss must be high for the run to be called lost."""
-MOST_STEPS_UNWATCHED = 10
-"""Steps after which several processes agree on whether a slice has ended, at most."""
+CURVE = "curve.svg"
 
 
 @dataclass
@@ -161,6 +153,32 @@ def truncate_log(folder: Path, step: int) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
+@dataclass
+class DrawCurve:
+    """Draws the losses of the log against pieces read, after each evaluation and at the end."""
+
+    folder: Path
+    title: str
+    unigram_entropy: float | None
+
+    def __call__(self, moment: Moment) -> None:
+        if not moment.trainer.devices.leads or not (moment.held_out or moment.last):
+            return
+        lines = read_log(self.folder)
+        training = [(line["pieces"], self._loss(line, moment.trainer)) for line in lines]
+        held_out = [
+            (line["pieces"], self._loss(line["held_out"], moment.trainer)) for line in lines if "held_out" in line
+        ]
+        picture = learning_curve(training, held_out, unigram_entropy=self.unigram_entropy, title=self.title)
+        with whole_file(self.folder / CURVE, force=True) as path:
+            path.write_text(picture, encoding="utf-8")
+
+    def _loss(self, means: Mapping[str, float], trainer: Trainer) -> float:
+        """Of predicting pieces, or, where no part of the loss is that, of all."""
+        prediction = trainer.prediction(means)
+        return means["loss"] if prediction is None else prediction
+
+
 class TensorBoard:
     """The same figures as events that TensorBoard shows."""
 
@@ -193,14 +211,15 @@ class Report:
     pieces_per_second: float
     wait_share: float
     seconds_left: float
+    prediction: float | None = None
+    """The loss of predicting pieces, where a part of the loss is that."""
+    held_out_prediction: float | None = None
+    """The same on held-out text, where this step was evaluated."""
 
     @property
     def perplexity(self) -> float | None:
-        """E to the loss of predicting pieces, where a part of the loss is that; of two directions, to their mean."""
-        for names in PREDICTION_PARTS:
-            if all(name in self.losses for name in names):
-                return math.exp(min(statistics.fmean(self.losses[name] for name in names), 50.0))
-        return None
+        """E to the loss of predicting pieces."""
+        return None if self.prediction is None else math.exp(min(self.prediction, 50.0))
 
 
 OnReport = Callable[[Report], None]
@@ -237,99 +256,10 @@ class ReportProgress:
                 pieces_per_second=speed,
                 wait_share=moment.wait_share,
                 seconds_left=seconds_per_step * (moment.n_steps - moment.done),
+                prediction=moment.trainer.prediction(moment.losses),
+                held_out_prediction=moment.trainer.prediction(moment.held_out),
             )
         )
-
-
-@dataclass
-class MeasureSteps:
-    """When the first steps of a process, which may compile, were over: the steps since then tell its speed."""
-
-    finish: Callable[[], None]
-    """Waits for the device."""
-    began: tuple[int, float] | None = None
-    """The steps taken by then, and the clock."""
-
-    def __call__(self, moment: Moment) -> None:
-        if self.began is None and moment.done >= moment.first + UNMEASURED:
-            self.finish()
-            self.began = moment.done, time.perf_counter()
-
-    def until(self, step: int) -> tuple[int, float]:
-        """The steps taken before those that are measured up to `step`, which was the last, and the seconds since."""
-        if self.began is None:
-            return step, 0.0
-        self.finish()
-        return self.began[0], time.perf_counter() - self.began[1]
-
-
-class TrainingStoppedError(PolysemeError):
-    """The loss is not a number, or does not come down again."""
-
-
-@dataclass
-class StopIfDiverged:
-    """Stops a run whose loss is not a number, or stays over twice what it was at first."""
-
-    every: int
-    first: float | None = None
-    n_high: int = 0
-
-    @classmethod
-    def resumed(cls, every: int, log: Sequence[Mapping[str, Any]]) -> StopIfDiverged:
-        """As it is after the steps of a log, so that a run that is resumed stops where it would have stopped."""
-        watch = cls(every)
-        for line in log:
-            if line["step"] % every == 0 or line["step"] == 1:
-                watch._see(line["loss"])
-        return watch
-
-    def _see(self, loss: float) -> None:
-        self.first = loss if self.first is None else self.first
-        self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
-
-    def __call__(self, moment: Moment) -> None:
-        if not due(moment, self.every):
-            return
-        loss = moment.loss
-        if not math.isfinite(loss):
-            raise TrainingStoppedError(
-                f"The loss at step {moment.done:,} is {loss}, so the run was stopped. The last checkpoint is from "
-                f"before. Start over with a lower learning rate than {moment.learning_rate:.2g} "
-                "(--learning-rate), or a longer warmup."
-            )
-        self._see(loss)
-        if self.n_high >= HIGH:
-            raise TrainingStoppedError(
-                f"The loss has risen from {self.first:.3g} to {loss:.3g} at step {moment.done:,} and does not come "
-                f"down, so the run was stopped. Start over with a lower learning rate than "
-                f"{moment.learning_rate:.2g} (--learning-rate)."
-            )
-
-
-@dataclass
-class StopAfter:
-    """Stops a run between two steps once the clock (`time.perf_counter`) is past `deadline`.
-
-    The clock is the leading process's, and all processes stop after the same step.
-    """
-
-    deadline: float
-    next_look: int = 0
-    """The step after which they agree next."""
-    stopped: bool = False
-
-    def __call__(self, moment: Moment) -> None:
-        if not moment.last and moment.done >= self.next_look:
-            self.stopped, self.next_look = moment.trainer.devices.agree(self._look(moment))
-            moment.stops = moment.stops or self.stopped
-
-    def _look(self, moment: Moment) -> tuple[bool, int]:
-        """Whether time is up, and when to look next: more often as it runs out; a single process looks every step."""
-        left = self.deadline - time.perf_counter()
-        seconds_per_step = (moment.seconds - moment.seconds_before) / (moment.done - moment.first)
-        n_steps = min(int(left / seconds_per_step / 2), MOST_STEPS_UNWATCHED)
-        return left <= 0, moment.done + (1 if moment.trainer.devices.world == 1 else max(n_steps, 1))
 
 
 @dataclass
@@ -345,11 +275,10 @@ class WriteCheckpoints:
     shard_size: int | None
 
     def __call__(self, moment: Moment) -> None:
-        if self.is_due(moment.done) or moment.stops:
+        if self._is_due(moment.done) or moment.stops:
             self.now(moment.trainer, moment.done, moment.seconds)
 
-    def is_due(self, done: int) -> bool:
-        """Whether there is one after so many steps, wherever the run may stop besides."""
+    def _is_due(self, done: int) -> bool:
         return done % self.every == 0 or done == self.n_steps
 
     def now(self, trainer: Trainer, done: int, seconds: float) -> None:
@@ -360,6 +289,12 @@ class WriteCheckpoints:
         if trainer.devices.leads:
             folder, record = self.folder / CHECKPOINTS, self.record(done, seconds)
             write_checkpoint(
-                folder, done, tensors, record, keep=self.keep, counts=self.is_due, shard_size=self.shard_size
+                folder,
+                done,
+                tensors,
+                record,
+                keep=self.keep,
+                passing=not self._is_due(done),
+                shard_size=self.shard_size,
             )
         trainer.devices.wait()

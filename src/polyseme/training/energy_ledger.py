@@ -124,6 +124,11 @@ class Ledger(Config):
     price: float
     currency: str = "USD"
     n_sessions: int = 1
+    held_out: float | None = None
+    """What it reached: the loss of predicting pieces of held-out text, in nats; None: it was not evaluated, or predicts
+    none."""
+    unigram_entropy: float | None = None
+    """What that is for whoever knows how frequent each piece is in the training text, and nothing else."""
 
     @classmethod
     def of(
@@ -184,12 +189,18 @@ class Ledger(Config):
         sums = {
             each.name: getattr(self, each.name) + getattr(other, each.name)
             for each in dataclasses.fields(self)
-            if each.name not in ("device", "n_devices", "currency")
+            if each.name not in ("device", "n_devices", "currency", "held_out", "unigram_entropy")
         }
         if not (self.available_flops and other.available_flops):
             sums["available_flops"] = 0.0
-        n_devices = max(self.n_devices, other.n_devices)
-        return Ledger(**sums, device=", then ".join(devices), n_devices=n_devices, currency=self.currency)
+        return Ledger(
+            **sums,
+            device=", then ".join(devices),
+            n_devices=max(self.n_devices, other.n_devices),
+            currency=self.currency,
+            held_out=self.held_out if other.held_out is None else other.held_out,
+            unigram_entropy=self.unigram_entropy if other.unigram_entropy is None else other.unigram_entropy,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Every field, and what follows from them."""
@@ -207,8 +218,9 @@ class Ledger(Config):
 
         >>> bill = Ledger.of(pieces=10**9, flops=3e17, seconds=1200, total_seconds=1320, steps=8000,
         ...                  device="NVIDIA H200", joules=7.2e5, measured=True, peak=7.5e14)
-        >>> for line in bill.lines():
+        >>> for line in bill.replace(held_out=2.41, unigram_entropy=6.7).lines():
         ...     print(line)
+        held-out loss 2.41 nats, 4.29 below the unigram entropy of 6.70
         8,000 steps, 1,000,000,000 pieces in 20.0 min (22.0 min all in) on NVIDIA H200 (833,333 pieces/s)
         3.0e+17 FLOPs (250.0 TFLOP/s, 33% of the matrix product's speed there)
         0.200 kWh (measured), 0.0962 kg of CO₂e, 0.0260 USD
@@ -221,12 +233,24 @@ class Ledger(Config):
         share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
+            *self._reached(),
             f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{all_in}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
             f"{_digits(self.price)} {self.currency}",
         ]
+
+    def _reached(self) -> list[str]:
+        """The loss on held-out text, and how far that is from knowing how frequent pieces are."""
+        if self.held_out is None:
+            return []
+        line = f"held-out loss {self.held_out:.2f} nats"
+        if self.unigram_entropy is not None:
+            gain = self.unigram_entropy - self.held_out
+            side = "below" if gain >= 0 else "above"
+            line += f", {abs(gain):.2f} {side} the unigram entropy of {self.unigram_entropy:.2f}"
+        return [line]
 
 
 def measured_peak(device: torch.device | str, dtype: torch.dtype) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.bundle import Bundle, load_bundle
-from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.corpus import Corpus, unigram_cross_entropy
 from polyseme.corpus.layout import RowSource
 from polyseme.errors import OptionError
 from polyseme.training.budget import parse_budget
@@ -29,6 +29,8 @@ PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}
 """Pieces times width that a device runs at once, unless the user chooses."""
 EVALUATION_PIECES = {"cuda": 2**18, "cpu": 2**15}
 """Pieces of held-out text that an evaluation reads at most, since evaluations are part of a budget of time."""
+COUNTED_PIECES = 2**27
+"""Pieces that are counted for the unigram entropy at most."""
 TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
 LONG_FIRST_STEP = 10.0
@@ -99,6 +101,19 @@ class Pretraining:
             most, rows = self.devices.largest_share(len(indices)), loader.micro_batch_size[0]
             for _ in range(math.ceil(most / rows) - math.ceil(len(mine) / rows)):
                 yield loader.on_device(replace(loader.rows(step, 0, indices[:1]), counts={}))
+
+    def unigram_entropy(self) -> float | None:
+        """How many nats a piece of held-out text takes if one knows how often each is a target in the training text.
+
+        None where nothing is held out, or no part of the loss can be compared with it.
+        """
+        if self.held_out is None or not self.objective.prediction_parts:
+            return None
+        train, held = (
+            self.objective.target_counts(self.trainer.inner, self.corpus.piece_counts(split, most=COUNTED_PIECES))
+            for split in ("train", "held")
+        )
+        return unigram_cross_entropy(train, held)
 
     # --- how many steps -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 run.json        settings, number of steps, versions, whether it is finished
 corpus/         where the run built its own
 log.jsonl       one line per logged step
+curve.svg       the same as a picture
 checkpoints/    the last few
 ledger.json     what it cost
 model/          what came out, once it is finished (and generator/, for ELECTRA)
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,10 @@ class Run:
     """Why it stopped before its end, if it did by itself."""
     timing: Timing | None = None
     """What the steps of a budget of time were counted by."""
-    correction: Correction | None = None
-    """How the run's first steps corrected their number; None: they have not yet, or the budget is not one of time."""
+    corrections: list[Correction] = field(default_factory=list)
+    """How the run's own steps corrected their number, where the budget is one of time."""
+    unigram_entropy: float | None = None
+    """Of the held-out text, by the counts of the training text; None: it was not counted, or cannot be compared."""
 
     @classmethod
     def create(cls, folder: AnyPath, settings: Mapping[str, Any]) -> Run:
@@ -79,7 +82,7 @@ class Run:
             )
         try:
             content = json.loads((path / RUN).read_text(encoding="utf-8"))
-            timing, correction = content.get("timing"), content.get("correction")
+            timing = content.get("timing")
             return cls(
                 path,
                 content["settings"],
@@ -87,7 +90,8 @@ class Run:
                 content["finished"],
                 content.get("stopped"),
                 None if timing is None else Timing.from_json(timing),
-                None if correction is None else Correction.from_json(correction),
+                [Correction.from_json(each) for each in content.get("corrections", [])],
+                content.get("unigram_entropy"),
             )
         except (ValueError, KeyError, TypeError, ModelError) as error:
             raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be resumed.") from None
@@ -100,7 +104,8 @@ class Run:
             "finished": self.finished,
             "stopped": self.stopped,
             "timing": None if self.timing is None else self.timing.to_json(),
-            "correction": None if self.correction is None else self.correction.to_json(),
+            "corrections": [each.to_json() for each in self.corrections],
+            "unigram_entropy": self.unigram_entropy,
             "versions": {"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         self.folder.mkdir(parents=True, exist_ok=True)

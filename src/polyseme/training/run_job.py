@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,43 +15,49 @@ from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import PolysemeWarning
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import Checkpoint, read_latest, read_steps
+from polyseme.training.checkpoint import read_latest, read_regular
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
     AverageWeights,
+    DrawCurve,
     Effect,
     Evaluate,
     Log,
-    MeasureSteps,
     OnReport,
     ReportProgress,
-    StopAfter,
-    StopIfDiverged,
     TensorBoard,
-    TrainingStoppedError,
     WriteCheckpoints,
     read_log,
     truncate_log,
 )
-from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
+from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.loop import Trained, train
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_folder import LEDGER, Run, write_json
+from polyseme.training.slice_costs import SliceCosts, costs_until
 from polyseme.training.time_budget import (
-    CORRECTED_AFTER,
+    LATE,
+    LOOKS,
     N_TO_MEASURE,
     Correction,
+    Slowdown,
     Timing,
     check_time_left,
-    corrected_at,
-    slowdown,
+    look_at,
     steps_within,
     warn_of_few_steps,
 )
 from polyseme.training.trainer import WEIGHTS, named_under
 from polyseme.training.training_settings import Plan
+from polyseme.training.watching import (
+    MeasureSteps,
+    StopAfter,
+    StopIfDiverged,
+    TrainingStoppedError,
+    WarnIfNothingIsLearned,
+)
 from polyseme.training.weight_average import mean_of
 
 
@@ -110,12 +116,13 @@ def run_job(
         raise
     if done < current.plan.n_steps:
         return _pause(run, done, current.costs.ledger(done, seconds), devices)
-    current.average_checkpoints()
+    held_out = current.averaged_held_out() if job.average_checkpoints is not None else current.last_held_out()
     results = pretraining.results()
     if devices.leads:
         for name, bundle in results.items():
             save_bundle(bundle, run.folder / name, force=True, shard_size=job.shard_size)
-    bill = current.costs.ledger(done, seconds)
+    reached = {"held_out": held_out, "unigram_entropy": run.unigram_entropy}
+    bill: Ledger = current.costs.ledger(done, seconds).replace(**reached)
     if devices.leads:
         write_json(run.folder / LEDGER, bill.to_json())
         run.finished, run.stopped = True, None
@@ -138,30 +145,40 @@ class RunSlice:
     ) -> None:
         self.run, self.job, self.pretraining, self.started = run, pretraining.job, pretraining, started
         job, trainer, devices, folder = pretraining.job, pretraining.trainer, pretraining.devices, run.folder
-        meter = Meter(devices.device, rates=rates)
         checkpoint = read_latest(folder / CHECKPOINTS)
         self.first = 0 if checkpoint is None else checkpoint.step
         self.keep = WriteCheckpoints(folder, 1, 0, self._record, keep=job.keep, shard_size=job.shard_size)
-        self.costs = SliceCosts(pretraining, _costs_until(checkpoint, folder), self.first, started, meter, rates)
+        self.costs = SliceCosts(pretraining, costs_until(checkpoint, folder), self.first, started, rates)
         began = time.perf_counter()
         if checkpoint is not None:
             trainer.put(checkpoint.tensors)
         else:
             self.keep.now(trainer, 0, 0.0)
         if run.n_steps is None:
+            run.unigram_entropy = devices.agree(pretraining.unigram_entropy() if devices.leads else None)
             self._count_steps(0.0 if checkpoint is not None else time.perf_counter() - began)
         if devices.leads:
             truncate_log(folder, self.first)
         devices.wait()
         self.evaluate = Evaluate(pretraining.held_rows, 1)
-        self.measured = MeasureSteps(pretraining.finish)
+        self.measured, self.slowdown = MeasureSteps(pretraining.finish), Slowdown()
         self.effects: list[Effect] = [AverageWeights(), self.evaluate, Log(folder, job.log_every)]
+        self.effects += [DrawCurve(folder, f"{job.recipe}: {folder.name}", run.unigram_entropy)]
         self.effects += [TensorBoard(folder, job.log_every)] if job.tensorboard and devices.leads else []
         self.effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
-        self.effects += [StopIfDiverged.resumed(job.log_every, devices.agree(read_log(folder)))]
+        self.effects += self._watches(devices.agree(read_log(folder)))
         self.end = None if stop_after is None else StopAfter(started + stop_after)
         self.effects += [] if self.end is None else [self.end]
         self.effects += [self.keep, self.measured]
+
+    def _watches(self, log: Sequence[Mapping[str, Any]]) -> list[Effect]:
+        """What stops a run or warns of it by its loss, as it is after the steps of a log."""
+        watches: list[Effect] = [StopIfDiverged.resumed(self.job.log_every, log)]
+        if self.run.unigram_entropy is not None:
+            learns = WarnIfNothingIsLearned(self.run.unigram_entropy)
+            learns.resume(log, self._n_steps, self.pretraining.trainer)
+            watches.append(learns)
+        return watches
 
     @property
     def plan(self) -> Plan:
@@ -171,18 +188,28 @@ class RunSlice:
     def train(self) -> Trained:
         """Take all steps that are left, or those until the slice ends; a budget of time is corrected on the way."""
         run, trained = self.run, Trained(self.first, self.costs.seconds_before)
-        if run.timing is not None and run.correction is None:
-            planned = self._n_steps
-            early = StopAfter(time.perf_counter() + CORRECTED_AFTER * self._seconds_left(), trained.done + N_TO_MEASURE)
-            trained = self._train(planned, trained, corrected_at(self.job, planned), early)
-            if self.end is not None and self.end.stopped:
-                return trained
-            self._correct(trained.done, planned, run.timing)
-        elif run.correction is not None and trained.done < run.correction.step:
-            trained = self._train(run.correction.planned, trained, run.correction.step)
-            if self.end is not None and self.end.stopped:
-                return trained
+        for past in run.corrections:
+            if trained.done < past.step:
+                trained = self._train(past.planned, trained, past.step)
+                if self._is_over:
+                    return trained
+        if run.timing is not None:
+            began, left = time.perf_counter(), self._seconds_left()
+            for share in LOOKS:
+                step = look_at(self.job, self._n_steps, share)
+                is_new = all(past.look < share for past in run.corrections)
+                if is_new and step is not None and step > trained.done:
+                    late = StopAfter(began + LATE * share * left, self.first + N_TO_MEASURE)
+                    trained = self._train(self._n_steps, trained, step, late)
+                    if self._is_over:
+                        return trained
+                    self._correct(trained.done, share, run.timing)
         return self._train(self._n_steps, trained, self._n_steps)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the slice has ended before the run."""
+        return self.end is not None and self.end.stopped
 
     def _train(self, n_steps: int, trained: Trained, last: int, *more: Effect) -> Trained:
         """Take the steps up to `last` of a run that has `n_steps`."""
@@ -201,12 +228,18 @@ class RunSlice:
             workers=self.pretraining.workers,
         )
 
-    def average_checkpoints(self) -> None:
-        """Give the networks the mean weights of the last checkpoints, where the saved model is to be that."""
-        if self.job.average_checkpoints is not None:
-            checkpoints = read_steps(self.run.folder / CHECKPOINTS, lambda step: step > 0 and self.keep.is_due(step))
-            last = checkpoints[-self.job.average_checkpoints :]
-            self.pretraining.trainer.put_weights(mean_of([named_under(WEIGHTS, each.tensors) for each in last]))
+    def last_held_out(self) -> float | None:
+        """The loss of predicting pieces of held-out text at the end of the run."""
+        lines = self.pretraining.devices.agree(read_log(self.run.folder))
+        return self.pretraining.trainer.prediction(lines[-1].get("held_out", {})) if lines else None
+
+    def averaged_held_out(self) -> float | None:
+        """The same of the mean of the last checkpoints' weights, which the networks are given for good."""
+        trainer = self.pretraining.trainer
+        checkpoints = read_regular(self.run.folder / CHECKPOINTS)
+        last = checkpoints[-(self.job.average_checkpoints or 1) :]
+        trainer.put_weights(mean_of([named_under(WEIGHTS, each.tensors) for each in last]))
+        return trainer.prediction(trainer.evaluate(self.pretraining.held_rows()))
 
     # --- how many steps -----------------------------------------------------------------------------------------------
 
@@ -229,13 +262,14 @@ class RunSlice:
             _warn_of_few_checkpoints(job, run.n_steps)
             run.write()
 
-    def _correct(self, step: int, planned: int, timing: Timing) -> None:
-        """Look at the number of steps by the time that those up to `step` took, once in a run."""
-        run, devices = self.run, self.pretraining.devices
+    def _correct(self, step: int, look: float, timing: Timing) -> None:
+        """Look at the number of steps by the time that those of this process took."""
+        run, devices, planned = self.run, self.pretraining.devices, self._n_steps
         first, seconds = self.measured.until(step)
-        factor = slowdown(self.job, timing, planned, (first, step), seconds)
-        run.correction = devices.agree(Correction(step, planned, factor))
-        run.n_steps = devices.agree(run.correction.n_steps(self.job, timing, self._seconds_left()))
+        self.slowdown.add(self.job, timing, planned, (first, step), seconds)
+        correction = devices.agree(Correction(step, planned, self.slowdown.factor, look))
+        run.corrections.append(correction)
+        run.n_steps = devices.agree(correction.n_steps(self.job, timing, self._seconds_left()))
         if devices.leads:
             run.write()
 
@@ -270,60 +304,3 @@ def _pause(run: Run, done: int, bill: Ledger, devices: Devices) -> PausedRun:
         run.write()
     devices.wait()
     return PausedRun(folder=run.folder, done=done, n_steps=n_steps, ledger=bill)
-
-
-def _costs_until(checkpoint: Checkpoint | None, folder: Path) -> Ledger | None:
-    """What a run has cost up to a checkpoint; after a slice, that includes the writing of the checkpoint."""
-    if checkpoint is None or not checkpoint.record.get("ledger"):
-        return None
-    before = Ledger.from_json(checkpoint.record["ledger"])
-    path = folder / LEDGER
-    if path.is_file():
-        written = Ledger.from_json(json.loads(path.read_text(encoding="utf-8")))
-        before = written if written.steps == checkpoint.step else before
-    return before
-
-
-class SliceCosts:
-    """What a run has cost, from what it had cost before this process and what this process has done since."""
-
-    def __init__(
-        self,
-        pretraining: Pretraining,
-        before: Ledger | None,
-        first: int,
-        started: float,
-        meter: Meter,
-        rates: Rates,
-    ) -> None:
-        device = pretraining.devices.device
-        training = pretraining.job.training
-        self.plan = Plan(training, 1)
-        self.before, self.first, self.started = before, first, started
-        self.meter, self.rates, self.n_devices = meter, rates, pretraining.devices.world
-        self.flops = pretraining.flops_per_step()
-        self.device = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-        self.peak = measured_peak(device, torch.bfloat16 if training.dtype == "bf16" else torch.float32)
-
-    @property
-    def seconds_before(self) -> float:
-        """Seconds trained before this process."""
-        return 0.0 if self.before is None else self.before.seconds
-
-    def ledger(self, done: int, seconds: float) -> Ledger:
-        """Of the run after `done` steps and `seconds` of training."""
-        until, earlier = self.plan.steps_until(done), self.plan.steps_until(self.first)
-        spent = Ledger.of(
-            pieces=self.plan.pieces_until(done) - self.plan.pieces_until(self.first),
-            flops=sum(each * (now - then) for each, now, then in zip(self.flops, until, earlier, strict=True)),
-            seconds=seconds - self.seconds_before,
-            total_seconds=time.perf_counter() - self.started,
-            steps=done - self.first,
-            device=self.device,
-            n_devices=self.n_devices,
-            peak=self.peak,
-            joules=self.meter.joules() * self.n_devices,
-            measured=self.meter.measured,
-            rates=self.rates,
-        )
-        return spent if self.before is None else self.before.add(spent)

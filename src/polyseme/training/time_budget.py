@@ -1,12 +1,12 @@
-"""A budget of time as a number of steps: from a trial before the run, corrected once by the run's own first steps.
+"""A budget of time as a number of steps: from a trial before the run, corrected by the run's own steps.
 
 A budget is all in: it counts from the start of the command to the saved model, and training gets what set-up, building
 the corpus, evaluations, checkpoints and saving leave. Steps are timed for a few seconds before the run (`Timing`), and
-the number of steps that follows is written to run.json. A machine that is busy for a moment spoils so short a trial. So
-the number is looked at once more, after `CORRECTED_AT` of the steps, or of the time that is left where that comes
-first: if these steps took longer or shorter than the trial said, by more than `TOLERANCE`, the steps that are left are
-counted by what they took. From then on the number is fixed, and which number which step went by is in run.json, so that
-a run that is resumed takes the very steps.
+the number of steps that follows is written to run.json. So short a trial says little of a machine that others use, too.
+So the number is looked at a few times more (`LOOKS`): if the steps so far took longer or shorter than the trial said,
+by more than `TOLERANCE`, the steps that are left are counted by what they took. Schedules stay functions of a step's
+number and the number of steps; which number of steps each step went by is in run.json, so that a run that is resumed
+takes the very steps.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from polyseme.training.energy_ledger import duration
 from polyseme.training.pretraining_job import Job
 from polyseme.training.training_settings import Plan
 
-CORRECTED_AT = 0.08
-"""The share of the steps after which their number is looked at: after a usual warmup, before the first evaluation."""
+LOOKS = (0.08, 0.25, 0.5, 0.75)
+"""The shares of the steps after which their number is looked at: the first after a usual warmup, and before the first
+evaluation."""
+LATE = 1.25
+"""A look is taken before its share of the steps is done if this many times its share of the time has passed."""
 TOLERANCE = 0.03
-"""How much slower or faster than in the trial steps may be without a correction."""
-CORRECTED_AFTER = 0.1
-"""The share of the time that is left after the trial."""
+"""How much longer or shorter than what is left of the budget the rest of a run may take without a correction."""
 UNMEASURED = 3
 """The first steps of a process, which may compile and be recorded."""
 FEWEST_MEASURED = 3
@@ -61,15 +62,18 @@ class Correction(Config):
     step: int
     """After how many steps."""
     planned: int
-    """The number of steps by the trial, which the steps before went by."""
+    """The number of steps until then, which the steps before went by."""
     slowdown: float
-    """How many times as long as in the trial the steps before took; 1.0: they were not measured."""
+    """How many times as long as in the trial the steps of the process took; 1.0: too few were measured."""
+    look: float = LOOKS[0]
+    """Which of the looks it was; there is one each, whenever a run is resumed."""
 
     def n_steps(self, job: Job, timing: Timing, seconds_left: float) -> int:
         """How many steps the run has from here on, where so much of its budget is left."""
-        if abs(self.slowdown - 1) <= TOLERANCE:
+        slower = timing.slower(self.slowdown)
+        if abs(seconds_of(job, slower, self.planned, done=self.step) / max(seconds_left, 1e-9) - 1) <= TOLERANCE:
             return self.planned
-        n_steps = steps_within(job, timing.slower(self.slowdown), seconds_left, done=self.step)
+        n_steps = steps_within(job, slower, seconds_left, done=self.step)
         return max(n_steps, math.ceil(self.step / job.training.phases[0].share))  # the steps so far stay in their phase
 
 
@@ -92,22 +96,32 @@ def steps_within(job: Job, timing: Timing, seconds: float, *, done: int = 0) -> 
     return done + max(n_fitting, 1)
 
 
-def corrected_at(job: Job, planned: int) -> int:
-    """After which step a planned number of steps is looked at: within the first phase, and early in any case."""
-    starts = Plan(job.training, planned).starts
-    return max(min(max(math.ceil(CORRECTED_AT * planned), N_TO_MEASURE), planned - 1, *starts[1:2]), 1)
+def look_at(job: Job, planned: int, share: float) -> int | None:
+    """After which step a planned number of steps is looked at; None: never, as the first phase is over by then."""
+    step = max(min(max(math.ceil(share * planned), N_TO_MEASURE), planned - 1), 1)
+    return None if step > min(Plan(job.training, planned).starts[1:], default=planned) else step
 
 
-def slowdown(job: Job, timing: Timing, n_steps: int, measured: tuple[int, int], seconds: float) -> float:
-    """How many times as long as the trial said the steps between two took, all of the first phase."""
-    first, last = measured
-    if last - first < FEWEST_MEASURED:
-        return 1.0
-    every, keeps_every = job.evaluates_every(n_steps), job.keeps_every(n_steps)
-    expected = (last - first) * timing.steps[0]
-    expected += (last // every - first // every) * timing.evaluation
-    writing = (last // keeps_every - first // keeps_every) * timing.checkpoint
-    return max(seconds - writing, 0.0) / expected
+@dataclass
+class Slowdown:
+    """How many times as long as the trial said the steps of a process take, over all that were measured."""
+
+    n_steps: int = 0
+    expected: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, job: Job, timing: Timing, planned: int, measured: tuple[int, int], seconds: float) -> None:
+        """Add the steps between two, all of the first phase, of a run that had `planned` ones."""
+        first, last = measured
+        every, keeps_every = job.evaluates_every(planned), job.keeps_every(planned)
+        self.n_steps += last - first
+        self.expected += (last - first) * timing.steps[0] + (last // every - first // every) * timing.evaluation
+        self.seconds += max(seconds - (last // keeps_every - first // keeps_every) * timing.checkpoint, 0.0)
+
+    @property
+    def factor(self) -> float:
+        """1.0 where too few steps were measured."""
+        return 1.0 if self.n_steps < FEWEST_MEASURED else self.seconds / self.expected
 
 
 # --- what is reported -------------------------------------------------------------------------------------------------

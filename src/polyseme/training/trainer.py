@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -167,6 +168,11 @@ class Trainer:
     def total(self, means: Mapping[str, float]) -> float:
         """What is minimized, from the means of the parts."""
         return sum(self.objective.weights[name] * mean for name, mean in means.items())
+
+    def prediction(self, means: Mapping[str, float]) -> float | None:
+        """The loss of predicting pieces, from the means of the parts; None where no part is that."""
+        parts = self.objective.prediction_parts
+        return fmean(means[name] for name in parts) if parts and means.keys() >= {*parts} else None
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Products in bf16 where the settings say so; weights and sums stay in fp32."""

@@ -1,0 +1,112 @@
+"""The learning curve of a run as a picture that stands alone: an SVG file that needs no other library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from polyseme.plots.charts import Scale, reach_of, round_ticks, short_number
+from polyseme.plots.colors import group_color
+from polyseme.plots.html_page import escaped
+
+Points = Sequence[tuple[float, float]]
+
+# Sizes in pixels.
+_WIDTH, _HEIGHT = 640, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 84, 48
+_MOST_POINTS = 300
+"""Of a curve; more are averaged in groups."""
+_STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #55636f; font-variant-numeric: tabular-nums }
+.title { font-size: 16px; font-weight: 650; fill: #1b2733 }
+.paper { fill: #fff } .rule { stroke: #dfe5ea }
+path { fill: none; stroke-width: 1.8; stroke-linejoin: round }
+.faint { opacity: .7; stroke-width: 1.3 } .dashed { stroke: #55636f; stroke-width: 1.3; stroke-dasharray: 6 4 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #a3b0bc } .title { fill: #e6ebf0 } .paper { fill: #161c22 } .rule { stroke: #2c363f }
+  .dashed { stroke: #a3b0bc }
+}
+""".strip()
+
+
+def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float | None, title: str) -> str:
+    """Loss in nats against pieces read: in training, on held-out text, and of knowing frequencies only (dashed)."""
+    training, held_out = _thinned(_finite(training)), _finite(held_out)
+    every = [*training, *held_out]
+    heights = [height for _, height in every] + ([] if unigram_entropy is None else [unigram_entropy])
+    right = max((at for at, _ in every), default=1.0)
+    across = Scale(0.0, max(right, 1.0), _LEFT, _WIDTH - _RIGHT)
+    up = Scale(*reach_of(heights or [0.0]), _HEIGHT - _BOTTOM, _TOP)
+    parts = [_text(_LEFT, 30, title, "title"), *_grid(across, up)]
+    legend: list[tuple[str, str]] = []
+    if unigram_entropy is not None:
+        height = up(unigram_entropy)
+        parts.append(f'<path class="dashed" d="M{_LEFT} {height:.1f}L{_WIDTH - _RIGHT} {height:.1f}"/>')
+    if training:
+        parts.append(_path(training, across, up, f'class="faint" stroke="{group_color(0)}"'))
+        legend.append((f'class="faint" stroke="{group_color(0)}"', "training"))
+    if held_out:
+        color = group_color(1)
+        parts.append(_path(held_out, across, up, f'stroke="{color}"'))
+        parts += [f'<circle cx="{across(at):.1f}" cy="{up(y):.1f}" r="2.6" fill="{color}"/>' for at, y in held_out]
+        legend.append((f'stroke="{color}"', f"held-out ({held_out[-1][1]:.2f})"))
+    if unigram_entropy is not None:
+        legend.append(('class="dashed"', f"unigram entropy ({unigram_entropy:.2f})"))
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
+            f'height="{_HEIGHT}" role="img">',
+            f"<title>{escaped(title)}</title>",
+            f"<style>{_STYLE}</style>",
+            f'<rect class="paper" width="{_WIDTH}" height="{_HEIGHT}"/>',
+            *parts,
+            *_legend(legend),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _finite(points: Points) -> list[tuple[float, float]]:
+    return [(at, height) for at, height in points if math.isfinite(at) and math.isfinite(height)]
+
+
+def _thinned(points: Points) -> list[tuple[float, float]]:
+    """Means of so many points each that few are left."""
+    size = math.ceil(len(points) / _MOST_POINTS) or 1
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(fmean(at for at, _ in group), fmean(height for _, height in group)) for group in groups]
+
+
+def _path(points: Points, across: Scale, up: Scale, look: str) -> str:
+    line = "L".join(f"{across(at):.1f} {up(height):.1f}" for at, height in points)
+    return f'<path {look} d="M{line}"/>'
+
+
+def _grid(across: Scale, up: Scale) -> list[str]:
+    parts = []
+    for tick, label in round_ticks(up):
+        height = f"{up(tick):.1f}"
+        parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height}" y2="{height}"/>')
+        parts.append(_text(_LEFT - 8, up(tick) + 4, label, anchor="end"))
+    for tick, _ in round_ticks(across, whole=True):
+        parts.append(_text(across(tick), _HEIGHT - _BOTTOM + 19, short_number(tick), anchor="middle"))
+    parts.append(_text(_WIDTH - _RIGHT, _HEIGHT - 8, "pieces read", anchor="end"))
+    parts.append(_text(_LEFT - 8, _TOP - 12, "nats", anchor="end"))
+    return parts
+
+
+def _legend(entries: Sequence[tuple[str, str]]) -> list[str]:
+    """Strokes with their names, in one line under the title."""
+    parts, left = [], float(_LEFT)
+    for look, name in entries:
+        parts.append(f'<path {look} d="M{left:.0f} 50h22"/>')
+        parts.append(_text(left + 28, 54.5, name))
+        left += 28 + 7.2 * len(name) + 18
+    return parts
+
+
+def _text(at: float, height: float, text: str, look: str = "", *, anchor: str = "start") -> str:
+    named = f' class="{look}"' if look else ""
+    return f'<text{named} x="{at:.1f}" y="{height:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'
