@@ -124,6 +124,7 @@ def test_the_same_command_resumes_a_run_and_a_slice_that_is_long_enough_ends_it(
     assert weights(run) == weights(whole["masked"])
 
 
+@pytest.mark.filterwarnings("ignore:.* is enough to read this text:polyseme.errors.PolysemeWarning")
 def test_a_slice_does_not_change_the_steps_of_a_budget_of_time(
     whole: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
