@@ -134,6 +134,7 @@ def run_row(name: str, options: argparse.Namespace, clock: Clock) -> str:
         "seed": options.seed,
         "workers": options.workers,
         "shape": {**(row.shape or {}), **dict(options.set)} or None,
+        **dict(options.pretrain),
     }
     if not train(run, texts, clock, **settings):
         return f"{label}: the slice has ended; the same command resumes the run"
@@ -185,6 +186,14 @@ def main() -> None:
     parser.add_argument("--recipe", help="instead of the row's")
     parser.add_argument("--budget", help="instead of the row's")
     parser.add_argument("--set", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="of the shape")
+    parser.add_argument(
+        "--pretrain",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other option of polyseme.pretrain, its value as JSON: learning_rate=0.002",
+    )
     parser.add_argument("--slice", help="end this command after so much time, as in 9min")
     parser.add_argument("--texts", nargs="*", help="instead of POLYSEME_DATA/corpus")
     parser.add_argument("--corpus", help="a corpus that is built already")

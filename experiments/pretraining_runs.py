@@ -90,7 +90,8 @@ def figures_of(run: Path) -> dict[str, Any]:
     job = content["settings"]
     corpus = Corpus.open(run / "corpus" if (run / "corpus").is_dir() else job["corpus"])
     held_out = next(line["held_out"] for line in reversed(log) if "held_out" in line)
-    entropy, loss = corpus.unigram_entropy("held"), predicting(held_out)
+    if ledger.held_out is None or ledger.unigram_entropy is None:
+        raise SystemExit(f"{run} has no held-out loss that can be compared with the unigram entropy.")
     return {
         "settings": job,
         "n_steps": content["n_steps"],
@@ -103,9 +104,9 @@ def figures_of(run: Path) -> dict[str, Any]:
         "epochs": ledger.pieces / max(corpus.n_pieces("train"), 1),
         "vocabulary": corpus.tokenizer.n_pieces,
         "held_out": held_out,
-        "held_out_loss": loss,
-        "unigram_entropy": entropy,
-        "below_unigram": entropy - loss,
+        "held_out_loss": ledger.held_out,
+        "unigram_entropy": ledger.unigram_entropy,
+        "below_unigram": ledger.unigram_entropy - ledger.held_out,
         "pieces_per_second": ledger.pieces / ledger.seconds,
         "curve": [
             [line["step"], line["pieces"], line["seconds"], predicting(line["held_out"])]

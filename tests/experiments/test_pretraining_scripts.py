@@ -43,7 +43,18 @@ def test_a_row_in_slices_ends_as_one_result(
         script(name).main()
         return capsys.readouterr().out
 
-    row = [*ROW, *SMALL, "--texts", texts, "-o", tmp_path / "runs", "--results", tmp_path / "results"]
+    row = [
+        *ROW,
+        *SMALL,
+        "--pretrain",
+        "batch_size=16",
+        "--texts",
+        texts,
+        "-o",
+        tmp_path / "runs",
+        "--results",
+        tmp_path / "results",
+    ]
     assert "the slice has ended" in printed("pretraining_rows", *row, "--slice", "0.1s")
     assert not (tmp_path / "results").exists()
     assert "done" in printed("pretraining_rows", *row)
@@ -53,6 +64,7 @@ def test_a_row_in_slices_ends_as_one_result(
     assert result["ledger"]["n_sessions"] == 2
     assert result["below_unigram"] == pytest.approx(result["unigram_entropy"] - result["held_out"]["masked"])
     assert result["request"]["shape"]["n_layers"] == 1
+    assert result["request"]["batch_size"] == 16
     assert result["parameters"]["model"] > 0
     before = file.read_bytes()
     assert "done" in printed("pretraining_rows", *row)
