@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -108,7 +108,10 @@ class PretrainingRequest:
         return self.plan(n_pieces, fitted, corpus=path, corpus_fingerprint=corpus.fingerprint)
 
     def fit(self, n_pieces: int, devices: Devices, *, text_pieces: int | None = None) -> Fit | None:
-        """What the rules of `budget_fit` give for a vocabulary of `n_pieces`; None: training is as published."""
+        """What the rules of `budget_fit` give for a vocabulary of `n_pieces`; None: training is as published.
+
+        A speed may be measured for it, so that processes must agree on the result of one of them.
+        """
         if self.scaling is None:
             return None
         circumstances = Circumstances(
@@ -123,8 +126,7 @@ class PretrainingRequest:
         scaling = self.scaling
         if self.start is not None:
             scaling = dataclasses.replace(scaling, rate=scaling.rate * RATE_OF_TRAINED)
-        fitted = fit(scaling, self._config(n_pieces, {}), circumstances, chosen)
-        return cast(Fit, devices.agree(fitted))
+        return fit(scaling, self._config(n_pieces, {}), circumstances, chosen)
 
     def plan(self, n_pieces: int, fitted: Fit | None, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
         """The job as far as a vocabulary of `n_pieces` pieces, and what the rules gave, decide it."""

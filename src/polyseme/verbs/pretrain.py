@@ -99,7 +99,7 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     }
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
-            fitted = request.fit(building["vocab_size"], devices)
+            fitted = devices.agree(request.fit(building["vocab_size"], devices))
             check_plan(request.plan(building["vocab_size"], fitted), devices)
             corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
             job, place = request.job(corpus, "corpus", devices, fitted), Path(folder) / "run"
