@@ -19,9 +19,7 @@ from polyseme.bundle import Bundle, new_bundle, put_weights
 from polyseme.convert.conversion_table import Found, read
 from polyseme.convert.family import Family
 from polyseme.types import Batch, States
-
-SPREAD = 0.3
-"""At the usual 0.02 attention is so flat that a wrong mask hardly shows."""
+from spread import SPREAD
 
 
 @dataclass

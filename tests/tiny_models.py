@@ -1,6 +1,6 @@
 """Small whole models of every registered family: a tokenizer of its kind, random weights, all outputs.
 
-Weights are redrawn with the spread that `references` uses, norms around one, so that a piece taken from the wrong
+Weights are redrawn with a wide spread (`spread`), norms around one, so that a piece taken from the wrong
 window, or a wrong neighbor, shows in the vectors of every layer. Vocabularies are made by rule, since those that the
 library trains differ a little from one process to the next.
 """
@@ -24,7 +24,7 @@ from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
-from references import SPREAD
+from spread import SPREAD
 
 TEXT = """
 The vase broke. Dawn broke. The news broke. Sandy broke the world record. Sandy broke the law. The burglar broke into

@@ -17,7 +17,7 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.encoders.transformer_config import TransformerConfig
-from references import SPREAD
+from spread import SPREAD
 
 CAUSAL = TransformerConfig(
     n_pieces=99,

@@ -19,7 +19,8 @@ from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.positions import sinusoids
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.types import Batch
-from references import SPREAD, assert_close, real
+from references import assert_close, real
+from spread import SPREAD
 from tiny_models import tiny_config, tiny_tokenizer
 from tolerance import expect, expect_together
 

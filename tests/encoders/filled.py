@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from polyseme.convert.conversion_table import Table, read
-from references import SPREAD
+from spread import SPREAD
 
 SomeModule = TypeVar("SomeModule", bound=nn.Module)
 

@@ -16,7 +16,7 @@ from polyseme.corpus.random_keys import row_keys
 from polyseme.corpus.sentence_pair_rows import SentencePairs
 from polyseme.objectives.objective import BaseObjective
 from polyseme.types import Example, Rows
-from references import SPREAD
+from spread import SPREAD
 from tiny_models import tiny_config, tiny_tokenizer
 
 FAMILY_OF = {

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.recurrence import Reader, State, mirrored
-from references import SPREAD, assert_close
+from references import assert_close
+from spread import SPREAD
 
 ROWS, TIMES, BELOW, CELLS, WIDTH = 3, 7, 5, 6, 4
 

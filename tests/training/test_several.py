@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +9,7 @@ import torch
 
 from polyseme.training.training_settings import Plan
 from training import small
-
-TESTS = Path(__file__).parents[1]
-
+from training.processes import on_processes
 
 RUNS = ("masked-ddp-fp64", "replaced-ddp-fp64", "masked-fsdp-fp64", "causal-ddp-fp32")
 
@@ -24,16 +18,7 @@ RUNS = ("masked-ddp-fp64", "replaced-ddp-fp64", "masked-fsdp-fp64", "causal-ddp-
 def on_two_processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two processes joined by gloo come to, by run; they are started once."""
     folder = tmp_path_factory.mktemp("two")
-    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, "-m", "training.small", str(folder), *RUNS],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    on_processes(2, "training.small", str(folder), *RUNS)
     return {run: torch.load(folder / f"{run}.pt") for run in RUNS}
 
 

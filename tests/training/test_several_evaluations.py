@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,7 @@ from polyseme.training.effects import read_log
 from polyseme.training.pretraining_job import Job, rows_of
 from polyseme.training.run_folder import Run
 from training.kills import write_text
+from training.processes import on_processes
 
 ROWS: dict[str, Any] = {
     "budget": "4steps", "batch_size": 4, "micro_batch_size": 1, "dtype": "fp64", "device": "cpu", "log_every": 1,
@@ -56,13 +54,10 @@ CASES = {
 def on_two_processes(corpus: Path, output: Path, case: Case) -> None:
     """A run on two processes joined by gloo."""
     given = {**ROWS, **case.settings, "parallel": case.parallel}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "polyseme"]
-    command += ["pretrain", str(corpus), "-o", str(output)]
+    command = ["pretrain", str(corpus), "-o", str(output)]
     command += [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     command += [f"--set={name}={value}" for name, value in case.shape.items()]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    on_processes(2, "polyseme", *command)
 
 
 @pytest.mark.parametrize(
