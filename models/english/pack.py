@@ -33,8 +33,8 @@ SHARD_SIZE = 14_900_000
 
 TEXTS = "texts/{wiki,edu,books,web,chat}-*.txt.xz texts/news-00.txt.xz"
 COMMANDS: Mapping[str, str] = {
-    "encoder": f"polyseme pretrain {TEXTS} --recipe modern-small --budget 20min --seed 0 -o runs/encoder",
-    "decoder": f"polyseme pretrain {TEXTS} --recipe gpt-mini --budget 10min --seed 0 -o runs/decoder",
+    "encoder": f"polyseme pretrain {TEXTS} --recipe modern-small --budget 6min --seed 0 -o runs/encoder",
+    "decoder": f"polyseme pretrain {TEXTS} --recipe gpt-mini --budget 270s --seed 0 -o runs/decoder",
 }
 """The commands that trained the models, as their cards give them; recipe, budget and seed must be those of the runs."""
 
