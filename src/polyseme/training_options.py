@@ -489,6 +489,12 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     average_checkpoints: int | None = option(
         None, "Number of last checkpoints whose mean is saved as the model; they are kept.", "N", default="none"
     )
+    keep_at_words: str | Sequence[str | int] = option(
+        (),
+        "Numbers of words, separated by commas, at which the model is kept, in at-words/: 1M,10M.  [default: none]",
+        "NUMBERS",
+        parse="names",
+    )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
     tensorboard: bool = option(False, "Write events for TensorBoard as well.")
     workers: int = option(1, "Threads that prepare rows ahead of the steps.", "N")

@@ -106,6 +106,7 @@ SOME_VALUE = {
     "keep_checkpoints": 6,
     "ema": 0.99,
     "average_checkpoints": 4,
+    "keep_at_words": ("1M", "10M"),
     "tensorboard": True,
     "workers": 13,
     "dry_run": True,

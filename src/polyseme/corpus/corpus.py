@@ -139,6 +139,13 @@ class Corpus:
         """Separators included."""
         return self.counts(split).pieces
 
+    @property
+    def words_per_piece(self) -> float:
+        """Of the training text, as often as its sources are read."""
+        counts = [(source.weight, source.counts[side]["train"]) for source in self.sources for side in self.sides]
+        n_words = sum(weight * each.words for weight, each in counts)
+        return n_words / max(sum(weight * each.pieces for weight, each in counts), 1e-9)
+
     def n_documents(self, split: str = "train") -> int:
         return self.counts(split).documents
 

@@ -1,18 +1,25 @@
-"""The models that a run kept on its way: `at-words/N/` is the model after N words, with `seen.json` beside its files.
+"""The models that a run keeps on its way: `at-words/N/` is the model after N words, with `seen.json` beside its files.
 
-`seen.json` has the numbers of words, pieces and steps behind the model. Words are counted as often as they are read.
+`seen.json` has the numbers of words, pieces and steps behind the model. Words are counted as often as they are read, as
+pieces times the words per piece of the training text. A model is kept after the step with which N words are reached.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
+from polyseme.bundle import Bundle, save_bundle
 from polyseme.config import Config
-from polyseme.errors import InputError
-from polyseme.training.run_folder import LEDGER, MODEL, RUN
+from polyseme.errors import InputError, OptionError
+from polyseme.files.atomic import whole_folder
+from polyseme.training.effects import Moment
+from polyseme.training.run_folder import LEDGER, MODEL, RUN, write_json
 
 AT_WORDS = "at-words"
 SEEN = "seen.json"
@@ -32,6 +39,70 @@ class KeptModel(NamedTuple):
 
     folder: Path
     seen: Seen
+
+
+_NUMBER = re.compile(r"(?P<number>[0-9][0-9_]*(\.[0-9]+)?)(?P<unit>[kmb]?)", re.ASCII)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+
+
+def numbers_of_words(values: str | Sequence[str | int]) -> tuple[int, ...]:
+    """Numbers of words as a user writes them, in order.
+
+    >>> numbers_of_words("10M,1.5k")
+    (1500, 10000000)
+    """
+    listed = values.split(",") if isinstance(values, str) else values
+    return tuple(sorted({_number_of_words(str(value)) for value in listed}))
+
+
+def _number_of_words(text: str) -> int:
+    match = _NUMBER.fullmatch(text.strip().lower())
+    number = Decimal(0) if match is None else Decimal(match["number"].replace("_", "")) * _UNITS[match["unit"]]
+    if number < 1 or number != int(number):
+        raise OptionError(
+            f"A number of words must be whole and at least 1, as in 500k, 1M, 10M or 2_000. Got {text!r} instead."
+        )
+    return int(number)
+
+
+@dataclass
+class KeepAtWords:
+    """Writes the model as it is once certain numbers of words are reached."""
+
+    folder: Path
+    """Of the run."""
+    numbers: Sequence[int]
+    words_per_piece: float
+    results: Callable[[], Mapping[str, Bundle]]
+    """The bundles of a model, by name; all processes must call this."""
+    shard_size: int | None
+    pieces: int
+    """Read before this process began."""
+
+    def words(self, pieces: int) -> int:
+        """How many words so many pieces are."""
+        return round(pieces * self.words_per_piece)
+
+    def __call__(self, moment: Moment) -> None:
+        before, now = self.words(self.pieces), self.words(moment.pieces)
+        self.pieces = moment.pieces
+        reached = [number for number in self.numbers if before < number <= now]
+        if not reached:
+            return
+        bundles = self.results()
+        if moment.trainer.devices.leads:
+            for number in reached:
+                self._write(number, bundles, Seen(words=now, pieces=moment.pieces, step=moment.done))
+        moment.trainer.devices.wait()
+
+    def _write(self, number: int, bundles: Mapping[str, Bundle], seen: Seen) -> None:
+        (self.folder / AT_WORDS).mkdir(exist_ok=True)
+        with whole_folder(self.folder / AT_WORDS / str(number), force=True) as folder:
+            save_bundle(bundles[MODEL], folder, force=True, shard_size=self.shard_size)
+            for name, bundle in bundles.items():
+                if name != MODEL:
+                    save_bundle(bundle, folder / name, shard_size=self.shard_size)
+            write_json(folder / SEEN, seen.to_json())
 
 
 def kept_models(path: Path) -> list[KeptModel]:

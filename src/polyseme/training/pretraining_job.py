@@ -56,6 +56,8 @@ class Job(Config):
     """The decay of an exponential average of the weights, which is evaluated and saved; None: there is none."""
     average_checkpoints: int | None = None
     """How many of the last checkpoints' weights the saved model is the mean of; None: it is the last one."""
+    keep_at_words: tuple[int, ...] | None = None
+    """After how many words the model is kept besides, in order."""
     shard_size: int | None = None
     tensorboard: bool = False
 

@@ -5,6 +5,7 @@ corpus/         where the run built its own
 log.jsonl       one line per logged step
 curve.svg       the same as a picture
 checkpoints/    the last few
+at-words/       models that were kept on the way, on request
 ledger.json     what it cost
 model/          what came out, once it is finished (and generator/, for ELECTRA)
 """

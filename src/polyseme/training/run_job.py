@@ -33,6 +33,7 @@ from polyseme.training.effects import (
 )
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.loop import Trained, train
+from polyseme.training.models_at_words import KeepAtWords
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_folder import LEDGER, Run, write_json
@@ -167,6 +168,7 @@ class RunSlice:
         self.effects += [TensorBoard(folder, job.log_every)] if job.tensorboard and devices.leads else []
         self.effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
         self.effects += self._watches(devices.agree(read_log(folder)))
+        self.effects += [] if job.keep_at_words is None else [self._keep_at_words(job.keep_at_words)]
         self.end = None if stop_after is None else StopAfter(started + stop_after)
         self.effects += [] if self.end is None else [self.end]
         self.effects += [self.keep, self.measured]
@@ -179,6 +181,28 @@ class RunSlice:
             learns.resume(log, self._n_steps, self.pretraining.trainer)
             watches.append(learns)
         return watches
+
+    def _keep_at_words(self, numbers: Sequence[int]) -> KeepAtWords:
+        """What keeps models at these numbers of words; those that the run does not get to are warned of once."""
+        pretraining, plan = self.pretraining, Plan(self.job.training, self._n_steps)
+        keep = KeepAtWords(
+            self.run.folder,
+            numbers,
+            pretraining.corpus.words_per_piece,
+            pretraining.results,
+            self.job.shard_size,
+            plan.pieces_until(self.first),
+        )
+        n_words = keep.words(plan.pieces_until(plan.n_steps))
+        beyond = [f"{number:,}" for number in numbers if number > n_words]
+        if beyond and self.first == 0 and pretraining.devices.leads:
+            warnings.warn(
+                f"The run reads about {n_words:,} words, so no model is kept at {', '.join(beyond)} (keep_at_words). "
+                "Give a larger budget, or smaller numbers.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+        return keep
 
     @property
     def plan(self) -> Plan:

@@ -31,6 +31,7 @@ from polyseme.training.budget import parse_budget, parse_time
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.energy_ledger import Ledger, Rates
+from polyseme.training.models_at_words import numbers_of_words
 from polyseme.training.pretraining_job import Job, check_job, check_plan
 from polyseme.training.run_folder import RUN, Run, is_beginning
 from polyseme.training.run_job import PausedRun, run_job
@@ -81,6 +82,7 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
             "keep": max(options.keep_checkpoints, options.average_checkpoints or 1),
             "ema": options.ema,
             "average_checkpoints": options.average_checkpoints,
+            "keep_at_words": numbers_of_words(options.keep_at_words) or None,
             "shard_size": options.shard_size,
             "tensorboard": options.tensorboard,
         },
@@ -210,7 +212,7 @@ def _begin(
 
 
 def _note_fit(request: PretrainingRequest, job: Job) -> None:
-    """Log what is trained and how that was fitted to the budget; warn of a text that is too small for it."""
+    """Log the recipe and how training is fitted to the budget; warn of a text that is too small for it."""
     if request.options["recipe"] is None:
         _logger.info(f"the recipe is {request.recipe.name}; --recipe names another")
     if job.fit is None:
