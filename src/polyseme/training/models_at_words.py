@@ -123,8 +123,8 @@ def kept_models(path: Path) -> list[KeptModel]:
     )
     if not models:
         raise InputError(
-            f"{run} kept no model on its way: there is no {AT_WORDS}/N/{SEEN} in it. `polyseme pretrain` keeps models "
-            "at the numbers of words that it is given, see its --help."
+            f"{run} kept no model on its way: there is no {AT_WORDS}/N/{SEEN} in it. A run keeps models at "
+            "numbers of words with `polyseme pretrain --keep-at-words 1M,10M`."
         )
     last = _last(run, part, models[-1].seen)
     return models if last is None else [*models, last]
