@@ -7,7 +7,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 |---|---|
 | pieces D of the whole run | the budget; of time, by a share (`UTILIZATION`) of the device's speed of products |
 | length of rows | 128 pieces, on a CPU 64, unless the recipe has its own; at most what the model reads |
-| batch | 65,536 pieces · (D / 6e8)^0.7, as a power of two of rows |
+| batch | 65,536 pieces · (D / 6e8)^0.8, as a power of two of rows |
 | … at least | 65,536 pieces on a GPU, so that it is busy; 1,024 on a CPU |
 | … at most | 2 s of work on a CPU; an eighth of the text |
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves |
@@ -33,7 +33,7 @@ from polyseme.training.training_settings import Phase, TrainingSettings
 
 UTILIZATION = {"cuda": 0.25, "cpu": 0.4}
 """The share of the speed of large products that training is taken to reach before it is measured."""
-BATCH, BATCH_AT, BATCH_POWER = 65_536, 6e8, 0.7
+BATCH, BATCH_AT, BATCH_POWER = 65_536, 6e8, 0.8
 """Pieces of a step where the whole run reads `BATCH_AT`, and the power of the run's pieces that it grows with."""
 SMALLEST = {"cuda": 65_536, "cpu": 1_024}
 LARGEST = 1 << 20

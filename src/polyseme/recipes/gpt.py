@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polyseme.recipes.budget_fit import Scaling
 from polyseme.recipes.recipe import OWN_SIZE, Recipe, size
 from polyseme.training.optimizers import OptimizerSettings
@@ -29,18 +31,19 @@ _SMALL = Recipe(
 )
 
 
-def _small(name: str, n_layers: int, width: int, n_heads: int, vocabulary: int) -> Recipe:
+def _small(name: str, n_layers: int, width: int, n_heads: int, vocabulary: int, **changes: Any) -> Recipe:
     return _SMALL.but(
         name,
         shape={**size(n_layers, width, n_heads), "max_positions": 512},
         vocabulary=vocabulary,
         published_steps=None,
         note=OWN_SIZE,
+        **changes,
     )
 
 
 RECIPES = (
-    _small("gpt-tiny", 2, 128, 4, 4096),
+    _small("gpt-tiny", 2, 128, 4, 4096, scaling=Scaling(length=256, rate=0.08)),
     _small("gpt-mini", 8, 384, 6, 16_384),
     _SMALL,
 )
