@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polyseme.convert.families import FAMILIES
@@ -13,6 +14,7 @@ from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.spans import Spans
+from polyseme.objectives.target_selection import span_lengths
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.verbs.recipes import list_recipes
 from published_sizes import SIZES
@@ -89,6 +91,11 @@ def test_the_cards_say_what_they_are() -> None:
 # --- the other Transformers ------------------------------------------------------------------------------------------
 
 SIZED = {
+    "albert-base": "albert-base",
+    "albert-large": "albert-large",
+    "albert-xlarge": "albert-xlarge",
+    "albert-xxlarge": "albert-xxlarge",
+    "gpt-2018": "gpt",
     "xlnet-base": "xlnet-base",
     "xlnet-large": "xlnet-large",
     "bart-base": "bart-base",
@@ -97,7 +104,9 @@ SIZED = {
     "t5-base": "t5-base",
 }
 OTHERS = [
-    name for name, recipe in RECIPES.items() if recipe.family in ("transformer", "transfo-xl", "xlnet", "bart", "t5")
+    name
+    for name, recipe in RECIPES.items()
+    if recipe.family in ("albert", "transformer", "transfo-xl", "xlnet", "bart", "t5")
 ]
 
 
@@ -134,6 +143,33 @@ def test_they_are_trained_as_published() -> None:
     assert objective_from("permuted", RECIPES["xlnet-large"].objective_settings) == Permuted(one_in=6)
     assert objective_from("denoising", RECIPES["bart-large"].objective_settings) == Denoising(infill_rate=0.3)
     assert RECIPES["xlnet-large"].training.phases[0].batch_size == 8192
+
+
+def test_albert_shares_one_set_of_weights_and_masks_spans_of_up_to_three_words() -> None:
+    for name in ("albert-small", "albert-base", "albert-large", "albert-xlarge", "albert-xxlarge"):
+        recipe = RECIPES[name]
+        for shape in ({}, {"n_layers": 5}):
+            config = recipe.config(recipe.vocabulary, shape)
+            assert set(config.weight_sets) == {0}
+            assert len(config.weight_sets) == config.depth
+    base = RECIPES["albert-base"]
+    [phase] = base.training.phases
+    assert (phase.batch_size, phase.length, base.published_steps) == (4096, 512, 125_000)
+    spans = objective_from("masked", base.objective_settings)
+    assert (spans.unit, spans.longest_span) == ("span", 3)
+    lengths = span_lengths(np.linspace(0, 1, 10_000, endpoint=False), shape=spans.span_shape, longest=3)
+    assert lengths.mean() == pytest.approx(sum(n / n for n in (1, 2, 3)) / (1 + 1 / 2 + 1 / 3), rel=0.01)
+
+
+def test_gpt_is_trained_as_in_2018() -> None:
+    """0.96 petaflop/s-days, as its authors computed it, are 100 epochs of some 1.2 billion pieces."""
+    recipe = RECIPES["gpt-2018"]
+    [phase] = recipe.training.phases
+    assert (phase.batch_size, phase.length, recipe.training.optimizer.lr) == (64, 512, 2.5e-4)
+    assert (recipe.training.schedule.kind, recipe.training.schedule.warmup) == ("cosine", 2000)
+    assert recipe.config(recipe.vocabulary).norm == "after"
+    assert recipe.n_parameters == pytest.approx(117e6, rel=0.01)
+    assert recipe.published_flops == pytest.approx(0.96e15 * 86_400, rel=0.25)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -134,7 +134,8 @@ def shrunk(recipe: Recipe) -> dict[str, Any]:
             "cutoffs": (40, 80),
             "masks": "all",
         }
-        return SHAPE | {name: value for name, value in small.items() if recipe.shape.get(name)}
+        own = {name: value for name, value in small.items() if recipe.shape.get(name)}
+        return SHAPE | own | {"inner_width": 4 * SHAPE["width"]}  # GPT's config.json has no other
     small = {"n_layers": 1, "width": 16, "token_width": 16}
     if recipe.shape.get("inner_width"):
         small["inner_width"] = 32
@@ -288,6 +289,7 @@ def test_a_loss_that_is_no_number_stops_with_a_checkpoint_and_a_reason(corpus: P
         ({"batch_size": 100_000}, "smaller than a batch"),
         ({"shape": {**SHAPE, "n_pieces": 64}}, "has room for 64"),
         ({"shape": {**SHAPE, "wideness": 3}}, "wideness"),
+        ({"recipe": "gpt-2018", "shape": {**SHAPE, "inner_width": 32}}, "inner_width 32 would become 64"),
         ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
         ({"objective": {"ratee": 0.2}}, "ratee"),
         ({"optimizer": "adan"}, "adan"),

@@ -51,14 +51,21 @@ _BASE = _LARGE.but(
     note="as the paper compares objectives at this size: in BERT's steps; a row stands for a document",
 )
 
-RECIPES = (
-    _BASE.but(
-        "bart-tiny",
-        shape={**size(3, 256, 4), "decoder_layers": 3, "max_positions": 512},
+
+def _small(name: str, n_layers: int, width: int, n_heads: int) -> Recipe:
+    """As many layers on either side."""
+    return _BASE.but(
+        name,
+        shape={**size(n_layers, width, n_heads), "decoder_layers": n_layers, "max_positions": 512},
         vocabulary=16_384,
         published_steps=None,
         note=OWN_SIZE,
-    ),
+    )
+
+
+RECIPES = (
+    _small("bart-tiny", 3, 256, 4),
+    _small("bart-small", 4, 512, 8),
     _BASE,
     _LARGE,
 )

@@ -65,6 +65,8 @@ class Scaling:
     """Where the text is read more than a few times."""
     objective: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the objective that suit a small budget better than the published ones."""
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    """The same of the encoder."""
     sentence_starts: bool = True
 
 

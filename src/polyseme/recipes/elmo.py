@@ -23,8 +23,13 @@ _UNROLLED = 20
 _EPOCHS, _WORDS, _ROWS = 10, 768_648_884, 3 * 128
 _SOFTMAX = 793_471
 """Words of the published softmax, markers and the unknown word among them."""
+_FREQUENT = 32_768
+"""Words of the softmax where training is fitted to a budget: those that are read often enough to be learned."""
 _TABLE = 2_000_000
 """Types of a corpus that can be read at most; the rarest beyond that are the unknown word."""
+_SCALING = Scaling(
+    length=_UNROLLED, cpu_length=_UNROLLED, batch=0.25, optimizer="adamw", weight_decay=0.0, betas=(0.9, 0.99)
+)
 
 
 def _shape(size: str) -> dict[str, Any]:
@@ -59,9 +64,7 @@ _ORIGINAL = Recipe(
         schedule=Schedule(kind="constant", warmup=0),
         max_grad_norm=10 / _UNROLLED,
     ),
-    scaling=Scaling(
-        length=_UNROLLED, cpu_length=_UNROLLED, batch=0.25, optimizer="adamw", weight_decay=0.0, betas=(0.9, 0.99)
-    ),
+    scaling=dataclasses.replace(_SCALING, shape={"n_outputs": _FREQUENT}, objective={"softmax": "full"}),
     compiled=False,
     published_steps=_EPOCHS * (_WORDS // (_ROWS * _UNROLLED)),
     note="the backward half reads the streams from their ends; a tenth of the rows begin without memory",
@@ -81,6 +84,7 @@ RECIPES = (
         },
         objective_settings={},
         vocabulary=200_000,
+        scaling=_SCALING,
         published_steps=None,
         note=f"{OWN_SIZE}; a full softmax over few words",
     ),

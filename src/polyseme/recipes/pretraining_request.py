@@ -132,7 +132,7 @@ class PretrainingRequest:
         """The job as far as a vocabulary of `n_pieces` pieces, and what the rules gave, decide it."""
         training = self._training(fitted)
         config = self._config(n_pieces, self._changes(n_pieces, fitted, training))
-        objective = self._objective(fitted)
+        objective = self._objective()
         settings = {name: value for name, value in objective.items() if name != "name"}
         start = self.start_bundle
         return Job(
@@ -167,8 +167,11 @@ class PretrainingRequest:
         return ("bf16" if on_gpu else "fp32") if dtype == "auto" else dtype
 
     def _config(self, n_pieces: int, changes: Mapping[str, Any]) -> EncoderConfig:
-        start = self.start_bundle
-        return self.recipe.config(n_pieces, {**changes, **self.shape}) if start is None else start.config
+        """The encoder's config: the user's shape before those changes, and them before what suits a small budget."""
+        if self.start_bundle is not None:
+            return self.start_bundle.config
+        for_budget = {} if self.scaling is None else self.scaling.shape
+        return self.recipe.config(n_pieces, {**for_budget, **changes, **self.shape})
 
     def _changes(self, n_pieces: int, fitted: Fit | None, training: TrainingSettings) -> dict[str, Any]:
         """What differs from the recipe's shape: dropout by the budget, and positions for the longest rows.
@@ -185,9 +188,9 @@ class PretrainingRequest:
             changes["max_positions"] = training.longest if only_seen else max(training.longest, int(positions))
         return changes
 
-    def _objective(self, fitted: Fit | None) -> dict[str, Any]:
+    def _objective(self) -> dict[str, Any]:
         """The objective by name, with all of its settings: the user's before those that suit the budget."""
-        for_budget = {} if fitted is None or self.scaling is None else dict(self.scaling.objective)
+        for_budget = {} if self.scaling is None else dict(self.scaling.objective)
         if "mask_rate" in self.objective:
             for_budget.pop("final_mask_rate", None)
         settings = {**self.recipe.objective_settings, **for_budget, **self.objective}
@@ -224,7 +227,7 @@ class PretrainingRequest:
 
     def _flops_per_piece(self, n_pieces: int, length: int) -> float:
         """Floating-point operations of training, forwards and backwards, by analysis."""
-        settings = {name: value for name, value in self._objective(None).items() if name != "name"}
+        settings = {name: value for name, value in self._objective().items() if name != "name"}
         objective = objective_from(self.recipe.objective, settings)
         start, config = self.start_bundle, self._config(n_pieces, {})
         family, tied = (FAMILIES[self.recipe.family], self.recipe.tied) if start is None else (start.family, start.tied)

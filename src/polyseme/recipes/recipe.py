@@ -88,7 +88,7 @@ class Recipe:
             changes = {"n_pieces": -(-n_pieces // ROUND_TO) * ROUND_TO, **changes}
         if changes.get("cutoffs"):
             changes["cutoffs"] = tuple(each for each in changes["cutoffs"] if each < changes["n_pieces"])
-        config: EncoderConfig = own.replace(**{**_by_width(own, changes), **changes})
+        config: EncoderConfig = own.replace(**{**_by_size(own, changes), **changes})
         return config
 
     def shaped(self, shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,10 +162,13 @@ def _several(name: str, value: Any, kind: str) -> Any:
         ) from None
 
 
-def _by_width(own: EncoderConfig, changes: Mapping[str, Any]) -> dict[str, float]:
-    """What a family has follow from the width: factors that are its root, or one over it."""
+def _by_size(own: EncoderConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a family has follow from its size: factors that are the width's root or one over it, and shared layers."""
     before, after = own.widths[-1], changes.get("width", own.widths[-1])
-    scales: dict[str, float] = {}
+    scales: dict[str, Any] = {}
+    sets = getattr(own, "layer_map", None)
+    if sets is not None and len(set(sets)) == 1:
+        scales["layer_map"] = sets[:1] * changes.get("n_layers", own.depth)
     for name in ("embedding_scale", "output_scale"):
         for power in (0.5, -0.5):
             if getattr(own, name, None) == before**power:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from polyseme.errors import OptionError, nearest
 from polyseme.recipes import (
+    albert,
     bart,
     bert,
     electra,
     elmo,
     gpt,
+    gpt_2018,
     lstm,
     modern,
     roberta,
@@ -21,11 +23,12 @@ from polyseme.recipes import (
 )
 from polyseme.recipes.recipe import Recipe
 
-RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe
-    for paper in (modern, bert, roberta, electra, gpt, lstm, elmo, transformer, transformer_xl, xlnet, bart, t5)
-    for recipe in paper.RECIPES
-}
+_PAPERS = (
+    *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
+    *(lstm, elmo, transformer, transformer_xl, xlnet, bart, t5),
+)
+
+RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}
 
 
 def recipe_named(name: str) -> Recipe:

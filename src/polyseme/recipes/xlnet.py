@@ -43,6 +43,7 @@ _BASE = _LARGE.but(
 
 RECIPES = (
     _BASE.but("xlnet-tiny", shape=size(4, 256, 4), vocabulary=16_384, note=OWN_SIZE),
+    _BASE.but("xlnet-small", shape=size(4, 512, 8), vocabulary=16_384, note=OWN_SIZE),
     _BASE,
     _LARGE,
 )

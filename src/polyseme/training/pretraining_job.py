@@ -100,9 +100,10 @@ class Job(Config):
 
 
 def check_plan(job: Job, devices: Devices) -> None:
-    """Refuse what does not fit together, whatever the corpus: nothing is allocated here."""
+    """Refuse what does not fit together, whatever the corpus, or cannot be saved: nothing is allocated here."""
     config, objective = config_from_json(job.encoder), job.make_objective()
     check_encoder(objective, FAMILIES[job.family], config)
+    FAMILIES[job.family].write_config(config)
     for phase in job.training.phases:
         _check_phase(phase, config, devices)
         job.layout.check(_row_options(job, phase), objective.name)
