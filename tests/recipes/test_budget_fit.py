@@ -13,8 +13,26 @@ import pytest
 
 import polyseme
 from polyseme.errors import OptionError, OutputError, PolysemeWarning
-from polyseme.recipes import pretraining_request, recipe_choice
-from polyseme.recipes.budget_fit import Circumstances, Fit, Scaling, fit, fitted_training
+from polyseme.recipes import budget_fit, pretraining_request, recipe_choice
+from polyseme.recipes.budget_fit import (
+    BATCH,
+    BATCH_AT,
+    BATCH_POWER,
+    FEW_EPOCHS,
+    LARGEST,
+    MATRIX_FACTOR,
+    SHARE_OF_TEXT,
+    SMALLEST,
+    STEP_SECONDS,
+    UTILIZATION,
+    WARMUP_SHARE,
+    WARMUP_STEPS,
+    Circumstances,
+    Fit,
+    Scaling,
+    fit,
+    fitted_training,
+)
 from polyseme.recipes.pretraining_request import PretrainingRequest
 from polyseme.recipes.recipe_choice import best_encoder, chosen_recipe
 from polyseme.recipes.recipe_table import RECIPES
@@ -64,8 +82,8 @@ def pieces_of_step(each: Fit) -> int:
 def test_a_budget_becomes_pieces_whatever_its_unit() -> None:
     assert fitted("1e9pieces").pieces == 1e9
     assert fitted("6e15flops").pieces == pytest.approx(6e15 / FLOPS)
-    assert fitted("100s", speed=H200).pieces == pytest.approx(100 * 0.25 * H200 / FLOPS)
-    assert fitted("100s", device="cpu", speed=CORE).pieces == pytest.approx(100 * 0.4 * CORE / FLOPS)
+    assert fitted("100s", speed=H200).pieces == pytest.approx(100 * UTILIZATION["cuda"] * H200 / FLOPS)
+    assert fitted("100s", device="cpu", speed=CORE).pieces == pytest.approx(100 * UTILIZATION["cpu"] * CORE / FLOPS)
     assert fitted("100s", world=4).pieces == pytest.approx(4 * fitted("100s").pieces)
 
 
@@ -73,7 +91,7 @@ def test_a_budget_becomes_pieces_whatever_its_unit() -> None:
 def test_a_number_of_steps_has_the_batch_that_suits_the_pieces_it_then_reads(n_steps: int) -> None:
     each = fitted(f"{n_steps}steps")
     assert each.pieces == n_steps * pieces_of_step(each)
-    expected = max(65_536, 65_536 * (each.pieces / 6e8) ** 0.7)
+    expected = min(max(BATCH * (each.pieces / BATCH_AT) ** BATCH_POWER, SMALLEST["cuda"]), LARGEST)
     assert pieces_of_step(each) == pytest.approx(expected, rel=0.5), "but for rounding to a power of two"
 
 
@@ -85,31 +103,33 @@ def test_rows_have_128_pieces_and_64_on_a_cpu_and_no_more_than_the_model_reads()
 
 
 def test_the_batch_grows_with_the_run_by_its_power() -> None:
-    assert pieces_of_step(fitted("6e8pieces")) == 65_536
-    assert pieces_of_step(fitted("6e9pieces")) == 262_144, "10^0.7 is 5.0, and the nearest power of two 4"
-    assert pieces_of_step(fitted("6e9pieces", scaling=Scaling(batch=0.25))) == 65_536
+    at = pieces_of_step(fitted(f"{BATCH_AT:.0f}pieces"))
+    longer = pieces_of_step(fitted(f"{8 * BATCH_AT:.0f}pieces"))
+    assert at == BATCH
+    assert longer / at == 2 ** round(3 * BATCH_POWER)
+    assert pieces_of_step(fitted(f"{8 * BATCH_AT:.0f}pieces", scaling=Scaling(batch=0.5))) == longer / 2
     sizes = [fitted(f"{amount:.0e}pieces").batch_size for amount in (1e8, 1e9, 1e10, 1e11)]
     assert sizes == sorted(sizes)
     assert all(math.log2(each).is_integer() for each in sizes)
 
 
 def test_the_batch_has_bounds() -> None:
-    assert pieces_of_step(fitted("1e6pieces")) == 65_536, "a GPU must be busy"
-    assert pieces_of_step(fitted("1e15pieces")) == 1 << 20
-    assert pieces_of_step(fitted("1e4pieces", device="cpu")) == 1024
+    assert pieces_of_step(fitted("1e6pieces")) == SMALLEST["cuda"], "a GPU must be busy"
+    assert pieces_of_step(fitted("1e15pieces")) == LARGEST
+    assert pieces_of_step(fitted("1e4pieces", device="cpu")) == SMALLEST["cpu"]
 
 
 def test_a_step_takes_at_most_two_seconds_on_a_cpu() -> None:
-    speed = 0.4 * CORE / FLOPS  # pieces per second
+    speed = UTILIZATION["cpu"] * CORE / FLOPS  # pieces per second
     slow = fitted("1d", device="cpu", speed=CORE)
     fast = fitted("1d", device="cpu", speed=100 * CORE)
-    assert pieces_of_step(slow) / speed == pytest.approx(2.0, rel=0.5)
+    assert pieces_of_step(slow) / speed == pytest.approx(STEP_SECONDS, rel=0.5)
     assert pieces_of_step(fast) > 4 * pieces_of_step(slow)
-    assert pieces_of_step(fitted("1d", device="cuda", speed=CORE)) == 65_536, "a GPU has no such bound"
+    assert pieces_of_step(fitted("1d", device="cuda", speed=CORE)) >= SMALLEST["cuda"], "a GPU has no such bound"
 
 
 def test_a_step_reads_at_most_an_eighth_of_the_text() -> None:
-    assert pieces_of_step(fitted("1e9pieces", text=80_000)) <= 10_000 * 1.5
+    assert pieces_of_step(fitted("1e9pieces", text=80_000)) <= SHARE_OF_TEXT * 80_000 * 1.5
     assert pieces_of_step(fitted("1e9pieces", text=80_000_000)) == pieces_of_step(fitted("1e9pieces"))
     assert fitted(text=100, device="cpu").batch_size == 1
 
@@ -126,21 +146,21 @@ def test_processes_share_a_batch_evenly(world: int) -> None:
 def test_the_learning_rate_goes_by_the_width_and_is_higher_for_matrices() -> None:
     each = fitted()
     assert each.optimizer == "muon"
-    assert each.learning_rate == pytest.approx(0.04 / math.sqrt(WIDTH))
-    assert each.matrix_learning_rate == pytest.approx(2.5 * 0.04 / math.sqrt(WIDTH))
+    assert each.learning_rate == pytest.approx(Scaling().rate / math.sqrt(WIDTH))
+    assert each.matrix_learning_rate == pytest.approx(MATRIX_FACTOR * each.learning_rate)
     plain = fitted(scaling=Scaling(optimizer="adamw", rate=0.02))
     assert (plain.learning_rate, plain.matrix_learning_rate) == (pytest.approx(0.02 / math.sqrt(WIDTH)), None)
 
 
 def test_warmup_is_200_steps_and_at_most_a_twentieth() -> None:
-    assert fitted("100_000steps").warmup == 200
-    assert fitted("1000steps").warmup == 0.05
+    assert fitted("100_000steps").warmup == WARMUP_STEPS
+    assert fitted("1000steps").warmup == WARMUP_SHARE
 
 
 @pytest.mark.parametrize("n_steps", [1000, 10_000])
 def test_the_rate_is_constant_after_warmup_and_falls_to_zero_over_the_second_half(n_steps: int) -> None:
     schedule = fitted_training(Scaling(), fitted(f"{n_steps}steps")).schedule
-    warm = min(200, n_steps // 20)
+    warm = min(WARMUP_STEPS, round(WARMUP_SHARE * n_steps))
     assert schedule.factor(0, n_steps) < 0.1
     assert schedule.factor(warm // 2, n_steps) == pytest.approx(0.5, abs=0.05)
     assert {schedule.factor(step, n_steps) for step in (warm, n_steps // 4, n_steps // 2 - 1)} == {1.0}
@@ -163,14 +183,34 @@ def test_the_user_s_options_are_kept() -> None:
 
 
 def test_what_the_rules_gave_is_said_and_read_back() -> None:
-    each = fitted("6e8pieces", text=60_000_000)
+    each = fitted("6e8pieces", text=60_000_000, batch_size=512, learning_rate=0.002)
     first, second = each.lines(parse_budget("6e8pieces"))
     assert "600,000,000 pieces, 10.0 epochs of this text" in first
     assert second == (
-        f"about {6e8 / 65_536:,.0f} steps of 512 rows of 128 pieces; muon, learning rate 0.002 (0.005 for matrices), "
+        f"about {6e8 / 65_536:,.0f} steps of 512 rows of 128 pieces; muon, learning rate 0.002 "
+        f"({each.matrix_learning_rate:.2g} for matrices), "
         "dropout 0.1"
     )
     assert Fit.from_json(json.loads(json.dumps(each.to_json()))) == each
+
+
+PRETRAINING_PAGE = Path(__file__).parents[2] / "docs" / "pretrain.md"
+
+
+@pytest.mark.parametrize("where", ["budget_fit"])
+def test_the_rules_are_written_down_as_they_are(where: str) -> None:
+    text = str(budget_fit.__doc__) if where == "budget_fit" else PRETRAINING_PAGE.read_text(encoding="utf-8")
+    rules = " ".join(text.split())
+    for said in (
+        f"{Scaling().length} pieces, on a CPU {Scaling().cpu_length}",
+        f"{BATCH:,} pieces · (D / {BATCH_AT:.0e})^{BATCH_POWER}".replace("e+0", "e"),
+        f"{SMALLEST['cuda']:,} pieces on a GPU, so that it is busy; {SMALLEST['cpu']:,} on a CPU",
+        f"{STEP_SECONDS:g} s of work on a CPU",
+        f"{Scaling().rate:g} / √width for AdamW, {MATRIX_FACTOR:g} times that for the matrices",
+        f"a warmup of {WARMUP_STEPS} steps",
+        f"none up to {FEW_EPOCHS:g} epochs of the text, then {Scaling().dropout:g}",
+    ):
+        assert said in rules
 
 
 # --- from a recipe to a job -------------------------------------------------------------------------------------------
