@@ -390,6 +390,16 @@ class CorpusOptions(PairedTextOptions, ForceOption):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecipesOptions(DeviceOption):
+    """What `recipes` takes: which recipe, and what its training is fitted to."""
+
+    recipe: str | None = dataclasses.field(
+        default=None, kw_only=False, metadata=doc("Recipe to show alone; None: all of them.", "[NAME]")
+    )
+    budget: str = option("10min", "Budget that the training of NAME is fitted to.", "AMOUNT")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     """What `pretrain` takes."""
 

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Pretraining": {
         "pretrain": "Pretrain a model on raw text, in one command.",
-        "recipes": "List what can be pretrained, with size, paper and cost.",
+        "recipes": "List what can be pretrained, and how training is fitted to a budget.",
         "corpus": "Build a corpus of pieces from raw text, ready for pretraining.",
     },
     "Transfer": {
@@ -106,7 +106,7 @@ def main(context: click.Context) -> None:
     Examples:
       polyseme embed reviews.txt -o vectors.parquet
       polyseme embed reviews.txt --layer concat:-4:-1 --pool first -m path/to/bert -o vectors.npz
-      polyseme pretrain texts/ --recipe electra-small --budget 20min -o models/mine
+      polyseme pretrain texts/ --budget 20min -o models/mine
       polyseme fill "The vase [MASK] into pieces."
       polyseme show -m path/to/bert
       polyseme embed --help

@@ -19,13 +19,16 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
 
     One command does it all: a tokenizer is trained, the text becomes a corpus (both in the run's folder), the model is
     trained, with checkpoints, and saved as a folder that -m takes and other libraries load. An interrupted run is
-    resumed by the same command, or by --resume. On several GPUs or machines: torchrun … -m polyseme pretrain ….
+    resumed by the same command, or by --resume. Batch, length, learning rate, schedule and dropout are fitted to the
+    budget, the device and the text, and printed; every option here, or --as-published, replaces that.
+    On several GPUs or machines: torchrun … -m polyseme pretrain ….
 
     \b
     Examples:
-      polyseme pretrain texts/*.txt.xz --recipe electra-small --budget 20min -o models/mine
-      polyseme pretrain texts/ --recipe bert-tiny --budget 2000steps --device cpu -o models/tiny
-      polyseme pretrain texts/ --recipe bert-base --budget 1e9pieces --dry-run
+      polyseme pretrain texts/ --budget 10min -o models/mine
+      polyseme pretrain texts/*.txt.xz --recipe gpt-mini --budget 10min -o models/decoder
+      polyseme pretrain texts/ --recipe gpt-tiny --budget 5min --device cpu -o models/tiny
+      polyseme pretrain texts/ --recipe electra-small --as-published --dry-run
       polyseme pretrain --source train.en --target train.de --recipe transformer-tiny --budget 4min -o models/ende
       polyseme pretrain --resume models/mine --stop-after 9min
       torchrun --nproc-per-node 8 -m polyseme pretrain corpus/ --recipe roberta-base --budget 1e18flops -o models/big

@@ -2,44 +2,123 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import print_json, print_table
-from polyseme.options import Options
+from polyseme.training_options import RecipesOptions
+
+if TYPE_CHECKING:
+    from polyseme.training.training_settings import TrainingSettings
+    from polyseme.verbs.recipes import RecipeCard
+
+HEADER = ("recipe", "system", "objective", "layers", "parameters", "rows", "rate", "steps", "budget")
 
 
-@command_of(Options, json=True)
-def command(as_json: bool) -> None:
-    """List the recipes: what `polyseme pretrain --recipe NAME` trains.
+@command_of(RecipesOptions, json=True)
+def command(as_json: bool, **settings: Any) -> None:
+    """List the recipes: what `polyseme pretrain --recipe NAME` trains; or show one, [NAME].
 
-    Parameters include the outputs that are trained, with the recipe's vocabulary. FLOPs are those of the published run,
-    forward and backward, computed from the config; recipes for small budgets have none.
+    Rows (of so many pieces), learning rate and steps are those of the published training, which --as-published takes.
+    Otherwise training is fitted to the budget, the device and the text, where the last column says so. Sizes that
+    nobody published have no number of steps. Parameters include the outputs that are trained, with the recipe's
+    vocabulary.
+
+    Of one recipe, the published settings are printed beside those that the rules give for a budget on this device.
 
     \b
     Examples:
       polyseme recipes
+      polyseme recipes modern-small
+      polyseme recipes electra-small --budget 1h --device cpu
       polyseme recipes --json
     """
-    cards = polyseme.list_recipes()
+    cards = polyseme.list_recipes(**settings)
     if as_json:
         print_json(cards, indent=2)
-        return
-    print_table(
-        [
-            (
-                card.name,
-                card.system,
-                card.objective,
-                f"{card.layers} x {card.width}",
-                f"{card.parameters / 1e6:,.1f}M",
-                "" if card.published_flops is None else f"{card.published_flops:.1e}",
-                card.paper,
-            )
-            for card in cards
-        ],
-        header=("recipe", "system", "objective", "layers", "parameters", "FLOPs", "paper"),
+    elif settings["recipe"] is not None:
+        _print_one(cards[0])
+    else:
+        print_table([_row(card) for card in cards], header=HEADER)
+        click.echo("\nOf one recipe, with what the rules give for a budget: polyseme recipes NAME --budget 10min")
+
+
+def _row(card: RecipeCard) -> tuple[str, ...]:
+    return (
+        card.name,
+        card.system,
+        card.objective,
+        _size(card),
+        f"{card.parameters / 1e6:,.1f}M",
+        _phases(card.published, shares=False),
+        f"{card.published.optimizer.lr:.2g}",
+        "" if card.published_steps is None else f"{card.published_steps:,}",
+        "fitted" if card.scales else "as is",
     )
+
+
+def _print_one(card: RecipeCard) -> None:
+    """A recipe, its published settings, and beside them the fitted ones."""
+    click.echo(f"{card.name}: {card.system} ({card.paper}), {card.objective}, {_size(card)}")
+    click.echo(f"{card.parameters:,} parameters with a vocabulary of {card.vocabulary:,} ({card.tokenizer})")
+    if card.note:
+        click.echo(f"note: {card.note}")
     click.echo()
-    print_table([(f"{card.name}:", card.note) for card in cards if card.note])
+    changed: Mapping[str, Any] = {} if card.fitted is None else card.fitted.changed
+    columns = {
+        "as published": {
+            **_lines(card.published),
+            "dropout": f"{card.published_dropout:g}",
+            "steps": "" if card.published_steps is None else f"{card.published_steps:,}",
+            **{name: _value(card.published_settings.get(name)) for name in changed},
+        }
+    }
+    if card.fitted is not None:
+        many = card.fitted.many_epochs_dropout
+        columns[f"fitted to {card.fitted.budget} on {card.fitted.device}"] = {
+            **_lines(card.fitted.training),
+            "dropout": f"0; {many:g} if the text is read more than twice" if many else "0",
+            "steps": f"about {card.fitted.n_steps:,}",
+            **{name: _value(value) for name, value in changed.items()},
+        }
+    rows = [(name, *(column[name] for column in columns.values())) for name in next(iter(columns.values()))]
+    print_table([row for row in rows if any(row[1:])], header=("", *columns))
+    if card.published_flops is not None:
+        click.echo(f"\nThe published run took {card.published_flops:.1e} FLOPs.")
+    if card.fitted is None:
+        click.echo("\nIts settings are the same whatever the budget.")
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _lines(training: TrainingSettings) -> dict[str, str]:
+    """Settings of training, by what they are called in the table."""
+    optimizer, schedule = training.optimizer, training.schedule
+    matrices = "" if optimizer.matrix_lr is None else f" ({optimizer.matrix_lr:.2g} for matrices)"
+    warmup = f"{schedule.warmup:,.0f} steps" if schedule.warmup >= 1 else f"{schedule.warmup:.0%}"
+    return {
+        "rows x pieces": _phases(training, shares=True),
+        "optimizer": optimizer.kind,
+        "learning rate": f"{optimizer.lr:.2g}{matrices}",
+        "weight decay": f"{optimizer.weight_decay:g}",
+        "schedule": f"{schedule.kind}, warmup of {warmup}" if schedule.warmup else schedule.kind,
+    }
+
+
+def _phases(training: TrainingSettings, *, shares: bool) -> str:
+    """Rows of a step times their pieces, of each phase."""
+    phases = training.phases
+    if shares and len(phases) > 1:
+        return ", then ".join(f"{each.batch_size:,} x {each.length:,} ({each.share:.0%})" for each in phases)
+    rows = dict.fromkeys(f"{each.batch_size:,}" for each in phases)
+    return f"{'/'.join(rows)} x {'/'.join(f'{each.length:,}' for each in phases)}"
+
+
+def _size(card: RecipeCard) -> str:
+    return f"{card.layers} x {card.width}"
