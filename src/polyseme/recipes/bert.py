@@ -34,7 +34,7 @@ BASE = Recipe(
         schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     ),
-    scaling=Scaling(objective=FALLING_MASKS),
+    scaling=Scaling(objective=FALLING_MASKS, local_start=True),
     published_steps=1_000_000,
     note="without the next-sentence part (next=nsp adds it)",
 )

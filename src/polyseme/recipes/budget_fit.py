@@ -68,6 +68,8 @@ class Scaling:
     shape: Mapping[str, Any] = field(default_factory=dict)
     """The same of the encoder."""
     sentence_starts: bool = True
+    local_start: bool = False
+    """For stacks with learned positions, which otherwise take long to find out what is near."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +158,7 @@ def fitted_training(scaling: Scaling, fitted: Fit) -> TrainingSettings:
         schedule=Schedule(kind="warmup-stable-decay", warmup=fitted.warmup, decay=0.5),
         max_grad_norm=scaling.max_grad_norm,
         sentence_starts=scaling.sentence_starts,
+        local_start=scaling.local_start,
     )
 
 

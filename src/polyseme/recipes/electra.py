@@ -16,7 +16,7 @@ _SMALL = BASE.but(
     objective="replaced",
     objective_settings={"generator_share": 1 / 4, "weight": 50.0},
     training={"phases": (Phase(length=128, batch_size=128),), "optimizer": {"lr": 5e-4}},
-    scaling=Scaling(objective={"generator_share": 1 / 2, "generator_depth": 1 / 3}),
+    scaling=Scaling(objective={"generator_share": 1 / 2, "generator_depth": 1 / 3}, local_start=True),
     published_steps=1_000_000,
     note="",
 )
@@ -26,7 +26,7 @@ RECIPES = (
         "electra-tiny",
         shape={**size(2, 128, 2), "embedding_width": None},
         vocabulary=4096,
-        scaling=Scaling(objective={"generator_share": 1 / 2}),
+        scaling=Scaling(objective={"generator_share": 1.0}, local_start=True),
         published_steps=None,
         note=OWN_SIZE,
     ),

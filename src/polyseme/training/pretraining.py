@@ -15,6 +15,7 @@ from torch import Tensor
 from polyseme.bundle import Bundle, load_bundle
 from polyseme.corpus.corpus import Corpus, unigram_cross_entropy
 from polyseme.corpus.layout import RowSource
+from polyseme.encoders.local_start import start_locally
 from polyseme.errors import OptionError
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import Devices, is_sharded
@@ -69,7 +70,10 @@ class Pretraining:
         bundle = first_bundle(job, corpus, start)
         objective = job.make_objective(corpus.tokenizer)
         held_out = rows_of(job, corpus, training.phases[0], "held")
-        trainer = Trainer(objective, objective.nets(bundle), training, devices)
+        nets = objective.nets(bundle)
+        if training.local_start and start is None:
+            start_locally(nets, training.longest)
+        trainer = Trainer(objective, nets, training, devices)
         if job.ema is not None:
             trainer.average_weights(job.ema)
         width, rows = max(bundle.config.widths), training.micro_batch_size

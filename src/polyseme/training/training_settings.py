@@ -57,6 +57,8 @@ class TrainingSettings(Config):
     """Whether positions restart with each document of a row."""
     sentence_starts: bool = False
     """Whether packed rows begin with a sentence."""
+    local_start: bool = False
+    """Whether a new model with learned positions begins with attention to what is near (`encoders.local_start`)."""
     varied: bool = False
     """Whether rows of streams have lengths around that of their phase, from step to step another one."""
     dtype: TrainingDtype = "fp32"
