@@ -9,7 +9,7 @@ table from what was kept:
 
 The objectives of the other Transformers, permuted (XLNet), denoising (BART) and spans (T5), each with its tiny recipe:
 
-    python experiments/objectives.py TEXTS...|CORPUS -o runs/ --others --budget 2min --draw docs/assets/others.svg
+    python experiments/objectives.py TEXTS...|CORPUS -o runs/ --others --budget 2min --draw runs/others.svg
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def test_what_the_rules_gave_is_said_and_read_back() -> None:
 PRETRAINING_PAGE = Path(__file__).parents[2] / "docs" / "pretrain.md"
 
 
-@pytest.mark.parametrize("where", ["budget_fit"])
+@pytest.mark.parametrize("where", ["budget_fit", "docs"])
 def test_the_rules_are_written_down_as_they_are(where: str) -> None:
     text = str(budget_fit.__doc__) if where == "budget_fit" else PRETRAINING_PAGE.read_text(encoding="utf-8")
     rules = " ".join(text.split())
