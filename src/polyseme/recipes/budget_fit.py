@@ -13,7 +13,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
 | dropout | none up to 2 epochs of the text, then 0.1 |
-| first weights | of BERT's kind of stack, with learned positions, so that attention begins near (`encoders.local_start`) |
+| first weights | with learned positions, as in BERT, attention begins near (`encoders.local_start`) |
 
 They were fitted to runs of 2 to 7 minutes on an H200 (12 × 384) and on two CPU cores (2 × 128). Every option of the
 user's replaces what a rule gives, and `as_published` replaces all of them by the paper's settings.
