@@ -9,6 +9,7 @@ Shapes: R rows, T pieces of a row, K targets of a row, D width.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
@@ -41,15 +42,35 @@ from polyseme.types import Example, Needs, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked(BaseObjective):
-    """Of the pieces chosen most become the mask, some a random piece, and the rest stay; all of them are targets."""
-
-    name: ClassVar[str] = "masked"
+class WithMaskRate(BaseObjective, ABC):
+    """An objective that chooses a share of each row's pieces, which may change in the course of a run."""
 
     mask_rate: float = 0.15
     """The share of a row's ordinary pieces that is chosen."""
     final_mask_rate: float | None = None
     """What the rate falls (or rises) to in a straight line over the run, and what is evaluated with; None: it stays."""
+
+    def __post_init__(self) -> None:
+        for rate in (self.rate_at(0.0), self.rate_at(1.0)):
+            check_rate(rate)
+
+    def rate_at(self, progress: float) -> float:
+        """The mask rate when so much of the run is done, 0 to 1."""
+        final = self.mask_rate if self.final_mask_rate is None else self.final_mask_rate
+        return (1 - progress) * self.mask_rate + progress * final
+
+    @property
+    def largest_rate(self) -> float:
+        """What the number of slots for targets follows from, so that it is the same in every step."""
+        return max(self.rate_at(0.0), self.rate_at(1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked(WithMaskRate):
+    """Of the pieces chosen most become the mask, some a random piece, and the rest stay; all of them are targets."""
+
+    name: ClassVar[str] = "masked"
+
     mask_share: float = 0.8
     random_share: float = 0.1
     unit: Literal["piece", "word", "span"] = "piece"
@@ -63,8 +84,7 @@ class Masked(BaseObjective):
     """nsp: rows are pairs of segments, and next-sentence prediction is a second part of the loss."""
 
     def __post_init__(self) -> None:
-        check_rate(self.mask_rate)
-        check_rate(self.mask_rate if self.final_mask_rate is None else self.final_mask_rate)
+        super().__post_init__()
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
             raise OptionError(
                 "Of the pieces chosen, the shares that become the mask and a random piece must be 0 to 1 together. "
@@ -92,16 +112,6 @@ class Masked(BaseObjective):
     @property
     def weights(self) -> Mapping[str, float]:
         return {"masked": 1.0} if self.next is None else {"masked": 1.0, "next": 1.0}
-
-    def rate_at(self, progress: float) -> float:
-        """The mask rate when so much of the run is done, 0 to 1."""
-        final = self.mask_rate if self.final_mask_rate is None else self.final_mask_rate
-        return (1 - progress) * self.mask_rate + progress * final
-
-    @property
-    def largest_rate(self) -> float:
-        """What the number of slots for targets follows from, so that it is the same in every step."""
-        return max(self.rate_at(0.0), self.rate_at(1.0))
 
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)

@@ -25,10 +25,9 @@ from polyseme.cost import forward_flops
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
-from polyseme.objectives.masked import check_rate, places_of, target_arrays
+from polyseme.objectives.masked import WithMaskRate, places_of, target_arrays
 from polyseme.objectives.objective import (
     Arrays,
-    BaseObjective,
     Nets,
     Parts,
     batch_of,
@@ -55,13 +54,11 @@ _STEPS = 2.0**24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replaced(BaseObjective):
+class Replaced(WithMaskRate):
     """The loss is the generator's plus `weight` times the discriminator's, each a mean over its own targets."""
 
     name: ClassVar[str] = "replaced"
 
-    mask_rate: float = 0.15
-    """The share of a row's ordinary pieces that is masked for the generator."""
     weight: float = 50.0
     sharing: Sharing = "embeddings"
     generator_share: float | None = None
@@ -72,7 +69,7 @@ class Replaced(BaseObjective):
     """What the generator's logits are divided by when pieces are drawn."""
 
     def __post_init__(self) -> None:
-        check_rate(self.mask_rate)
+        super().__post_init__()
         if self.sharing not in ("none", "embeddings", "all"):
             raise OptionError(f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead.")
         if not 0 < self.share <= 1:
@@ -122,8 +119,9 @@ class Replaced(BaseObjective):
     def corrupt(self, rows: Rows) -> Example:
         """Every target is masked; the pieces that replace them are drawn with `random_numbers`, one per target."""
         allowed = ~rows.special
-        width = most(allowed.shape[1], self.mask_rate)
-        places, real = places_of(choose_pieces(allowed, how_many(allowed, self.mask_rate), rows.keys), width)
+        width = most(allowed.shape[1], self.largest_rate)
+        n_targets = how_many(allowed, self.rate_at(rows.progress))
+        places, real = places_of(choose_pieces(allowed, n_targets, rows.keys), width)
         masked = rows.pieces.copy()
         at, slot = np.nonzero(real)
         masked[at, places[at, slot]] = self.vocabulary.mask
@@ -145,7 +143,7 @@ class Replaced(BaseObjective):
         nets = cast(ReplacedNets, nets)
         lengths = [length] * n_rows
         generator = forward_flops(nets.generator.config, lengths)
-        generator += output_flops(nets.generator_output, n_rows * most(length, self.mask_rate))
+        generator += output_flops(nets.generator_output, n_rows * most(length, self.rate_at(0.5)))
         discriminator = forward_flops(nets.encoder.config, lengths) + output_flops(nets.output, n_rows * length)
         return 3.0 * (generator + discriminator)
 
