@@ -1,6 +1,6 @@
 """Runs that are killed at a chosen moment, and resumed, in processes of their own.
 
-Each child is forked from this process, so that torch is imported once; it kills itself with SIGKILL, which nothing in
+Each child is forked from this process, so that all is imported once; it kills itself with SIGKILL, which nothing in
 it can catch, at a moment drawn from its seed: inside a step, inside the writing of a checkpoint, or inside the building
 of shards. Then another child makes the same call. Called with a folder and a number of kills of each kind; prints what
 differed as JSON.
@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # which every optimizer loads with its first step
 
 import polyseme
+import polyseme.verbs.pretrain
 from polyseme.training.effects import read_log
+from polyseme.training.energy_ledger import measured_peak
 from polyseme.training.trainer import Trainer
 
 N_STEPS = 12
@@ -191,6 +194,8 @@ def weights(run: Path) -> bytes:
 def main() -> None:
     """Kill so many runs of each kind; print those that did not end as if they had never stopped."""
     folder, counts = Path(sys.argv[1]), json.loads(sys.argv[2])
+    torch.set_num_threads(1)
+    measured_peak("cpu", torch.float32)  # as what is imported: once, and not by each child
     text = folder / "text.txt"
     write_text(text)
     wrong, n_killed = [], 0

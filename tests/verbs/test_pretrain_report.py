@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -133,13 +132,11 @@ def test_it_is_redrawn_at_each_evaluation_of_each_slice(corpus: Path, tmp_path: 
     assert circles == [1, 1, 2]
 
 
-def test_it_needs_no_matplotlib(corpus: Path, tmp_path: Path) -> None:
+def test_it_needs_no_matplotlib(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*filter(lambda name: name.startswith("matplotlib."), sys.modules), "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
     options = ["--budget=2steps", "--batch-size=8", "--length=16", "--device=cpu", "--recipe=bert-tiny"]
     options += [f"--set={name}={value}" for name, value in SETTINGS["shape"].items()]
-    code = (
-        "import sys; sys.modules['matplotlib'] = None; from polyseme.cli import main; "
-        f"main({['pretrain', str(corpus), '-o', str(tmp_path / 'run'), *options]!r})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, ["pretrain", str(corpus), "-o", str(tmp_path / "run"), *options])
+    assert done.exit_code == 0, done.output
     assert drawn(tmp_path / "run")["circles"] == 2

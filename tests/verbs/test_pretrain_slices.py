@@ -76,7 +76,7 @@ def test_a_run_in_slices_of_one_step_ends_as_if_it_had_never_stopped(
     assert (bill.pieces, bill.steps, bill.flops) == (unbroken["pieces"], unbroken["steps"], unbroken["flops"])
     assert bill.n_sessions == n_steps
     assert bill.seconds < bill.total_seconds <= seconds
-    assert bill.total_seconds > 0.8 * seconds
+    assert bill.total_seconds > 0.5 * seconds, "what a session sets up and writes is part of it"
     assert json.loads((run / "ledger.json").read_text())["total_seconds"] == bill.total_seconds
     about = json.loads((run / "run.json").read_text())
     assert about["finished"]

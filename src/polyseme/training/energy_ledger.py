@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import os
 import threading
 import time
@@ -254,8 +255,15 @@ class Ledger(Config):
 
 
 def measured_peak(device: torch.device | str, dtype: torch.dtype) -> float:
-    """The floating-point operations a second of a large matrix product, the best of some tenths of a second."""
-    device = torch.device(device)
+    """The floating-point operations a second of a large matrix product, the best of some tenths of a second.
+
+    Measured once in a process for a device, a type and a number of threads.
+    """
+    return _measured_peak(torch.device(device), dtype, torch.get_num_threads())
+
+
+@functools.cache
+def _measured_peak(device: torch.device, dtype: torch.dtype, n_threads: int) -> float:
     side, taken = 128, 0.0
     while side < LARGEST_SIDE and taken < SHORTEST_LOOK:
         side *= 2
