@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 import polyseme
 from cli.commands import Refuse, Run
 from cli.test_terminal import Terminal, plain
+from forked import Forked, run_forked
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.generating import generate_files
 from polyseme.generating.text_generator import TextGenerator
@@ -95,13 +95,15 @@ def test_on_a_terminal_text_is_shown_as_it_comes(gpt2: Path) -> None:
     """The prompt first, then pieces; nothing is shown twice, and no bar is drawn over them."""
     terminal = Terminal()
     code = "from polyseme.cli import main; main(prog_name='polyseme')"
-    line = [sys.executable, "-c", code, "generate", PROMPT, "-m", str(gpt2), "--max-new", "6", "--device", "cpu"]
-    ended = subprocess.run(line, stdout=terminal.side, stderr=subprocess.PIPE, check=False)
+    line = ["generate", PROMPT, "-m", str(gpt2), "--max-new", "6", "--device", "cpu"]
+    with Forked(code, *line, stdout=terminal.side, stderr=PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait() == 0
     shown = plain(terminal.shown())
     [expected] = polyseme.load(gpt2, device="cpu").generate([PROMPT], max_new=6)
-    assert ended.returncode == 0
     assert shown.replace("\r\n", "\n") == f"{PROMPT}{expected}\n"
-    assert ended.stderr.startswith(b"1 text, ")
+    assert said.startswith(b"1 text, ")
 
 
 def test_several_prompts_and_texts(run: Run, gpt2: Path) -> None:
@@ -180,9 +182,8 @@ def test_killed_and_gone_on_with(run: Run, gpt2: Path, source: Path, tmp_path: P
     run(*line(source, gpt2, whole))
     kept = 0
     for chunks in (2, 4):
-        command = [sys.executable, "-c", DYING, *line(source, gpt2, output)]
-        done = subprocess.run(command, env={**os.environ, "DIE_AFTER": str(chunks)}, capture_output=True, check=False)
-        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        done = run_forked(DYING, *line(source, gpt2, output), env={**os.environ, "DIE_AFTER": str(chunks)})
+        assert done.returncode == -signal.SIGKILL, done.stderr
         assert not output.exists()
         before, kept = kept, len(list(unfinished(output).glob("[0-9]*.json")))
         assert kept > before

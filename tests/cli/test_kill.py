@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
+
+from forked import Forked
 
 CHUNK = 1 << 12
 """Characters of a chunk, instead of the many it has by default."""
@@ -23,31 +24,31 @@ main()
 
 
 @contextlib.contextmanager
-def embedding(model: Path, source: str, output: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+def embedding(model: Path, source: str, output: Path, *more: str) -> Iterator[Forked]:
     """A process that embeds; it does not outlive the block."""
-    line = [sys.executable, "-c", POLYSEME, "embed", source, "-m", str(model), "-o", str(output), *more]
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    line = ["embed", source, "-m", str(model), "-o", str(output), *more]
+    with Forked(POLYSEME, *line, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def wait_until_written(process: subprocess.Popen[bytes], output: Path) -> None:
+def wait_until_written(process: Forked, output: Path) -> None:
     """Wait until there are vectors on the disk beside the output."""
     while not any(path.stat().st_size for path in output.parent.glob(f".{output.name}.*.part/*")):
         assert process.poll() is None, process.stderr and process.stderr.read().decode()
         time.sleep(0.02)
 
 
-def wait_until_kept(process: subprocess.Popen[bytes], output: Path) -> None:
+def wait_until_kept(process: Forked, output: Path) -> None:
     """Wait until there is a whole chunk on the disk beside the output."""
     while not any(output.parent.glob(f"{output.name}.unfinished/[0-9]*.json")):
         assert process.poll() is None, process.stderr and process.stderr.read().decode()
         time.sleep(0.02)
 
 
-def send(process: subprocess.Popen[bytes], chunks: int) -> None:
+def send(process: Forked, chunks: int) -> None:
     assert process.stdin is not None
     process.stdin.write(LINE * chunks)
     process.stdin.flush()
@@ -92,7 +93,7 @@ def test_told_to_stop_at_work_and_told_again(tiny: Path, tmp_path: Path) -> None
     assert [path.name for path in output.parent.iterdir()] == ["out.npz.unfinished"]
 
 
-def check_said(process: subprocess.Popen[bytes], *said: str) -> None:
+def check_said(process: Forked, *said: str) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.read() == b""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +20,16 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
+from forked import Forked, run_forked
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
 from polyseme.files import chunked_job as job
 from polyseme.files.vector_files import read_provenance, read_vectors
 
-CHUNK = 2000
+CHUNK = 1000
 """Characters of a chunk, instead of the many it has by default."""
-N_TEXTS = 300
-N_CHUNKS = 14
+N_TEXTS = 150
+N_CHUNKS = 13
 SLOWLY = f"""
 import os, signal, time
 from polyseme.cli import main
@@ -53,7 +55,7 @@ Spool._data = slowly(Spool._data)
 main()
 """
 """The command line with small chunks, each of which takes a while, so that there are moments between."""
-SHARDS = ("--shard-rows", "70")
+SHARDS = ("--shard-rows", "35")
 
 
 def text(number: int) -> str:
@@ -124,8 +126,15 @@ def stopped(run: Run, given: list[str], n_chunks: int) -> None:
 # --- going on ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["out.parquet", "out.npz", "out.safetensors", "out.h5", "out.jsonl", "out"])
-@pytest.mark.parametrize("more", [(), ("--per", "text", "--store", "fp16")], ids=["words", "texts"])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        *((name, ()) for name in ("out.parquet", "out.npz", "out.safetensors", "out.h5", "out.jsonl", "out")),
+        ("out.parquet", ("--per", "text", "--store", "fp16")),
+        ("out", ("--per", "text", "--store", "fp16")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "texts" if value else "words",
+)
 def test_stopped_twice(
     run: Run,
     tiny: Path,
@@ -159,7 +168,7 @@ def test_stopped_twice(
 
 def test_shards_hold_every_row_once(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    stopped(run, line(source, tiny, output, *SHARDS), 6)
+    stopped(run, line(source, tiny, output, *SHARDS), 7)
     made = sorted(path.name for path in (unfinished(output) / "shards").iterdir())
     kept = sorted(path.name for path in unfinished(output).glob("*.parquet"))
     assert made[0] == "part-00000.parquet", "made as soon as its rows are there"
@@ -167,7 +176,7 @@ def test_shards_hold_every_row_once(run: Run, tiny: Path, source: Path, tmp_path
     assert run(*line(source, tiny, output, *SHARDS)).code == 0
     parts = sorted(output.iterdir())
     assert [path.name for path in parts] == [f"part-{number:05}.parquet" for number in range(5)]
-    assert [pq.read_metadata(path).num_rows for path in parts] == [70, 70, 70, 70, 20]
+    assert [pq.read_metadata(path).num_rows for path in parts] == [35, 35, 35, 35, 10]
     assert [document.id for document in read_vectors(output)] == [f"text {number}" for number in range(N_TEXTS)]
     assert read_provenance(output) == read_provenance(parts[-1])
     with pytest.raises(InputError, match="no shards"):
@@ -190,7 +199,7 @@ def test_only_shards_that_polyseme_wrote_are_replaced(
     run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
-    again = line(source, tiny, output, "--shard-rows", "150", "--force")
+    again = line(source, tiny, output, "--shard-rows", "75", "--force")
     assert run(*line(source, tiny, output, *SHARDS)).code == 0
     assert run(*again).code == 0
     assert sorted(path.name for path in output.iterdir()) == ["part-00000.parquet", "part-00001.parquet"]
@@ -335,10 +344,10 @@ def test_a_bad_line_keeps_what_was_done(run: Run, tiny: Path, source: Path, tmp_
     whole, output = tmp_path / "whole.parquet", tmp_path / "out.parquet"
     assert run(*line(source, tiny, whole)).code == 0
     good = source.read_text()
-    source.write_text(good.replace('{"n": "text 250"', '{"n": "text 250'))
+    source.write_text(good.replace('{"n": "text 125"', '{"n": "text 125'))
     ended = run(*line(source, tiny, output))
     assert ended.code == 2
-    assert "line 251" in ended.err
+    assert "line 126" in ended.err
     assert "Finished work is kept in" in ended.err
     assert not output.exists()
     source.write_text(good)
@@ -373,10 +382,6 @@ def test_a_disk_that_fills_keeps_whole_chunks(run: Run, tiny: Path, source: Path
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
-def process(source: Path, model: Path, output: Path, *more: str) -> list[str]:
-    return [sys.executable, "-c", SLOWLY, *line(source, model, output, *more)]
-
-
 MOMENTS = [
     pytest.param(seed, id=str(seed), marks=[pytest.mark.slow] if seed not in (0, 2) else []) for seed in range(30)
 ]
@@ -390,11 +395,12 @@ def test_killed_at_any_moment(run: Run, tiny: Path, source: Path, tmp_path: Path
     whole, output = tmp_path / f"whole-{name}", tmp_path / name
     assert run(*line(source, tiny, whole, *more)).code == 0
     draw = random.Random(seed)
-    die(process(source, tiny, output, *more), draw.randint(3, N_CHUNKS - 3))
+    command = line(source, tiny, output, *more)
+    die(command, draw.randint(3, N_CHUNKS - 3))
     assert not output.exists()
     assert unfinished(output).is_dir()
-    kill(process(source, tiny, output, *more), output, draw.randint(n_kept(output), N_CHUNKS), draw.uniform(0, 0.3))
-    ended = run(*line(source, tiny, output, *more))
+    kill(command, output, draw.randint(n_kept(output), N_CHUNKS), draw.uniform(0, 0.3))
+    ended = run(*command)
     assert ended.code == 0 or "already there" in ended.err
     assert contents(output) == contents(whole)
     assert {path.name for path in tmp_path.iterdir()} == {source.name, whole.name, output.name}
@@ -402,13 +408,13 @@ def test_killed_at_any_moment(run: Run, tiny: Path, source: Path, tmp_path: Path
 
 def die(command: list[str], after: int) -> None:
     """Let a process kill itself after so many calls for a chunk, however fast the machine is."""
-    done = subprocess.run(command, env={**os.environ, "DIE_AFTER": str(after)}, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    done = run_forked(SLOWLY, *command, env={**os.environ, "DIE_AFTER": str(after)})
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def kill(command: list[str], output: Path, n_chunks: int, seconds: float) -> None:
     """Kill a process so many seconds after so many chunks are there; it may have ended by then, but only well."""
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as victim:
+    with Forked(SLOWLY, *command, stderr=PIPE) as victim:
         while victim.poll() is None and not (unfinished(output).is_dir() and n_kept(output) >= n_chunks):
             time.sleep(0.001)
         time.sleep(seconds)
@@ -454,7 +460,7 @@ def test_killed_scoring_ends_as_if_it_had_not(run: Run, tiny: Path, source: Path
     whole, output = tmp_path / "whole" / name, tmp_path / name
     ended = run(*command(whole))
     assert ended.code == 0
-    with subprocess.Popen([sys.executable, "-c", SCORING, *command(output)], stderr=subprocess.PIPE) as process:
+    with Forked(SCORING, *command(output), stderr=PIPE) as process:
         while len(list(tmp_path.glob(f"{name}.unfinished/[0-9]*.json"))) < 3:
             assert process.poll() is None, process.stderr and process.stderr.read().decode()
             time.sleep(0.01)

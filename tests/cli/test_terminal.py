@@ -20,6 +20,7 @@ from typing import TextIO
 
 import pytest
 
+from forked import Forked
 from polyseme.cli.terminal import Bar
 from polyseme.files.chunked_job import CHUNK_CHARACTERS
 
@@ -81,12 +82,8 @@ def test_a_bar_with_rate_and_time_left(tiny: Path, tmp_path: Path) -> None:
     line = b"Dawn broke." + b" " * CHUNK_CHARACTERS + b"\n"
     source.write_bytes(line * 4)
     terminal = Terminal()
-    subprocess.run(
-        [sys.executable, "-c", EAGER, "embed", str(source), "-m", str(tiny), "-o", str(output)],
-        stderr=terminal.side,
-        env={**os.environ, "TERM": "xterm"},
-        check=True,
-    )
+    command = ["embed", str(source), "-m", str(tiny), "-o", str(output)]
+    assert Forked(EAGER, *command, stderr=terminal.side, env={**os.environ, "TERM": "xterm"}).wait() == 0
     shown = terminal.shown()
     assert "loading the model" in shown
     frames = [frame for frame in re.split(r"\x1b\[2K|\r", shown) if "embedding" in frame]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from forked import Forked
 from polyseme.files.vector_files import FORMATS
 
 WRITE_FOREVER = """
@@ -34,11 +34,9 @@ def test_a_killed_writer_leaves_no_output(tmp_path: Path, suffix: str, old: byte
     output = tmp_path / f"out{suffix}"
     if old is not None:
         output.write_bytes(old)
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITE_FOREVER, str(output)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with Forked(WRITE_FOREVER, str(output), stdout=PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "writing\n"
+        assert process.stdout.readline() == b"writing\n"
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
     assert (output.read_bytes() if output.exists() else None) == old

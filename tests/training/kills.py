@@ -1,6 +1,6 @@
 """Runs that are killed at a chosen moment, and resumed, in processes of their own.
 
-Each child is forked from this process, so that all is imported once; it kills itself with SIGKILL, which nothing in
+Each child is forked from this process, which has imported everything; it kills itself with SIGKILL, which nothing in
 it can catch, at a moment drawn from its seed: inside a step, inside the writing of a checkpoint, or inside the building
 of shards. Then another child makes the same call. Called with a folder and a number of kills of each kind; prints what
 differed as JSON.
@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # which every optimizer loads with its first step
 
 import polyseme
-import polyseme.verbs.pretrain
 from polyseme.training.effects import read_log
 from polyseme.training.energy_ledger import measured_peak
 from polyseme.training.trainer import Trainer
@@ -217,7 +215,3 @@ def main() -> None:
                 wrong.append([kind, seed, ended, again])
     n_steps = len(losses(next(iter(whole.values()))))
     sys.stdout.write(json.dumps({"killed": n_killed, "wrong": wrong, "steps": n_steps}) + "\n")
-
-
-if __name__ == "__main__":
-    main()

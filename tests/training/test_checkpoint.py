@@ -6,7 +6,6 @@ import json
 import resource
 import signal
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from forked import run_forked
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError, OutputError, PolysemeWarning
@@ -288,8 +288,7 @@ print(*found)
 
 def test_a_writer_killed_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
     """Killed before each file it opens, renames or removes, one after another; what is there is then gone on with."""
-    command = [sys.executable, "-W", "ignore", "-c", KILLED_AT_EVERY_MOMENT, str(tmp_path / "checkpoints")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_forked(KILLED_AT_EVERY_MOMENT, str(tmp_path / "checkpoints"))
     assert done.returncode == 0, done.stderr
     found = [int(step) for step in done.stdout.split()]
     assert found == sorted(found)

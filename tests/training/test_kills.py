@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked import run_forked
 from polyseme.objectives.objective_table import OBJECTIVES
 from polyseme.recipes.recipe_table import recipe_named
 from training.kills import N_STEPS, RUNS
 
-TESTS = Path(__file__).parents[1]
 OTHERS = ("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation")
 """Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next` is the
 masked one with next-sentence prediction."""
@@ -23,14 +20,7 @@ masked one with next-sentence prediction."""
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:
     """Kill so many runs of each kind and resume them."""
-    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-m", "training.kills", str(folder), json.dumps(counts)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_forked("from training.kills import main; main()", str(folder), json.dumps(counts))
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -24,7 +24,7 @@ READ = {
     "t5": {"head": "text", "stack": None, "readout": None},
     "xlnet": {"head": "linear", "stack": "encoder", "readout": "first"},
 }
-N_TRAIN, N_DEV = 700, 150
+N_TRAIN, N_DEV = 500, 150
 
 
 @pytest.mark.parametrize("family", READ)
@@ -46,8 +46,8 @@ def test_a_cut_of_trec(family: str, data: Path, tmp_path: Path) -> None:
         text="question",
         label="kind",
         output=tmp_path / "fitted",
-        epochs=3,
-        batch_size=16,
+        epochs=2,
+        batch_size=8,
         learning_rate=3e-3,
         device="cpu",
     )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import polyseme
+from forked import run_forked
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.transfer.train_seed import StepReport
 from tiny_models import tiny_model
@@ -61,10 +59,7 @@ def test_killed_and_gone_on_with(how: str, tmp_path: Path) -> None:
     tiny_model("t5" if how == "written" else "bert", dropout_rate=0.1).save(model)
     plan = [[str(whole), 0], [str(killed), 8], [str(killed), 6], [str(killed), 0]]
     settings = {**SETTINGS, "frozen": how == "frozen"}
-    line = [sys.executable, "-c", PARENT, str(model), json.dumps(plan), json.dumps(settings)]
-    rooms = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(polyseme.__file__).parents[1])])
-    environment = {**os.environ, "PYTHONPATH": rooms, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(line, env=environment, check=True, capture_output=True)
+    ended = run_forked(PARENT, str(model), json.dumps(plan), json.dumps(settings))
     assert json.loads(ended.stdout) == [0, -signal.SIGKILL, -signal.SIGKILL, 0]
     assert not (tmp_path / "killed.unfinished").exists()
     for name in ("model.safetensors", "head.safetensors"):
