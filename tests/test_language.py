@@ -11,7 +11,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,9 +102,9 @@ class Match(NamedTuple):
         return f"{self.file}:{self.line}: {self.text!r}; write: {self.advice}"
 
 
-def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The names that a file defines, with their lines."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -117,15 +117,15 @@ def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.asname
 
 
-def texts(source: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def texts(source: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The docstrings, messages and comments of a file, with the lines where they begin."""
     inside: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             inside.update(id(part) for part in ast.walk(node) if part is not node)
             parts = (part.value if _is_text(part) else "…" for part in node.values)
             yield node.lineno, "".join(map(str, parts))
-    for node in ast.walk(tree):
+    for node in nodes:
         if _is_text(node) and id(node) not in inside:
             yield node.lineno, node.value
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -145,10 +145,11 @@ def _is_text(node: ast.AST) -> bool:
 def matches(path: Path) -> list[Match]:
     """Everything in a file that breaks the rule."""
     source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     file = path.relative_to(SOURCE).as_posix()
-    result = [Match(file, line, name, NAMES[name.strip("_")]) for line, name in names(tree) if name.strip("_") in NAMES]
-    for line, text in texts(source, tree):
+    defined = ((line, name, name.strip("_")) for line, name in names(nodes))
+    result = [Match(file, line, name, NAMES[bare]) for line, name, bare in defined if bare in NAMES]
+    for line, text in texts(source, nodes):
         for pattern, advice in PHRASES.items():
             for match in re.finditer(pattern.replace(" ", r"\s+"), text, re.IGNORECASE):
                 phrase = " ".join(match[0].split())

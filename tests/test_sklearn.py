@@ -383,7 +383,8 @@ def test_workers_load_the_model_for_themselves(folder: str) -> None:
 def test_the_example_tells_praise_from_blame(data: Path) -> None:
     """On real sentences: far better than the most frequent label, and better than word counts."""
     example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "sklearn_sentiment.py"))
+    example["compare"].__globals__["LAYERS"] = layers = (0, -1)  # two show that one is chosen
     accuracies, layer = example["compare"](data / "tasks" / "sst2", None, 240, 240)
     assert accuracies["word vectors"] > accuracies["the most frequent label"] + 0.15
     assert accuracies["word vectors"] > accuracies["word counts"] + 0.05
-    assert layer in map(str, example["LAYERS"])
+    assert layer in map(str, layers)
