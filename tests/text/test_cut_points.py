@@ -42,20 +42,20 @@ def in_parts(tokenizer: PieceTokenizer, text: str) -> tuple[list[int], list[tupl
     return read.ids.tolist(), [(start, end) for start, end in spans.tolist()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @given(text=st.one_of(texts, spaced))
-def test_parts_have_the_pieces_of_the_whole(tokenizer_of: TokenizerOf, kind: str, text: str) -> None:
+def test_parts_have_the_pieces_of_the_whole(tokenizer_of: TokenizerOf, text: str) -> None:
     if "<" in text or "[" in text:  # written-out specials, which the bare library takes for such in unigram models
         text = text.replace("<", "x").replace("[", "x")
-    tokenizer = tokenizer_of(kind)
-    assert can_be_cut(tokenizer.backend)
-    assert in_parts(tokenizer, text) == whole(tokenizer, text)
+    for kind in KINDS:
+        tokenizer = tokenizer_of(kind)
+        assert can_be_cut(tokenizer.backend), kind
+        assert in_parts(tokenizer, text) == whole(tokenizer, text), kind
 
 
 def test_parts_of_real_text_have_the_pieces_of_the_whole(
     tokenizer: PieceTokenizer, real_text: Callable[[str, int], str]
 ) -> None:
-    text = real_text("web-00", 200_000)
+    text = real_text("web-00", 100_000)
     assert in_parts(tokenizer, text) == whole(tokenizer, text)
 
 

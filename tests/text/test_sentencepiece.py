@@ -44,7 +44,7 @@ def albert(folder_of: FolderOf) -> Both:
 @pytest.fixture(scope="session")
 def train(real_text: RealText, tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Trains a small model on real text with the library itself."""
-    lines = real_text("news-00", 150_000).split("\n")
+    lines = real_text("news-00", 40_000).split("\n")
 
     def small_model(name: str, **options: Any) -> Path:
         path = tmp_path_factory.mktemp("sentencepiece") / name
