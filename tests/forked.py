@@ -52,6 +52,7 @@ def _child(script: str, arguments: list[str], files: tuple[int, int, int], envir
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # which may be another one now
     sys.argv = ["-c", *arguments]
     exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})
 

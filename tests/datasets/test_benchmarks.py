@@ -81,7 +81,9 @@ MAJORITIES = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "srl" else ()) for name in COUNTS]
+)
 def test_the_whole_of_the_shared_data(name: str, data: Path) -> None:
     read = read_benchmark(name, data)
     counts, sampled = COUNTS[name]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked import run_forked
 from tiny_models import tiny_model
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "contextualreps.ipynb"
@@ -27,14 +26,10 @@ def code() -> list[str]:
     return ["".join(cell["source"]) for cell in notebook()["cells"] if cell["cell_type"] == "code"]
 
 
-def run(data: Path, folder: Path, timeout: int, **settings: str) -> dict[str, tuple[float, float]]:
+def run(data: Path, folder: Path, **settings: str) -> dict[str, tuple[float, float]]:
     """Run all cells in a process of their own; the rows of the table, dev and test."""
-    script = folder / "cells.py"
-    script.write_text("\n\n".join(code()), encoding="utf-8")
     around = {**os.environ, "POLYSEME_DATA": str(data), "TMPDIR": str(folder), **settings}
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=timeout, env=around, check=False
-    )
+    done = run_forked("\n\n".join(code()), env=around)
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^(\S.*?) {2,}(\d+\.\d) +(\d+\.\d)$", done.stdout, flags=re.MULTILINE)
     return {name: (float(dev), float(test)) for name, dev, test in rows}
@@ -54,7 +49,7 @@ def test_it_is_a_notebook_and_its_cells_compile() -> None:
 
 def test_its_cells_run_on_a_few_sentences(data: Path, tmp_path: Path) -> None:
     tiny_model("bert").save(tmp_path / "bert")
-    table = run(data, tmp_path, 300, QUICK="24", ELMO_BUDGET="2steps", BERT=str(tmp_path / "bert"))
+    table = run(data, tmp_path, QUICK="24", ELMO_BUDGET="2steps", BERT=str(tmp_path / "bert"))
     assert set(table) > WAYS
     [guess] = set(table) - WAYS
     assert guess.startswith("always ")
@@ -64,6 +59,6 @@ def test_its_cells_run_on_a_few_sentences(data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_cut_shows_something(data: Path, tmp_path: Path) -> None:
     """As it stands: an ELMo of a minute, and MiniLM, whose frozen vectors know good from bad."""
-    table = run(data, tmp_path, 1800)
+    table = run(data, tmp_path)
     [guess] = set(table) - WAYS
     assert table["BERT (MiniLM), frozen, BiLSTM"][1] > table[guess][1] + 8

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forked import run_forked
 from packaged import MODULE, write_stand_in
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
+SCRIPT = """
+import runpy, sys
+sys.path.insert(0, sys.argv[1])
+del sys.argv[:2]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def run(path: Path, output: Path) -> str:
     """What the demo prints, with a folder first on Python's path."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), *sys.path]), "COLUMNS": "160"}
-    command = [sys.executable, str(DEMO), "--words", "balls", "-o", str(output)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    command = [str(path), str(DEMO), "--words", "balls", "-o", str(output)]
+    done = run_forked(SCRIPT, *command, env={**os.environ, "COLUMNS": "160"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(autouse=True)
