@@ -421,3 +421,15 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
     }
     for verb in set(model.show().can) - {"convert", "similar", "senses", "evaluate", "finetune"}:  # these are of files
         assert calls[verb]()
+
+
+def test_a_loaded_model_goes_wherever_one_is_named(tmp_path: Path) -> None:
+    model = tiny_model("bert")
+    text = tmp_path / "text.txt"
+    text.write_text("Dawn broke.\nThe news broke.\n", encoding="utf-8")
+    assert polyseme.load(model) is model
+    assert len(polyseme.senses("broke", source=text, model=model).uses) == 2
+    assert len(polyseme.similar("We [broke].", source=text, model=model).near.same or ()) == 2
+    assert polyseme.show(model=model) == model.show()
+    with pytest.raises(OptionError, match="loaded already"):
+        polyseme.senses("broke", source=text, model=model, dtype="bf16")

@@ -381,8 +381,8 @@ class Model:
         )
 
 
-def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
-    """The model in a folder, of a package (`list_models`) or of a hub (`hub:owner/name`).
+def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
+    """The model in a folder, of a package (`list_models`) or of a hub (`hub:owner/name`); a loaded one is returned.
 
     Without a name it is the packaged model for word vectors; other packaged models fill masks (`english-encoder`) and
     write and score texts (`english-decoder`).
@@ -392,6 +392,12 @@ def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "
     """
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")
+    if isinstance(model, Model):
+        if (device, dtype) != ("auto", "fp32"):
+            raise OptionError(
+                "The model is loaded already, with its device and dtype. Leave both out here, and give them to load()."
+            )
+        return model
     chosen = find_device(device)
     on_cpu = torch.device(chosen).type == "cpu"
     if dtype == "int8" and not on_cpu:
@@ -402,6 +408,11 @@ def load(model: AnyPath | None = None, *, device: str = "auto", dtype: Dtype = "
     folder = find_model(None if model is None else str(model))
     bundle = load_bundle(folder, dtype=torch.float32 if precision != "own" else DTYPES[dtype], device=chosen)
     return Model(bundle, path=str(folder), precision=precision)
+
+
+def folder_of(model: AnyPath | Model | None) -> AnyPath | None:
+    """What names a model: its path where it is loaded already."""
+    return (model.path or None) if isinstance(model, Model) else model
 
 
 def _written(framed: Framed, n_pieces: int, first: int) -> Framed:

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from polyseme.errors import MissingPackageError, OptionError
 
 AnyPath = str | PathLike[str]
+Named = TypeVar("Named")
+"""A name, a path, or a loaded model."""
 
 _logger = logging.getLogger(__name__)
 
@@ -111,8 +114,8 @@ def default_model(verb: str) -> str:
     return DEFAULTS[verb]
 
 
-def model_or_default(verb: str, model: AnyPath | None) -> AnyPath:
-    """The model that is named, or the verb's packaged one, which is logged: the command line prints it."""
+def model_or_default(verb: str, model: Named | None) -> Named | str:
+    """The model that is given, or the verb's packaged one, which is logged: the command line prints it."""
     if model is not None:
         return model
     name = default_model(verb)

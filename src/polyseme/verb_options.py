@@ -15,6 +15,7 @@ from polyseme.options import Options, callback, doc, option, output_option
 from polyseme.packaged_models import default_in_words
 
 if TYPE_CHECKING:
+    from polyseme.api import Model
     from polyseme.embedding.decoder_stack import Stack
     from polyseme.files.source_paths import AnyPath, Sources
     from polyseme.files.vector_files import Per, Store
@@ -49,7 +50,7 @@ def model_option(verb: str) -> Any:
 class ShowOptions(Options):
     """What `show` takes: which model is used."""
 
-    model: AnyPath | None = model_option("show")
+    model: AnyPath | Model | None = model_option("show")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +270,12 @@ class SimilarOptions(UsesOptions):
         kw_only=False, metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`.")
     )
     source: Sources | None = option(
-        None, f"Texts in which to look for uses. {SOURCES}", "INPUT", default="the index", flags="--in"
+        None,
+        f"Texts in which to look for uses. {SOURCES}",
+        "INPUT",
+        default="the index",
+        flags="--in",
+        parse="files",
     )
     index: AnyPath | None = option(
         None,
@@ -293,7 +299,7 @@ class SensesOptions(UsesOptions):
 
     word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
     source: Sources = dataclasses.field(
-        metadata=doc(f"Texts in which to look for uses. {SOURCES}", "INPUT", flags="--in")
+        metadata=doc(f"Texts in which to look for uses. {SOURCES}", "INPUT", flags="--in", parse="files")
     )
     output: AnyPath | None = output_option("File of the senses: .html, .png, .svg or .json.")
     n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
@@ -319,12 +325,17 @@ class PiecesOptions(StackOption, DeviceOptions, ForceOption):
 class GenerateOptions(DecodingOptions, ReadingOptions, LoadOptions, ForceOption):
     """What `generate` takes."""
 
-    model: AnyPath | None = model_option("generate")
+    model: AnyPath | Model | None = model_option("generate")
     prompts: str | Sequence[str] = dataclasses.field(
         default=(), kw_only=False, metadata=doc("One text to continue, or several.", "PROMPT...")
     )
     source: Sources | None = option(
-        None, f"Prompts in files; an output is needed then. {SOURCES}", "INPUT", default="the prompts", flags="--in"
+        None,
+        f"Prompts in files; an output is needed then. {SOURCES}",
+        "INPUT",
+        default="the prompts",
+        flags="--in",
+        parse="files",
     )
     output: AnyPath | None = output_option(
         "File of the texts: .jsonl for one record per text, with its score; any other ending for plain lines.",
@@ -356,7 +367,7 @@ class GenerateTextsOptions(DecodingOptions):
 class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `score` takes."""
 
-    model: AnyPath | None = model_option("score")
+    model: AnyPath | Model | None = model_option("score")
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
     source: AnyPath | None = option(
         None,
@@ -388,7 +399,7 @@ class ScoreTextsOptions(ScoringOptions, BatchOption):
 class FillOptions(DeviceOptions):
     """What `fill` takes."""
 
-    model: AnyPath | None = model_option("fill")
+    model: AnyPath | Model | None = model_option("fill")
     text: str = dataclasses.field(kw_only=False, metadata=doc("A text with [MASK] where a piece is missing."))
     top: int = option(5, "Pieces listed per mask.", "N")
 
@@ -397,7 +408,7 @@ class FillOptions(DeviceOptions):
 class NextOptions(DeviceOptions):
     """What `next` takes."""
 
-    model: AnyPath | None = model_option("next")
+    model: AnyPath | Model | None = model_option("next")
     first: str = dataclasses.field(kw_only=False, metadata=doc("A sentence."))
     second: str = dataclasses.field(kw_only=False, metadata=doc("The sentence that may follow it."))
 

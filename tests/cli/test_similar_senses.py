@@ -76,7 +76,7 @@ def test_texts_are_read_as_embed_reads_them(run: Run, tiny: Path, tmp_path: Path
     same = run("similar", "We [broke].", "--in", prose, "--split", "sentence", "-m", tiny, "--same-word", "--json")
     uses = json.loads(same.out)["near"]["same"]
     assert sorted((use["id"], use["text"]) for use in uses) == [
-        (str(number), line) for number, line in enumerate(SENTENCES.splitlines()[:3], start=1)
+        (f"1.{number}", line) for number, line in enumerate(SENTENCES.splitlines()[:3], start=1)
     ]
     assert "broke in " in run("senses", "broke", "--in", prose, "--split", "sentence", "-m", tiny).out
     table = tmp_path / "table.data"
@@ -91,6 +91,22 @@ def test_an_index_knows_how_its_text_was_read(run: Run, refuse: Refuse, tiny: Pa
     assert run(*asked, "--split", "document").code == 0
     assert run(*asked, "--split", "document").code == 0
     assert "split document" in refuse(*asked, folder=source.parent)
+
+
+def test_several_inputs_are_all_read(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.txt"
+    more.write_text("It broke.\n\nWe broke even. She broke it.\n", encoding="utf-8")
+    both = ["--in", source, "--in", more, "-m", tiny, "--split", "sentence", "--json"]
+    grouped = json.loads(run("senses", "broke", *both).out)
+    expected = ["more.txt:1.1", "more.txt:3.1", "more.txt:3.2"]
+    assert [use["id"] for use in grouped["uses"]] == [*(f"sentences.txt:{line}.1" for line in (1, 2, 3)), *expected]
+    near = json.loads(run("similar", "I [broke] it.", *both, "--same-word").out)
+    assert {use["id"] for use in near["near"]["same"]} >= set(expected)
+
+
+def test_an_option_with_one_value_is_given_once(refuse: Refuse, tiny: Path, source: Path) -> None:
+    ask = ("senses", "broke", "--in", source, "-m", tiny, "--n-senses", 2, "--n-senses", 3)
+    assert "--n-senses was given 2 times, and takes one value." in refuse(*ask, folder=source.parent)
 
 
 @pytest.mark.parametrize(

@@ -266,10 +266,10 @@ def test_sentences_are_found_by_who_asks_for_them(corpus: Path, tmp_path: Path) 
     (tmp_path / "some.txt").write_text("abcd\n\nefgh")
     rows = list(read_rows(tmp_path / "some.txt", split="sentence", sentences=halves))
     assert [(row.id, row.content, row.place.line) for row in rows] == [
-        ("1", "ab", 1),
-        ("2", "cd", 1),
-        ("3", "ef", 3),
-        ("4", "gh", 3),
+        ("1.1", "ab", 1),
+        ("1.2", "cd", 1),
+        ("3.1", "ef", 3),
+        ("3.2", "gh", 3),
     ]
     assert contents(read_rows(tmp_path / "some.txt", sentences=halves)) == ["abcd", "", "efgh"]
     with pytest.raises(OptionError, match="Nothing is split into sentences here"):

@@ -68,6 +68,8 @@ def test_uses_of_one_sense_are_found_to_have_one_however_many_and_it_is_said() -
         assert found.count.n_senses == 1
         assert found.count.ease[0] < MIN_EASE
         assert f"fall into 2 groups only {found.count.ease[0]:.2f} times as easily" in found.explanation
+        assert "set their number with --n-senses" in found.explanation
+        assert "--n-senses" not in group(uses([n_uses], seed=n_uses)[0], 2).explanation
 
 
 def test_topics_that_run_into_each_other_are_no_senses() -> None:
@@ -92,7 +94,7 @@ def test_few_uses_say_nothing() -> None:
     assert found.count.n_senses == 1
     assert found.explanation == (
         f"Uses to tell senses apart by, near copies counted once: {MIN_USES - 1}. That is too few; at least "
-        f"{MIN_USES} are needed."
+        f"{MIN_USES} are needed. To see the uses in groups all the same, set their number with --n-senses (n_senses=…)."
     )
 
 

@@ -27,7 +27,22 @@ def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callab
     if json:
         help = "Print JSON instead of a table."
         parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=help))
-    return click.command(params=parameters)
+    return click.command(cls=_Command, params=parameters)
+
+
+class _Command(click.Command):
+    """A command that refuses an option with one value if it is given twice; click would drop the first in silence."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in order:
+            if not isinstance(parameter, click.Option) or parameter.multiple or parameter.is_flag:
+                continue
+            if order.count(parameter) > 1:
+                raise OptionError(
+                    f"{parameter.opts[-1]} was given {order.count(parameter)} times, and takes one value. Give it once."
+                )
+        return super().parse_args(ctx, args)
 
 
 def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
@@ -45,7 +60,7 @@ def _option(field: dataclasses.Field[Any]) -> click.Parameter:
     if doc.parse:
         settings["callback"] = _callback(PARSERS[doc.parse], flags[-1])
     if doc.parse in SEVERAL:
-        settings["multiple"] = True
+        settings |= {"multiple": True, "required": field.default is dataclasses.MISSING}
     elif field.default is dataclasses.MISSING:
         settings["required"] = True
     elif kind is bool:

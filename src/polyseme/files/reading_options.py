@@ -105,7 +105,8 @@ class RowRequest(ReadingOptions):
     sources: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A path, folder, pattern or `-`, or several of them. A row's id is its number, counted from 1; where "
+            "A path, folder, pattern or `-`, or several of them. A row's id is its number, counted from 1; of a text "
+            "in plain text, the number of its (first) line, and of a sentence also its place there (12.2). Where "
             "several files are read, the name of the file goes before it."
         ),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import load
+from polyseme.api import folder_of, load
 from polyseme.cost import Cost
 from polyseme.embedding import embed_files as job
 from polyseme.embedding.model_fingerprint import fingerprint
@@ -82,7 +82,7 @@ def _check_output(sources: Sequence[str], options: EmbedOptions) -> None:
     job.check_shards(options.shard_rows, options.shard_format, options.store)
     clear_up(options.output)
     kind: Kind = "file" if options.shard_rows is None else "folder"
-    inputs = [*sources, options.model]
+    inputs = [*sources, folder_of(options.model)]
     check_output(options.output, force=options.force, kind=kind, inputs=inputs, is_part=is_shard)
     if options.shard_rows is None:
         format_of(options.output, options.store)

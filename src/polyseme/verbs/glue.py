@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Model
+from polyseme.api import AnyPath, Model, folder_of
 from polyseme.convert.hub import find_model
 from polyseme.datasets.benchmark import Benchmark
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark
@@ -37,7 +37,7 @@ def glue(options: GlueOptions) -> GlueReport:
         >>> print(table.markdown())                                                           # doctest: +SKIP
     """
     data = options.data
-    model = options.model if isinstance(options.model, Model) else model_or_default("glue", options.model)
+    model: AnyPath | Model = model_or_default("glue", options.model)
     settings = settings_of(options)
     find_device(options.device)
     Rates.of(options.cost_rates)
@@ -46,7 +46,7 @@ def glue(options: GlueOptions) -> GlueReport:
         find_model(named)
     there, notes = _tasks(options.tasks, data)
     reports: dict[str, FinetuneReport] = {}
-    needed = [data, model.path if isinstance(model, Model) else model]
+    needed = [data, folder_of(model)]
     with _folder(options.output, {"model": named, **settings.to_json()}, needed, force=options.force) as folder:
         for benchmark in there:
             if options.on_start is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyseme.api import Card, load
+from polyseme.api import Card, Model, load
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import ShowOptions
@@ -11,4 +11,6 @@ from polyseme.verb_options import ShowOptions
 @flat(ShowOptions)
 def show(options: ShowOptions) -> Card:
     """Describe a model: family, sizes, parameters, tokenizer, outputs, and which verbs work with it."""
+    if isinstance(options.model, Model):
+        return options.model.show()
     return load(model_or_default("show", options.model), device="cpu").show()

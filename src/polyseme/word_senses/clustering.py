@@ -35,6 +35,9 @@ CLOUDS = 8
 SMALLEST_COST = 0.01
 """Added to costs before they are divided, so that differences between costs near 0 do not count."""
 
+HINT = "To see the uses in groups all the same, set their number with --n-senses (n_senses=…)."
+"""What to do where one sense is found."""
+
 Labels = NDArray[np.int64]
 
 
@@ -142,12 +145,12 @@ and into 3 only 1.1 times.'
         if not self.ease:
             return (
                 f"Uses to tell senses apart by, near copies counted once: {self.n_distinct}. That is too few; at least "
-                f"{MIN_USES} are needed."
+                f"{MIN_USES} are needed. {HINT}"
             )
         if self.n_senses == 1:
             return (
                 f"The uses fall into 2 groups only {self.ease[0]:.2f} times as easily as a cloud without senses would; "
-                f"{MIN_EASE} times is required."
+                f"{MIN_EASE} times is required. {HINT}"
             )
         eases = [f"{ease:.1f} times" for ease in self.ease]
         more = [f"into {number} {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]

@@ -23,7 +23,16 @@ from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Progress
 from polyseme.word_senses.build_index import gather, source_name, use_embedder
-from polyseme.word_senses.clustering import Count, Labels, by_size, centered, cluster, count_senses, distinct_rows
+from polyseme.word_senses.clustering import (
+    HINT,
+    Count,
+    Labels,
+    by_size,
+    centered,
+    cluster,
+    count_senses,
+    distinct_rows,
+)
 from polyseme.word_senses.index import form
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
@@ -235,6 +244,7 @@ def _nearest_rows(vectors: Floats, among: Floats) -> NDArray[np.int64]:
 def _explanation(count: Count, n_senses: int | None, n_compared: int, n_uses: int) -> str:
     text = count.sentence()
     if n_senses is not None:
+        text = text.removesuffix(HINT).rstrip()
         estimate = f"By itself polyseme finds {count.n_senses} sense{'' if count.n_senses == 1 else 's'}: "
         text = f"The number was given. {estimate if count.ease else ''}{text}"
     if n_compared < n_uses:

@@ -14,9 +14,10 @@ from polyseme.files.source import Source
 
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
-    """The texts of a file. A line's id is its number, a paragraph's likewise; an empty line is an empty text.
+    """The texts of a file. The id of a text is the number of its line, or of its first line; empty lines are texts.
 
-    Sentences are numbered over the whole file; a line's end is the end of one, and an empty line has none.
+    The id of a sentence names its line and its place in it: `12.2` is the second sentence of line 12. The end of a line
+    ends a sentence, and an empty line has none.
     """
     if request.sentences is not None:
         return _sentences(lines_of(source), source.name, request, request.sentences)
@@ -34,16 +35,16 @@ def _lines(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Ro
 
 
 def _sentences(lines: Iterable[Line], name: str, request: RowRequest, sentences: Sentences) -> Iterator[Row]:
-    number = 0
     for line in lines:
-        for start, end in sentences(line.text):
-            number += 1
-            yield Row(line.text[start:end], request.numbered(number), Place(name, line.number))
+        for number, (start, end) in enumerate(sentences(line.text), start=1):
+            id = f"{request.numbered(line.number)}.{number}"
+            yield Row(line.text[start:end], id, Place(name, line.number))
 
 
 def _paragraphs(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Row]:
-    for number, block in enumerate(blocks(lines), start=1):
-        yield Row(_joined(block), request.numbered(number), Place(name, block[0].number))
+    for block in blocks(lines):
+        first = block[0].number
+        yield Row(_joined(block), request.numbered(first), Place(name, first))
 
 
 def _whole(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Row]:
