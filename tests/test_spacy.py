@@ -157,6 +157,7 @@ def test_the_pipeline_finds_it_by_its_name() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The model.s tokenizer has no pieces:polyseme.PolysemeWarning")
 def test_a_thousand_documents(real_text: Callable[[str, int], str]) -> None:
     lines = [line for line in real_text("wiki-00", 1_000_000).splitlines() if line.strip()][:1000]
     assert len(lines) == 1000
