@@ -28,6 +28,9 @@ from text.nasty import NASTY
 from tiny_models import tiny_config, tiny_model, write_tokenizer
 
 SHARDS = [None, 20_000]
+every_family_and_one_in_shards = pytest.mark.parametrize(
+    ("family", "shard_size"), [*((family, None) for family in REFERENCED), ("bert", SHARDS[1])]
+)
 
 
 @cache
@@ -46,8 +49,7 @@ def load_theirs(kind: str, folder: Path) -> Any:
     return loaded.eval()
 
 
-@pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
-@pytest.mark.parametrize("family", REFERENCED)
+@every_family_and_one_in_shards
 def test_transformers_loads_the_encoder(family: str, shard_size: int | None, tmp_path: Path) -> None:
     model_of(family).save(tmp_path / "saved", shard_size=shard_size)
     assert len(list((tmp_path / "saved").glob("*.safetensors"))) == 1 or shard_size is not None
@@ -58,9 +60,8 @@ def test_transformers_loads_the_encoder(family: str, shard_size: int | None, tmp
         their_outputs(loaded, model_of(family))["pooled"].check(our_outputs(model_of(family))["pooled"])
 
 
-@pytest.mark.parametrize("shard_size", SHARDS, ids=["whole", "sharded"])
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM or CausalLM", "AutoModelForPreTraining"])
-@pytest.mark.parametrize("family", REFERENCED)
+@every_family_and_one_in_shards
 def test_transformers_loads_the_outputs(family: str, kind: str, shard_size: int | None, tmp_path: Path) -> None:
     model = model_of(family)
     model.save(tmp_path / "saved", shard_size=shard_size)

@@ -230,7 +230,9 @@ def test_as_many_streams_begin_anew_as_asked(share: float) -> None:
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-@every_case
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case == "sampled" else pytest.mark.slow) for case in CASES]
+)
 def test_one_batch_is_learnt_by_heart(case: str) -> None:
     objective = told(case)
     bundle = bundle_for(case, spread=None, n_layers=1, n_highways=0, cell_clip=3.0, projection_clip=3.0)

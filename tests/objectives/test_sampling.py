@@ -19,8 +19,7 @@ def test_each_number_falls_on_the_piece_where_the_distribution_passes_it(n_piece
     assert ((ends >= 0) & (ends < n_pieces)).all()
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("dtype", "temperature"), [(torch.float32, 1.0), (torch.bfloat16, 0.5)], ids=str)
 def test_pieces_are_drawn_as_often_as_the_softmax_says(dtype: torch.dtype, temperature: float) -> None:
     n, n_pieces = 50_000, 600
     generator = torch.Generator().manual_seed(5)

@@ -102,7 +102,9 @@ def test_the_loss_is_that_of_the_equations() -> None:
     assert abs(float((without.parts["causal"] - expected[:, LENGTH:].sum()).detach())) > 1e-3
 
 
-@every_case
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in ("tied", "sampled") else pytest.mark.slow) for case in CASES]
+)
 def test_one_batch_is_learnt_by_heart(case: str) -> None:
     objective = told(case)
     nets = objective.nets(bundle_for(case, spread=None, n_layers=1))

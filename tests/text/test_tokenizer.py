@@ -201,7 +201,9 @@ def test_text_is_neither_shortened_nor_padded(tokenizer_of: TokenizerOf) -> None
     assert [len(pieces) for pieces in again.encode_many([make_document("a " * 7), make_document("")])] == [7, 0]
 
 
-def test_a_pickled_tokenizer_does_the_same(tokenizer: PieceTokenizer) -> None:
+@pytest.mark.parametrize("kind", ["bert-base-cased", "gpt2", "albert"])
+def test_a_pickled_tokenizer_does_the_same(tokenizer_of: TokenizerOf, kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
     again = pickle.loads(pickle.dumps(tokenizer))
     text = "Hello [MASK] <s> world"
     assert np.array_equal(again.encode(make_document(text)).ids, tokenizer.encode(make_document(text)).ids)

@@ -59,8 +59,8 @@ def test_compiled_steps_equal_plain_ones(monkeypatch: pytest.MonkeyPatch) -> Non
     compile_plainly = torch.compile
     monkeypatch.setattr(torch, "compile", lambda nets, **options: compile_plainly(nets, backend="aot_eager", **options))
     plan = Plan(small.settings(), 3)
-    plain = small.losses_of(small.trainer_for("replaced", small.settings(), n_layers=1), plan, 0, 3)
-    compiled = small.losses_of(small.trainer_for("replaced", small.settings(compile=True), n_layers=1), plan, 0, 3)
+    plain = small.losses_of(small.trainer_for("masked", small.settings(), n_layers=1), plan, 0, 3)
+    compiled = small.losses_of(small.trainer_for("masked", small.settings(compile=True), n_layers=1), plan, 0, 3)
     for one, other in zip(plain, compiled, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
 
