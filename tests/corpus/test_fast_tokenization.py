@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -104,34 +105,31 @@ def own_tokenizer(name: str) -> PieceTokenizer:
     return PieceTokenizer(backend, FRAMES["gpt"])
 
 
-@pytest.mark.parametrize("name", [*TRAINED, *OWN])
 @settings(max_examples=60)
 @example(texts=["a\nb", "", " \n ", "x  y", "'tis 's", "The\n'tis", "[SEP] </s> <unk>", "a ▁b", "e\u0301 \u0301x"])
 @given(texts=documents)
-def test_pieces_are_those_of_the_whole(
-    name: str, speller_of: Callable[[str], tuple[Speller, PieceTokenizer]], texts: list[str]
-):
-    speller, _ = speller_of(name)
+def test_pieces_are_those_of_the_whole(speller_of: Callable[[str], tuple[Speller, PieceTokenizer]], texts: list[str]):
     raw = [text.encode() for text in texts]
-    spelled = speller.spell(raw)
-    whole = [speller.spell_whole(one) for one in raw]
-    assert spelled.counts.tolist() == [int(one.counts[0]) for one in whole]
-    assert spelled.pieces.tolist() == [piece for one in whole for piece in one.pieces.tolist()]
-    assert spelled.starts.tolist() == [start for one in whole for start in one.starts.tolist()]
+    for name in (*TRAINED, *OWN):
+        speller, _ = speller_of(name)
+        spelled = speller.spell(raw)
+        whole = [speller.spell_whole(one) for one in raw]
+        assert spelled.counts.tolist() == [int(one.counts[0]) for one in whole], name
+        assert spelled.pieces.tolist() == [piece for one in whole for piece in one.pieces.tolist()], name
+        assert spelled.starts.tolist() == [start for one in whole for start in one.starts.tolist()], name
 
 
-@pytest.mark.parametrize("name", [*TRAINED, *OWN])
 @settings(max_examples=40)
 @example(texts=["\u037a a", "a \u037a", "x \u00b4 y", "\ufe70 a \ufc5e b"])
 @given(texts=documents)
 def test_the_whole_is_what_the_library_says(
-    name: str, speller_of: Callable[[str], tuple[Speller, PieceTokenizer]], texts: list[str]
+    speller_of: Callable[[str], tuple[Speller, PieceTokenizer]], texts: list[str]
 ):
-    speller, tokenizer = speller_of(name)
-    for text in texts:
+    for name, text in itertools.product((*TRAINED, *OWN), texts):
+        speller, tokenizer = speller_of(name)
         expected = tokenizer.backend.encode(text, add_special_tokens=False).ids
         if set(expected).isdisjoint(tokenizer.specials.values()):
-            assert speller.spell_whole(text.encode()).pieces.tolist() == expected
+            assert speller.spell_whole(text.encode()).pieces.tolist() == expected, name
 
 
 @pytest.mark.parametrize("name", TRAINED)
