@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import polyseme
+from polyseme.convert.families import FAMILIES
+from polyseme.encoders.encoder_kinds import config_from_json
 from polyseme.errors import OptionError, OutputError, PolysemeWarning
 from polyseme.recipes import budget_fit, pretraining_request, recipe_choice
 from polyseme.recipes.budget_fit import (
@@ -168,9 +170,9 @@ def test_the_rate_is_constant_after_warmup_and_falls_to_zero_over_the_second_hal
     assert schedule.factor(n_steps - 1, n_steps) < 0.01
 
 
-def test_dropout_is_for_texts_that_are_read_more_than_twice() -> None:
-    few, many = fitted("1e9pieces", text=500_000_000), fitted("1e9pieces", text=100_000_000)
-    assert (few.epochs, few.dropout) == (2.0, 0.0)
+def test_dropout_is_for_texts_that_are_read_more_than_four_times() -> None:
+    few, many = fitted("1e9pieces", text=250_000_000), fitted("1e9pieces", text=100_000_000)
+    assert (few.epochs, few.dropout) == (4.0, 0.0)
     assert (many.epochs, many.dropout) == (10.0, 0.1)
     unknown = fitted("1e9pieces")
     assert (unknown.epochs, unknown.dropout) == (None, 0.0)
@@ -277,6 +279,16 @@ def test_dropout_of_the_rules_is_the_encoder_s() -> None:
     for job, rate in ((few, 0.0), (many, 0.1)):
         assert (job.encoder["dropout_rate"], job.encoder["embedding_dropout_rate"]) == (rate, rate)
         assert job.encoder["attention_dropout_rate"] == 0.0
+
+
+@pytest.mark.parametrize("text_pieces", [10**12, 1000])
+def test_every_fitted_recipe_can_be_saved(text_pieces: int) -> None:
+    """With dropout and without: a family's config.json must be able to say it."""
+    for name, recipe in RECIPES.items():
+        if recipe.scaling is not None:
+            family, job = FAMILIES[recipe.family], job_of(name, text_pieces=text_pieces)
+            config = config_from_json(job.encoder)
+            assert family.read_config(family.write_config(config), "config") == config
 
 
 @pytest.mark.parametrize("name", ["bert-base", "gpt-small", "gpt-2018", "modern-small"])

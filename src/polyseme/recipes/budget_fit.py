@@ -12,7 +12,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | … at most | 2 s of work on a CPU; an eighth of the text |
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
-| dropout | none up to 2 epochs of the text, then 0.1 |
+| dropout | none up to 4 epochs of the text, then 0.1 |
 | first weights | with learned positions, as in BERT, attention begins near (`encoders.local_start`) |
 
 They were fitted to runs of 2 to 7 minutes on an H200 (12 × 384) and on two CPU cores (2 × 128). Every option of the
@@ -32,7 +32,7 @@ from polyseme.training.optimizers import OptimizerKind, OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-UTILIZATION = {"cuda": 0.25, "cpu": 0.4}
+UTILIZATION = {"cuda": 0.25, "cpu": 0.2}
 """The share of the speed of large products that training is taken to reach before it is measured."""
 BATCH, BATCH_AT, BATCH_POWER = 65_536, 6e8, 0.8
 """Pieces of a step where the whole run reads `BATCH_AT`, and the power of the run's pieces that it grows with."""
@@ -43,7 +43,8 @@ STEP_SECONDS = 2.0
 SHARE_OF_TEXT = 1 / 8
 MATRIX_FACTOR = 2.5
 WARMUP_STEPS, WARMUP_SHARE = 200, 0.05
-FEW_EPOCHS = 2.0
+FEW_EPOCHS = 4.0
+"""A text teaches almost as much as new text when it is read up to this often (Muennighoff et al. 2023)."""
 MANY_EPOCHS = 200.0
 """More passes over a text teach nothing new, which is warned of."""
 
@@ -55,7 +56,7 @@ class Scaling:
     length: int = 128
     cpu_length: int = 64
     batch: float = 1.0
-    """Times what the rule gives."""
+    """Times what the rule gives, and times the smallest batch of a GPU."""
     optimizer: OptimizerKind = "muon"
     rate: float = 0.04
     """The learning rate times the root of the width."""
@@ -64,6 +65,8 @@ class Scaling:
     max_grad_norm: float = 1.0
     dropout: float = 0.1
     """Where the text is read more than a few times."""
+    one_dropout: bool = False
+    """The family's config has one rate for all places."""
     objective: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the objective that suit a small budget better than the published ones."""
     shape: Mapping[str, Any] = field(default_factory=dict)
@@ -163,11 +166,12 @@ def fitted_training(scaling: Scaling, fitted: Fit) -> TrainingSettings:
     )
 
 
-def fitted_dropout(config: EncoderConfig, rate: float) -> dict[str, float]:
-    """The dropout rates of a config, where they are set: of what is added and of the token layer; of nothing else."""
-    rates = {"dropout_rate": rate, "embedding_dropout_rate": rate}
-    rates |= dict.fromkeys(("attention_dropout_rate", "inner_dropout_rate"), 0.0)
-    rates["attention_output_dropout_rate"] = rate
+def fitted_dropout(scaling: Scaling, config: EncoderConfig, rate: float) -> dict[str, float]:
+    """The dropout rates of a config, where they are set: of what is added and of the token layer, and of nothing else
+    unless the family has one rate for all.
+    """
+    rates = dict.fromkeys(("dropout_rate", "embedding_dropout_rate", "attention_output_dropout_rate"), rate)
+    rates |= dict.fromkeys(("attention_dropout_rate", "inner_dropout_rate"), rate if scaling.one_dropout else 0.0)
     return {name: value for name, value in rates.items() if getattr(config, name, None) is not None}
 
 
@@ -190,7 +194,8 @@ def _rows(scaling: Scaling, circumstances: Circumstances, pieces: float, length:
     batch = scaling.batch * BATCH * (pieces / BATCH_AT) ** BATCH_POWER
     if circumstances.device == "cpu" and speed is not None:
         batch = min(batch, STEP_SECONDS * speed)
-    batch = min(max(batch, SMALLEST[circumstances.device]), LARGEST)
+    smallest = SMALLEST[circumstances.device] * (scaling.batch if circumstances.device == "cuda" else 1)
+    batch = min(max(batch, smallest), LARGEST)
     if circumstances.text_pieces:
         batch = min(batch, SHARE_OF_TEXT * circumstances.text_pieces)
     rows = 1 << max(0, round(math.log2(max(batch / length, 1))))

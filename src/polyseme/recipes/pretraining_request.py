@@ -180,8 +180,8 @@ class PretrainingRequest:
         """
         changes: dict[str, Any] = {}
         config = self.recipe.config(n_pieces)
-        if fitted is not None:
-            changes |= fitted_dropout(config, fitted.dropout)
+        if fitted is not None and self.scaling is not None:
+            changes |= fitted_dropout(self.scaling, config, fitted.dropout)
         positions = self.recipe.shape.get("max_positions")
         if positions is not None:
             only_seen = fitted is not None and str(getattr(config, "positions", "")).startswith(("learned", "rotary"))

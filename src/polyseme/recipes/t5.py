@@ -47,7 +47,7 @@ _BASE = Recipe(
         schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     ),
-    scaling=Scaling(),
+    scaling=Scaling(one_dropout=True),
     published_steps=524_288,
     note="AdamW and a schedule of our own for Adafactor; packed rows with ends between documents",
 )

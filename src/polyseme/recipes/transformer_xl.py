@@ -43,7 +43,7 @@ _STANDARD = Recipe(
         schedule=Schedule(kind="cosine", warmup=0),
         max_grad_norm=0.25,
     ),
-    scaling=Scaling(length=64, batch=0.25, weight_decay=0.0),
+    scaling=Scaling(length=64, batch=0.25, weight_decay=0.0, one_dropout=True),
     compiled=False,
     published_steps=200_000,
     note="for WikiText: --tokenizer blanks --documents line; layers have biases of their own",

@@ -28,7 +28,7 @@ _LARGE = Recipe(
         schedule=Schedule(kind="linear", warmup=40_000, max_warmup=0.1),
         max_grad_norm=0.25,
     ),
-    scaling=Scaling(),
+    scaling=Scaling(one_dropout=True),
     published_steps=500_000,
     note="rows of one stretch, not of two segments; no memory unless requested",
 )
