@@ -419,7 +419,7 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
         "generate": lambda: model.generate("Dawn", max_new=2),
         "score": lambda: model.score(["Dawn broke."]),
     }
-    for verb in set(model.show().can) - {"convert", "similar", "senses", "evaluate", "finetune"}:  # these are of files
+    for verb in set(model.show().can) - {"convert", "similar", "senses", "compare", "evaluate", "finetune"}:  # of files
         assert calls[verb]()
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polyseme.files.vector_files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
+    from polyseme.verbs.compare import compare
     from polyseme.verbs.convert import convert_model
     from polyseme.verbs.corpus import build_corpus
     from polyseme.verbs.embed import embed
@@ -45,7 +46,7 @@ __version__ = "0.1.0"
 
 _VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "glue", "next", "pieces", "predict", "pretrain", "score")
 _HOMES = {
-    **{verb: f"verbs.{verb}" for verb in (*_VERBS, "senses", "show", "similar")},
+    **{verb: f"verbs.{verb}" for verb in (*_VERBS, "compare", "senses", "show", "similar")},
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
     **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
@@ -69,6 +70,7 @@ __all__ = [
     "Word",
     "WordEncoder",
     "build_corpus",
+    "compare",
     "convert_model",
     "embed",
     "evaluate",

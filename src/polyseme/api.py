@@ -323,7 +323,7 @@ class Model:
         """What the model is and what it can do."""
         config = self.bundle.config
         tokenizer = self._tokenizer
-        can = ["embed", "similar", "senses", "pieces", "convert", "finetune"]
+        can = ["embed", "similar", "senses", "compare", "pieces", "convert", "finetune"]
         can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
         can += ["next"] if "next" in self.bundle.outputs else []
         can += (

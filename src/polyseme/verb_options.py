@@ -308,6 +308,47 @@ class SensesOptions(UsesOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OneWordOptions(Options):
+    """What `compare` takes for one word."""
+
+    n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllWordsOptions(Options):
+    """What `compare` takes for all words."""
+
+    top: int = option(50, "Words that are listed where all are compared.", "N")
+    min_uses: int = option(20, "Uses in each corpus from which a word is compared.", "N")
+    max_words: int = option(2000, "Words that are compared at most, the most frequent ones.", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(OneWordOptions, AllWordsOptions, UsesOptions):
+    """What `compare` takes."""
+
+    word: str | None = dataclasses.field(
+        default=None, kw_only=False, metadata=doc("The word, in any case. None: all words that are frequent in both.")
+    )
+    source: Sequence[Sources] = dataclasses.field(
+        metadata=doc("The two corpora: files, folders or patterns, one for each.", "INPUT", flags="--in", parse="files")
+    )
+    output: AnyPath | None = output_option("File of the comparison: .html, .json or .csv.")
+    max_uses: int | None = option(
+        None, "Uses of a word that are drawn from each corpus.", "N", default="1000 of one word, 100 of all words"
+    )
+    group_by: str | None = option(
+        None,
+        "What the test exchanges between the corpora as a whole: texts, blocks (the lines between two empty ones), or "
+        "the value of a field, such as a document or an author.",
+        "UNIT",
+        default="blocks where an input has empty lines, else texts",
+    )
+    seed: int = option(0, "Seed of draws, clusters and projection.", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PiecesOptions(StackOption, DeviceOptions, ForceOption):
     """What `pieces` takes."""
 

@@ -66,6 +66,10 @@ def _curve(light: float) -> float:
     return 12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
 
 
+CONTRAST = "#e07b00"
+"""Orange, for one thing that is to be seen beside blue: a mark, or the second of two corpora."""
+
+
 def group_color(number: int) -> str:
     """The color of a group, counted from 0, as `#rrggbb`."""
     hue = _FIRST_HUE + number * _GOLDEN_ANGLE

@@ -215,7 +215,7 @@ def _wrapped(text: str, width: float, page: FigurePage) -> list[str]:
 def senses_page(shown: SenseMap, ids: Sequence[str], *, n_examples: int = 5) -> str:
     """The map as a page: hovering over a point shows its sentence, over the heading of a sense its points."""
     drawn = shown.drawn()
-    places = _on_page(np.asarray(shown.points)[drawn])
+    places = on_page(np.asarray(shown.points)[drawn])
     radius = float(np.clip(120 / np.sqrt(len(drawn)), 3.0, 7.0))
     circles = [
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{group_color(shown.senses[use] - 1)}" '
@@ -247,7 +247,7 @@ def senses_page(shown: SenseMap, ids: Sequence[str], *, n_examples: int = 5) -> 
     return page(f"{shown.word}: {shown.headline}", body, style=_STYLE, script=_SCRIPT)
 
 
-def _on_page(points: NDArray[Any]) -> NDArray[Any]:
+def on_page(points: NDArray[Any]) -> NDArray[Any]:
     """Points in the square of the page, with a margin, both axes on one scale."""
     low, high = points.min(axis=0), points.max(axis=0)
     size = float((high - low).max()) or 1.0

@@ -1,0 +1,180 @@
+"""Two corpora compared, as files: JSON, CSV or a page, by the extension of the file name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyseme.errors import OptionError
+from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.plots.comparison_pages import ComparedWord, NamedNumbers, SharedSense, word_page
+from polyseme.plots.word_differences_page import ListedWord, words_page
+from polyseme.two_corpora.compare_word import Comparison, SenseChange
+from polyseme.two_corpora.compare_words import Differences, WordDifference
+from polyseme.word_senses.projection import NAMES
+
+ENDINGS = (".html", ".json", ".csv")
+
+
+def check_comparison_output(output: AnyPath, *, force: bool) -> None:
+    """Refuse an output to which no comparison could be written. Call this before any work."""
+    if Path(output).suffix.lower() not in ENDINGS:
+        raise OptionError(f"The output must end in {', '.join(ENDINGS)}. Got {str(output)!r} instead.")
+    check_output(output, force=force)
+
+
+def write_comparison(result: Comparison | Differences, output: AnyPath, *, force: bool = False) -> None:
+    """Write a comparison as `.html`, `.json` or `.csv`, atomically.
+
+    The CSV of one word has a row per use, that of all words a row per word.
+    """
+    with whole_file(output, force=force) as path:
+        path.write_bytes(WRITERS[type(result)][Path(output).suffix.lower()](result))
+
+
+def measures_of(result: Comparison) -> list[NamedNumbers]:
+    """The measures of a word with their names."""
+    named = {"difference": result.difference, "APD": result.apd, "PRT": result.prt, "JSD": result.jsd}
+    return [NamedNumbers(name, each.value, each.expected, each.p, each.low, each.high) for name, each in named.items()]
+
+
+def notes_of(result: Comparison) -> list[str]:
+    """Notes about the measures, the test and the senses."""
+    drawn = [
+        f"Of {count:,} uses in {source}, {n_uses:,} were drawn."
+        for count, n_uses, source in zip(result.counts, result.n_uses, result.sources, strict=True)
+        if n_uses < count
+    ]
+    return [
+        *drawn,
+        result.explanation,
+        f"Senses of both corpora together: {result.senses_explanation}",
+        "APD: the mean cosine distance between a use in one corpus and a use in the other. Difference: APD minus the "
+        "mean distance between uses of different texts within the corpora. PRT: the cosine distance between the mean "
+        "vectors. JSD: the Jensen–Shannon divergence of the senses, in bits.",
+    ]
+
+
+def notes_of_words(result: Differences) -> list[str]:
+    """Notes about the words that were compared, the test and the measures."""
+    return [
+        result.explanation,
+        "Effect: the difference between APD and the mean distance between uses of different texts within the corpora, "
+        "as a share of APD.",
+    ]
+
+
+def verdict(sense: SenseChange) -> str:
+    """Whether a sense grew or shrank, with the interval, in points of percent."""
+    change = f"{100 * sense.change:+.0f} points".replace("-", "−")
+    if sense.low is None or sense.high is None:
+        return change
+    reach = f"{100 * sense.low:+.0f} to {100 * sense.high:+.0f}".replace("-", "−")
+    return f"{sense.direction or 'no clear change'}: {change} ({reach})"
+
+
+def _word_page(result: Comparison) -> bytes:
+    lines = [(use.id, use) for use in result.uses]
+    return word_page(
+        ComparedWord(
+            word=result.word,
+            headline=result.headline[0].upper() + result.headline[1:],
+            corpora=result.sources,
+            n_uses=result.n_uses,
+            measures=measures_of(result),
+            notes=notes_of(result),
+            uses=lines,
+            corpus=[use.corpus for use in result.uses],
+            senses=[use.sense for use in result.uses],
+            points=np.array([(use.x, use.y) for use in result.uses]),
+            map=NAMES[result.map],
+            shared_senses=[
+                SharedSense(
+                    sense=each.sense,
+                    shares=each.shares,
+                    n_uses=each.n_uses,
+                    verdict=verdict(each) if len(result.senses) > 1 else "",
+                    lines=([lines[at] for at in each.examples[0]], [lines[at] for at in each.examples[1]]),
+                )
+                for each in sorted(result.senses, key=lambda sense: -abs(sense.change))
+            ],
+            difference=result.difference.value,
+            draws=result.draws,
+        )
+    ).encode()
+
+
+def _words_page(result: Differences) -> bytes:
+    return words_page(
+        corpora=result.sources,
+        headline=result.headline,
+        notes=notes_of_words(result),
+        words=[_listed(each) for each in result.words],
+        top=result.top,
+    ).encode()
+
+
+def _listed(word: WordDifference) -> ListedWord:
+    return ListedWord(
+        word=word.word,
+        counts=word.counts,
+        measures=[word.apd, word.prt, word.jsd],
+        effect=word.effect,
+        p=word.p,
+        p_adjusted=word.p_adjusted,
+        differs=word.differs,
+        low=None if word.low is None else word.low / word.apd,
+        high=None if word.high is None else word.high / word.apd,
+        lines=([(use.id, use) for use in word.lines[0]], [(use.id, use) for use in word.lines[1]]),
+    )
+
+
+def _json(result: Comparison | Differences) -> bytes:
+    return (json.dumps(asdict(result), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogatepass")
+
+
+def _word_csv(result: Comparison) -> bytes:
+    head = ["corpus", "source", "id", "sense", "x", "y", "start", "end", "text"]
+    return _csv(
+        head,
+        (
+            [use.corpus, result.sources[use.corpus - 1], use.id, use.sense, use.x, use.y, use.start, use.end, use.text]
+            for use in result.uses
+        ),
+    )
+
+
+def _words_csv(result: Differences) -> bytes:
+    head = ["word", "uses_1", "uses_2", "effect", "difference", "apd", "prt", "jsd", "p", "p_adjusted"]
+    return _csv(
+        head,
+        (
+            [
+                *(each.word, *each.counts, each.effect, each.difference, each.apd, each.prt, each.jsd, each.p),
+                each.p_adjusted,
+            ]
+            for each in result.words
+        ),
+    )
+
+
+WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {
+    Comparison: {".html": _word_page, ".json": _json, ".csv": _word_csv},
+    Differences: {".html": _words_page, ".json": _json, ".csv": _words_csv},
+}
+"""By the kind of result and the extension of the output."""

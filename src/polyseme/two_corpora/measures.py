@@ -1,0 +1,110 @@
+"""How far the uses of a word in one corpus are from those in another: APD, PRT and JSD.
+
+- APD, average pairwise distance: the mean cosine distance between a use in one corpus and a use in the other.
+- PRT, prototype distance: the cosine distance between the mean vectors of the two corpora.
+- JSD, Jensen–Shannon divergence between the shares of the senses in the two corpora, in bits: 0 to 1.
+
+Each is a function of a weight per use and corpus, so that one call measures all draws of a permutation test (weights 0
+and 1) or of a bootstrap (how often a use was drawn).
+
+Shapes: N uses of both corpora, D width, K senses, P draws.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+MEASURES = ("apd", "prt", "jsd")
+
+
+class Measured(NamedTuple):
+    """The measures of P draws, [P] each."""
+
+    apd: Numbers
+    difference: Numbers
+    """APD minus the mean distance within the corpora, between uses of different groups of texts."""
+    prt: Numbers
+    jsd: Numbers
+
+
+class WordUsesVectors:
+    """The uses of a word in both corpora: vectors [N, D], groups of texts that belong together [N], senses [N]."""
+
+    def __init__(self, vectors: NDArray[Any], groups: NDArray[np.int64], senses: NDArray[np.int64] | None = None):
+        self.vectors = np.asarray(vectors, dtype=np.float64)
+        self.groups = groups
+        self.senses = senses
+
+    @cached_property
+    def distances(self) -> Numbers:
+        """Cosine distances between all uses: [N, N]."""
+        lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
+        unit = self.vectors / np.where(lengths > 0, lengths, 1)
+        distances: Numbers = 1 - unit @ unit.T
+        return distances
+
+    @cached_property
+    def _in_other_groups(self) -> Numbers:
+        """1 for pairs of uses of different groups: [N, N]."""
+        others: Numbers = (self.groups[:, None] != self.groups).astype(np.float64)
+        return others
+
+    @cached_property
+    def _distances_to_other_groups(self) -> Numbers:
+        return self.distances * self._in_other_groups
+
+    @cached_property
+    def _one_hot(self) -> Numbers:
+        """[N, K]"""
+        if self.senses is None:
+            return np.ones((len(self.vectors), 1))
+        one_hot: Numbers = np.eye(int(self.senses.max()) + 1)[self.senses]
+        return one_hot
+
+    def measure(self, first: Numbers, second: Numbers) -> Measured:
+        """All measures for weights of the uses in the first and in the second corpus: [P, N] each."""
+        n_first, n_second = first.sum(axis=1), second.sum(axis=1)
+        between = (first @ self.distances * second).sum(axis=1) / (n_first * n_second)
+        within = (self._within(first) + self._within(second)) / 2
+        return Measured(
+            between,
+            between - within,
+            _cosine_distances(first @ self.vectors, second @ self.vectors),
+            divergence(first @ self._one_hot / n_first[:, None], second @ self._one_hot / n_second[:, None]),
+        )
+
+    def _within(self, weights: Numbers) -> Numbers:
+        """The mean distance between uses of different groups in one corpus: [P]; NaN where there is one group."""
+        n_pairs = (weights @ self._in_other_groups * weights).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean: Numbers = (weights @ self._distances_to_other_groups * weights).sum(axis=1) / n_pairs
+        return mean
+
+
+def divergence(first: Numbers, second: Numbers) -> Numbers:
+    """The Jensen–Shannon divergence of shares [P, K] and [P, K], in bits: [P].
+
+    >>> divergence(np.array([[0.5, 0.5], [1, 0]]), np.array([[0.5, 0.5], [0, 1]])).tolist()
+    [0.0, 1.0]
+    """
+    mean = (first + second) / 2
+    result: Numbers = np.maximum(_entropy(mean) - (_entropy(first) + _entropy(second)) / 2, 0.0)
+    return result
+
+
+def _entropy(shares: Numbers) -> Numbers:
+    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+    entropy: Numbers = -(shares * logs).sum(axis=1)
+    return entropy
+
+
+def _cosine_distances(first: Numbers, second: Numbers) -> Numbers:
+    """Row by row: [P]."""
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    distances: Numbers = 1 - (first * second).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+    return distances
