@@ -23,6 +23,7 @@ from polyseme.embedding.pooling import check_per, per_text, warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
+from polyseme.filling.filled import Filled
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
@@ -31,6 +32,7 @@ from polyseme.types import Batch, Embedded, Framed
 from polyseme.verb_options import (
     Dtype,
     EmbedTextsOptions,
+    FillTextOptions,
     GenerateTextsOptions,
     MaskOptions,
     ModelEmbedderOptions,
@@ -40,6 +42,8 @@ from polyseme.verb_options import (
 
 if TYPE_CHECKING:
     from polyseme.files.vector_files import Store
+    from polyseme.filling.filled import Filler
+    from polyseme.filling.masked_words import WordHide
     from polyseme.generating.decoding_options import Decoding
     from polyseme.generating.language_model import LanguageModel
     from polyseme.generating.text_generator import TextGenerator
@@ -73,17 +77,6 @@ class PieceStates:
     """[layers, n, D], layer 0 first."""
     attentions: NDArray[Any] | None = None
     """[layers, heads, n, n], on request."""
-
-
-@dataclass(frozen=True)
-class Filled:
-    """What may be at one mask: pieces with their probabilities, the likeliest first."""
-
-    start: int
-    end: int
-    """Where the mask is in the text."""
-    pieces: list[str]
-    probabilities: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,12 +187,49 @@ class Model:
             attentions=None if seen is None else _numpy(seen),
         )
 
-    def fill(self, text: str, *, top: int = 5) -> list[Filled]:
-        """The `top` likeliest pieces at each `[MASK]` of a text, each mask by itself."""
+    @flat_method(FillTextOptions)
+    def fill(self, options: FillTextOptions) -> list[Filled]:
+        """What may be at each `[MASK]` of a text: the likeliest pieces, each mask by itself.
+
+        With `whole_words`, words of one or more pieces, at several masks together; with `targets`, the given answers.
+        A model without a mask piece that writes texts (GPT-2, BART, T5) fills in spans, or whole words.
+
+            >>> model.fill("The [MASK] sat on the mat.", whole_words=True)[0].words     # doctest: +SKIP
+        """
+        text = string_to_document(options.text).text
+        if options.top < 1:
+            raise OptionError(f"The number of candidates must be at least 1. Got {options.top} instead.")
+        filling = later("polyseme.filling.fill_text")
+        by_words = filling.by_words(options)
+        if not by_words and self._fills_pieces:
+            return self._fill_pieces(text, options.top)
+        result: list[Filled] = filling.fill_text(self._filler(options.hide), text, options)
+        return result
+
+    @property
+    def _fills_pieces(self) -> bool:
+        """Whether single pieces are what the model fills in: it has a masked output, or nothing else to fill with."""
+        return "masked" in self.bundle.outputs or not later("polyseme.filling.choose_filler").can_fill(self.bundle)
+
+    def _filler(self, hide: WordHide | None) -> Filler:
+        if hide not in self._fillers:
+            if not later("polyseme.filling.choose_filler").can_fill(self.bundle):
+                self._output("masked", "fill masks")
+            self._fillers[hide] = later("polyseme.filling.choose_filler").filler_of(
+                self.bundle,
+                hide=hide,
+                precision=self.precision,
+                inference=self._inference if self.bundle.decoder is None else None,
+            )
+        return self._fillers[hide]
+
+    @cached_property
+    def _fillers(self) -> dict[WordHide | None, Filler]:
+        return {}
+
+    def _fill_pieces(self, text: str, top: int) -> list[Filled]:
         output = self._output("masked", "fill masks")
-        if top < 1:
-            raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
-        encoded = self._tokenizer.encode_with_masks(string_to_document(text).text)
+        encoded = self._tokenizer.encode_with_masks(text)
         if not len(encoded.words):
             raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
         framed = self._tokenizer.frame(encoded.ids)
@@ -324,7 +354,7 @@ class Model:
         config = self.bundle.config
         tokenizer = self._tokenizer
         can = ["embed", "similar", "senses", "compare", "pieces", "convert", "finetune"]
-        can += ["fill"] if "masked" in self.bundle.outputs and "mask" in tokenizer.specials else []
+        can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(self.bundle) else []
         can += ["next"] if "next" in self.bundle.outputs else []
         can += (
             ["generate"] if later("polyseme.generating.language_model").way_to_write(self.bundle) in WRITES_WELL else []

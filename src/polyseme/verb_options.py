@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polyseme.embedding.decoder_stack import Stack
     from polyseme.files.source_paths import AnyPath, Sources
     from polyseme.files.vector_files import Per, Store
+    from polyseme.filling.masked_words import WordHide
     from polyseme.generating.text_generator import OnText
     from polyseme.scoring.pseudo_likelihood import Hide
     from polyseme.scoring.score_files import By
@@ -437,12 +438,36 @@ class ScoreTextsOptions(ScoringOptions, BatchOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillOptions(DeviceOptions):
+class FillTextOptions(Options):
+    """What `Model.fill` takes."""
+
+    text: str = dataclasses.field(
+        kw_only=False, metadata=doc("A text with [MASK] where a piece, a word or a span is missing.")
+    )
+    top: int = option(5, "Candidates listed per mask; of several masks together, candidates for all of them.", "N")
+    whole_words: bool = option(
+        False,
+        "Fill each mask with a whole word of one or more pieces, several masks together, instead of a single piece "
+        "each by itself.",
+    )
+    targets: str | Sequence[str] = option(
+        (), "Compare only these answers, with commas between them.", "WORDS", parse="names"
+    )
+    max_pieces: int | None = option(None, "Most pieces of a word or span.", "N", default="3")
+    hide: WordHide | None = option(
+        None,
+        "What is hidden from a masked model besides the piece of a word that it predicts: the pieces after it "
+        "(left-to-right), or all others (word), which is quicker.",
+        "UNIT",
+        default="left-to-right",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillOptions(FillTextOptions, DeviceOptions):
     """What `fill` takes."""
 
     model: AnyPath | Model | None = model_option("fill")
-    text: str = dataclasses.field(kw_only=False, metadata=doc("A text with [MASK] where a piece is missing."))
-    top: int = option(5, "Pieces listed per mask.", "N")
 
 
 @dataclass(frozen=True, kw_only=True)

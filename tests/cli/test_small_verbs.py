@@ -130,3 +130,17 @@ def test_convert_saves_the_same_model(run: Run, tiny: Path, tmp_path: Path) -> N
     assert np.array_equal(old, new)
     assert run("convert", "-m", tiny, "-o", output, "--force").code == 0
     assert [path.name for path in output.glob("*.safetensors")] == ["model.safetensors"]
+
+
+def test_fill_compares_whole_words_and_targets(run: Run, tiny: Path) -> None:
+    text = "A [MASK] picked up the steel [MASK]."
+    expected = polyseme.fill(text, model=tiny, whole_words=True, top=3)
+    lines = run("fill", text, "-m", tiny, "--whole-words", "--top", 3).out.splitlines()
+    assert lines[0].split("  ")[0] == "word 1"
+    assert [line.split()[0] for line in lines[1:]] == expected[0].words
+    assert json.loads(run("fill", text, "-m", tiny, "--whole-words", "--top", 3, "--json").out) == [
+        vars(each) for each in expected
+    ]
+    one = run("fill", "A [MASK] broke.", "-m", tiny, "--targets", "crane, misunderstandings,law").out.splitlines()
+    assert sorted(line.split()[0] for line in one[1:]) == ["crane", "law", "misunderstandings"]
+    assert one[0].split() == ["word", "pieces", "probability", "share"]

@@ -38,6 +38,8 @@ SOME_VALUE = {
     "batch_pieces": 7,
     "force": True,
     "top": 3,
+    "whole_words": True,
+    "targets": ("France", "Italy"),
     "attentions": True,
     "shard_size": 9,
     "source": "texts.txt",

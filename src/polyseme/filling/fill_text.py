@@ -1,0 +1,59 @@
+"""`fill` over one text: options checked, candidates as records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from polyseme.errors import InputError, OptionError
+from polyseme.filling.filled import Candidate, Filled, Filler, FillRequest, MaskedText, filled
+from polyseme.filling.masked_words import check_word_hide
+from polyseme.verb_options import FillTextOptions
+
+MAX_PIECES = 3
+"""Pieces of a word or span, unless the user says otherwise."""
+
+
+def by_words(options: FillTextOptions) -> bool:
+    """Whether words are requested, not single pieces; options that would then mean nothing are refused."""
+    check_word_hide(options.hide)
+    if options.max_pieces is not None and options.max_pieces < 1:
+        raise OptionError(f"A word has at least 1 piece. Got max_pieces={options.max_pieces} instead.")
+    if options.whole_words or options.targets:
+        return True
+    if options.hide is not None:
+        raise OptionError(
+            f"What is hidden ({options.hide!r}) is a choice for whole words (--whole-words, --targets). Leave it out."
+        )
+    return False
+
+
+def fill_text(filler: Filler, text: str, options: FillTextOptions) -> list[Filled]:
+    """The candidates for the masks of a text, one record per mask."""
+    request = FillRequest(
+        text=MaskedText.read(text, filler.own_mask),
+        top=options.top,
+        whole_words=options.whole_words,
+        targets=read_targets(options.targets),
+        max_pieces=MAX_PIECES if options.max_pieces is None else options.max_pieces,
+    )
+    candidates = filler(request)
+    return filled(request.text, candidates, filler.spelled, probabilities(candidates, relative=filler.relative))
+
+
+def read_targets(targets: str | Sequence[str]) -> tuple[str, ...]:
+    """Given answers, each once; refused where one is empty or no text."""
+    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    for number, target in enumerate(names, start=1):
+        if not isinstance(target, str) or not target.strip():
+            raise InputError(f"Target {number} must be a word or several. Got {target!r} instead.")
+    return tuple(dict.fromkeys(target.strip() for target in names))
+
+
+def probabilities(candidates: Sequence[Candidate], *, relative: bool) -> list[float]:
+    """Of each candidate, by itself or among those that were compared."""
+    if not relative:
+        return [math.exp(each.log_prob) for each in candidates]
+    most = max((each.log_prob for each in candidates), default=0.0)
+    shares = [math.exp(each.log_prob - most) for each in candidates]
+    return [share / sum(shares) for share in shares]
