@@ -19,7 +19,7 @@ from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
 from polyseme.embedding.flow import Carried, Embedder, warn_unread
-from polyseme.embedding.pooling import check_per, per_text, warn_wordless
+from polyseme.embedding.pooling import warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
@@ -112,7 +112,10 @@ class Model:
 
     @flat_method(EmbedTextsOptions)
     def embed(self, options: EmbedTextsOptions) -> list[Embedded]:
-        """One vector for every word of every text, or with `per="text"` one per text: the mean of its words.
+        """One vector for every word of every text, or with `per="text"` one per text.
+
+        A text's vector is the mean of its words'. A sentence-transformers model computes it in its own way: by its
+        pooling, and what it does after that.
 
         With `carry_state` a recurrent encoder carries its state on as the original ELMo did: 64 texts are a batch, and
         each starts where the text of the same number in the batch before ended, also from call to call, until `forget`.
@@ -121,15 +124,12 @@ class Model:
             >>> model = polyseme.load()                                         # doctest: +SKIP
             >>> model.embed([["Dawn", "broke"]], layer="concat:-2:-1")          # doctest: +SKIP
         """
-        check_per(options.per)
         embedder = self.embedder(**options.values(ModelEmbedderOptions))
         embedded = embedder(to_documents(options.texts))
         warn_unread(embedder.tally)
-        if options.per == "word":
-            return embedded
-        if embedder.tally.wordless:
+        if embedder.tally.wordless and options.per == "text":
             warn_wordless(embedder.tally.wordless)
-        return per_text(embedded)
+        return embedded
 
     def forget(self) -> None:
         """Drop the state that texts embedded with `carry_state` have left."""

@@ -18,24 +18,21 @@ import pyarrow as pa
 from polyseme.api import load
 from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder
-from polyseme.embedding.pooling import per_text
 from polyseme.errors import InputError, nearest
 from polyseme.files.rows import Place, Row
-from polyseme.files.vector_files import Per
-from polyseme.options import flat_method, option, same
+from polyseme.options import flat_method, option
 from polyseme.types import Embedded
-from polyseme.verb_options import ComputeOptions, EmbedOptions, LayerOptions
+from polyseme.verb_options import ComputeOptions, LayerOptions, PerOptions
 
 COLUMNS = ("words", "start", "end", "vectors")
 """The columns that are added to a batch; with `per="text"` it is `vector`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedBatchesOptions(LayerOptions, ComputeOptions):
+class EmbedBatchesOptions(LayerOptions, PerOptions, ComputeOptions):
     """The options of `EmbedBatches`."""
 
     field: str = option("text", "Column with the texts, or with lists of words.")
-    per: Per = same(EmbedOptions, "per")
 
 
 class EmbedBatches:
@@ -79,15 +76,17 @@ class EmbedBatches:
         options = self.options
         loaded = load(options.model, device=options.device, dtype=options.dtype)
         return Embedder(
-            loaded.bundle, **options.values(LayerOptions), batch_pieces=options.batch_pieces, precision=loaded.precision
+            loaded.bundle,
+            **options.values(LayerOptions),
+            **options.values(PerOptions),
+            batch_pieces=options.batch_pieces,
+            precision=loaded.precision,
         )
 
     @property
     def width(self) -> tuple[int, ...]:
         """[D], or [layers, D]."""
-        choice = self.embedder.choice
-        width = choice.width(self.embedder.config)
-        return (len(choice.layers), width) if choice.mode == "all" else (width,)
+        return self.embedder.shape
 
     def _embed(self, contents: list[Any]) -> list[Embedded]:
         documents = []
@@ -96,8 +95,7 @@ class EmbedBatches:
             if not isinstance(content, (str, list)):
                 raise InputError(f"{place} is a {type(content).__name__}. It must be a text or a list of words.")
             documents.append(document_of(Row(content, str(number), place)))
-        embedded = self.embedder(documents)
-        return per_text(embedded) if self.options.per == "text" else embedded
+        return self.embedder(documents)
 
     def _columns(self, embedded: list[Embedded]) -> dict[str, pa.Array]:
         vectors = _nested([document.vectors for document in embedded], self.width)

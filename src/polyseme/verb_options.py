@@ -132,7 +132,21 @@ class EmbedderOptions(LayerOptions, StackOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelEmbedderOptions(EmbedderOptions, BatchOption):
+class PerOptions(Options):
+    """What gets a vector."""
+
+    per: Per = option("word", "What gets a vector: every word, or every text.", "UNIT")
+    text_pool: str | None = option(
+        None,
+        "How a text becomes one vector: words (the mean of its words); mean, first, last or max of all its pieces, "
+        "special ones included; model (as a sentence-transformers model says).",
+        "POOLING",
+        default="model where it says so, else words",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEmbedderOptions(EmbedderOptions, PerOptions, BatchOption):
     """What `Model.embedder` takes."""
 
 
@@ -226,7 +240,7 @@ class DecodingOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedOptions(EmbedderOptions, ReadingOptions, ComputeOptions, ForceOption):
+class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `embed` takes."""
 
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
@@ -237,7 +251,6 @@ class EmbedOptions(EmbedderOptions, ReadingOptions, ComputeOptions, ForceOption)
             flags="-o --output",
         )
     )
-    per: Per = option("word", "What gets a vector: every word, or every text (the mean of its words).", "UNIT")
     store: Store = option("fp32", "Precision of the stored numbers: fp32, fp16, bf16 (.safetensors only).", "DTYPE")
     shard_rows: int | None = option(
         None, "Texts per file; the output is then a folder of files.", "N", default="one file"
@@ -253,7 +266,6 @@ class EmbedTextsOptions(ModelEmbedderOptions):
     texts: Texts = dataclasses.field(
         kw_only=False, metadata=doc("Strings, which are split into words, or lists of words, which stay as they are.")
     )
-    per: Per = option("word", "What gets a vector: every word, or every text (the mean of its words).", "UNIT")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from polyseme.extras import require
 from polyseme.packaged_models import PACKAGED, default_model
 
 HUB = "hub:"
-WANTED_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.safetensors", "pytorch_model*.bin")
+WANTED_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.safetensors", "pytorch_model*.bin", "README.md")
 
 
 def find_model(name: str | Path | None) -> Path:

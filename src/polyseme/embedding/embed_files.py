@@ -16,7 +16,7 @@ from typing import Any
 
 from polyseme.cost import Cost
 from polyseme.embedding.flow import ROWS_CARRIED, Embedder, warn_unread
-from polyseme.embedding.pooling import per_text, warn_wordless
+from polyseme.embedding.pooling import warn_wordless
 from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
@@ -87,8 +87,7 @@ def embed_files(
 
     def compute(chunk: Chunk[tuple[Document, Pieces]], on_batch: OnBatch) -> list[Embedded]:
         documents, encoded = [document for document, _ in chunk.units], [pieces for _, pieces in chunk.units]
-        embedded = embedder.embed(documents, encoded, on_batch)
-        return per_text(embedded) if target.per == "text" else embedded
+        return embedder.embed(documents, encoded, on_batch)
 
     def open_output(path: AnyPath, force: bool, from_storage: bool) -> AbstractContextManager[VectorWriter]:
         format = format_of(path, target.store)

@@ -20,10 +20,12 @@ from polyseme.bundle import Bundle
 from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import BothSides, Stack, check_stack, decoder_of
 from polyseme.embedding.layer_selection import parse_layers
-from polyseme.embedding.pooling import parse_pooling
+from polyseme.embedding.pooling import check_per, parse_pooling, per_text
+from polyseme.embedding.text_pooling import PooledRow, TextSums, text_pooling_of
 from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, run_batches
 from polyseme.encoders.inference import CarriesMemory, InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
+from polyseme.files.vector_files import Per
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.alignment import count_unknown
 from polyseme.text.windows import Window, cut
@@ -90,13 +92,17 @@ class _Row:
     def __len__(self) -> int:
         return len(self.framed.ids)
 
+    def pooled(self, n_pieces: int) -> PooledRow:
+        """The row as one vector per text is pooled from it; its document has so many pieces."""
+        return PooledRow(self.document, self.window, n_pieces, self.framed.offset, len(self))
+
 
 _Pending = list[tuple[NDArray[np.int64], Tensor]]
 """Pieces of words that lie across two windows, with their vectors, until all of them have come."""
 
 
 class Embedder:
-    """Documents in, documents with a vector for every word out, in their order."""
+    """Documents in, documents with a vector for every word, or one for each document, out, in their order."""
 
     def __init__(
         self,
@@ -105,6 +111,8 @@ class Embedder:
         layer: str | int = -1,
         pool: str = "mean",
         stack: Stack = "encoder",
+        per: Per = "word",
+        text_pool: str | None = None,
         batch_pieces: int | None = None,
         precision: Precision = "own",
         inference: InferenceEncoder | None = None,
@@ -115,12 +123,23 @@ class Embedder:
         if batch_pieces is not None and batch_pieces < 1:
             raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
         check_stack(bundle, stack)
+        check_per(per)
+        if text_pool is not None and per != "text":
+            raise OptionError("text_pool (--text-pool) is for one vector per text. Add per='text' (--per text).")
         self.tokenizer = bundle.tokenizer
         self.config = decoder_of(bundle).config if stack == "decoder" else bundle.config
         self.below = bundle.config if stack == "decoder" else None
         """What is run beside, where vectors are a decoder's: the encoder that it reads."""
         self.choice = parse_layers(layer, self.config)
         self.pooling = parse_pooling(pool, self.config.direction)
+        self.per = per
+        at_top = self.choice.layers == (self.config.depth,) and stack == "encoder"
+        self.text_pooling = None if per == "word" else text_pooling_of(bundle, text_pool, at_top=at_top)
+        """How a text's vector is pooled from all its pieces; None: it is the mean of its words."""
+        width = self.choice.width(self.config)
+        width = width if self.text_pooling is None else self.text_pooling.width(width)
+        self.shape = (len(self.choice.layers), width) if self.choice.mode == "all" else (width,)
+        """Of one vector: (D,), or (layers, D) for all layers."""
         self.inference = build_inference_encoder(bundle.encoder, precision) if inference is None else inference
         if stack == "decoder":
             self.inference = BothSides(bundle, self.inference)
@@ -146,17 +165,25 @@ class Embedder:
         self.inference.warm_up([row.framed.ids for row in rows])
         word_vectors = [self._room(pieces) for pieces in encoded]
         pending: dict[int, _Pending] = {}
+        texts = None
+        if self.text_pooling is not None:
+            texts = TextSums(self.text_pooling, len(encoded), self.tokenizer.n_specials)
 
         def run(numbers: Ints) -> None:
             batch = [rows[number] for number in numbers.tolist()]
             vectors = self.choice.combine(self._states(self._flat(batch)))
             _refuse_no_numbers(vectors, batch, documents)
-            self._take_words(batch, vectors, encoded, word_vectors, pending)
+            if texts is None:
+                self._take_words(batch, vectors, encoded, word_vectors, pending)
+            else:
+                texts.take([row.pooled(len(encoded[row.document])) for row in batch], vectors)
 
         for _ in self._run_batches(run, lengths, on_batch):
             pass
         for number, parts in pending.items():
             self._finish(encoded[number], parts, word_vectors[number])
+        if texts is not None:
+            texts.finish(word_vectors)
         for number, first in twins.items():
             word_vectors[number][:] = word_vectors[first]
         self.tally.documents += len(documents)
@@ -169,7 +196,8 @@ class Embedder:
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
         self.tally.unknown += count_unknown(encoded, self.tokenizer)
         self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
-        return [_embedded(document, vectors) for document, vectors in zip(documents, word_vectors, strict=True)]
+        embedded = [_embedded(document, vectors) for document, vectors in zip(documents, word_vectors, strict=True)]
+        return embedded if self.per == "word" else per_text(embedded)
 
     def _run_batches(self, run: Callable[[Ints], None], lengths: Ints, on_batch: OnBatch | None) -> Iterator[None]:
         """Rows by length; where state is carried, as they come, so many at a time."""
@@ -213,9 +241,8 @@ class Embedder:
 
     def _room(self, pieces: Pieces) -> NDArray[Any]:
         """Where a document's vectors go."""
-        width = self.choice.width(self.config)
-        inner = (len(self.choice.layers), width) if self.choice.mode == "all" else (width,)
-        return np.empty((len(pieces.words), *inner), dtype=np.float32)
+        n_vectors = len(pieces.words) if self.text_pooling is None else 1
+        return np.empty((n_vectors, *self.shape), dtype=np.float32)
 
     def _flat(self, batch: Sequence[_Row]) -> PackedRows:
         ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))

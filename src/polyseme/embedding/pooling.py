@@ -88,7 +88,10 @@ def check_per(per: str) -> None:
 
 
 def per_text(documents: Iterable[Embedded]) -> list[Embedded]:
-    """Documents with one vector each, [1, …], and without words. A text that has no words gets zeros."""
+    """Documents with one vector each, [1, …], and without words. A text that has no words gets zeros.
+
+    The vector is the mean of the words', or the one that a pooling over all pieces has put in their place.
+    """
     return [_pooled(document) for document in documents]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from polyseme.api import AnyPath, Model
 from polyseme.embedding.flow import warn_unread
-from polyseme.embedding.pooling import per_text, warn_wordless
+from polyseme.embedding.pooling import warn_wordless
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
 from polyseme.files.vector_files import Per
@@ -36,8 +36,13 @@ class VectorizerOptions(LayerOptions):
     model: AnyPath | Model | None = field(default=None, kw_only=False, metadata=doc(MODEL, default="the default model"))
     per: Per = option(
         "text",
-        'What gets a row: "text" (the mean of its words\' vectors), or "word", those of the first text first. '
+        'What gets a row: "text", or "word", those of the first text first. '
         'Splitting texts and labels alike (cross-validation) needs "text".',
+    )
+    text_pool: str | None = option(
+        "words",
+        'How a text becomes one vector: "words" (the mean of its words), "mean", "first", "last" or "max" of all its '
+        'pieces, special ones included, or "model" (as a sentence-transformers model says).',
     )
     device: str = same(ComputeOptions, "device")
     dtype: Dtype = same(ComputeOptions, "dtype")
@@ -74,10 +79,9 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
     def transform(self, X: Texts) -> NDArray[np.float32]:
         """[texts, D], or [words, D] with `per="word"`."""
         embedder = self._embedder()
-        features = [np.zeros((0, embedder.choice.width(embedder.config)), dtype=np.float32)]
+        features = [np.zeros((0, *embedder.shape), dtype=np.float32)]
         for chunk in _chunks(documents(X)):
-            embedded = embedder(chunk)
-            features += [each.vectors for each in (per_text(embedded) if self.per == "text" else embedded)]
+            features += [each.vectors for each in embedder(chunk)]
         warn_unread(embedder.tally)
         if embedder.tally.wordless and self.per == "text":
             warn_wordless(embedder.tally.wordless)
@@ -90,8 +94,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
     @property
     def _n_features_out(self) -> int:
         """How many names `get_feature_names_out` makes."""
-        embedder = self._embedder()
-        return embedder.choice.width(embedder.config)
+        return self._embedder().shape[-1]
 
     def _embedder(self) -> Embedder:
         """What does the work; impossible settings are refused here."""
@@ -100,7 +103,11 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
                 f"Features are per text or per word. Got {self.per!r}. {nearest(str(self.per), get_args(Per))}"
             )
         embedder = model_of(self.model, self.device, self.dtype).embedder(
-            layer=self.layer, pool=self.pool, batch_pieces=self.batch_pieces
+            layer=self.layer,
+            pool=self.pool,
+            per=self.per,
+            text_pool=self.text_pool if self.per == "text" else None,
+            batch_pieces=self.batch_pieces,
         )
         if embedder.choice.mode == "all":
             raise OptionError("Layer 'all' gives a word several vectors, and features are one row. Use concat:0:-1.")

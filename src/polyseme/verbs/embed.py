@@ -45,6 +45,8 @@ def embed(options: EmbedOptions) -> Cost:
         "store": options.store,
     } | ({"carry_state": "true"} if options.carry_state else {})
     provenance |= {"stack": options.stack} if options.stack != "encoder" else {}
+    pooling = embedder.text_pooling
+    provenance |= {} if pooling is None else {"text_pool": pooling.name}
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
@@ -52,6 +54,7 @@ def embed(options: EmbedOptions) -> Cost:
         return {
             **provenance,
             **{f"the model's {part}": hash for part, hash in parts.items()},
+            **({} if pooling is None else {"the model's modules for texts": pooling.digest}),
             "input": names,
             **reading,
             "shard_rows": options.shard_rows,
