@@ -58,6 +58,7 @@ SOME_VALUE = {
     "group_by": "author",
     "seed": 5,
     "per": "text",
+    "text_pool": "max",
     "id_field": "key",
     "fields": ("one", "two"),
     "format": "csv",
