@@ -495,9 +495,38 @@ class NextOptions(DeviceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions(ShowOptions, ForceOption):
+class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     """What `convert_model` takes."""
 
-    output: AnyPath = dataclasses.field(metadata=doc("Folder to write.", "OUTPUT", flags="-o --output"))
+    model: AnyPath | None = model_option("convert")
+    output: AnyPath = dataclasses.field(
+        metadata=doc(
+            "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary).", "OUTPUT", flags="-o --output"
+        )
+    )
+    to: str = option(
+        "polyseme",
+        "Layout to write: polyseme (transformers loads it where it has the class), transformers (refused where it has "
+        "none), sentence-transformers, or word2vec (one vector per word type of some texts).",
+        "TARGET",
+    )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
     store: Store = option("fp32", "Precision of the stored weights: fp32, fp16, bf16.", "DTYPE")
+    text_pool: str | None = option(
+        None,
+        "For sentence-transformers, what a text's vector is of all its pieces, special ones included: mean, first, "
+        "last, max.",
+        "POOLING",
+        default="the model's own where it has one, else mean",
+    )
+    source: Sources | None = option(
+        None,
+        f"For word2vec, texts with the words. {SOURCES}",
+        "INPUT",
+        default="none",
+        flags="--in",
+        parse="files",
+    )
+    min_count: int = option(5, "For word2vec, how often a word must occur in the texts.", "N")
+    lowercase: bool = option(False, "For word2vec, count words in lowercase.")
+    progress: Progress | None = callback(BYTES_DONE)

@@ -59,6 +59,8 @@ SOME_VALUE = {
     "seed": 5,
     "per": "text",
     "text_pool": "max",
+    "to": "word2vec",
+    "min_count": 3,
     "id_field": "key",
     "fields": ("one", "two"),
     "format": "csv",

@@ -8,19 +8,30 @@ import click
 
 import polyseme
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar
+from polyseme.cli.terminal import Bar, print_cost
 from polyseme.verb_options import ConvertOptions
 
 
 @command_of(ConvertOptions)
 def command(output: str, **settings: Any) -> None:
-    """Convert a model to today's layout: config.json, model.safetensors, tokenizer.json, as transformers loads them.
+    """Convert a model to today's layout, or to that of another library.
+
+    A folder has config.json, model.safetensors and tokenizer.json, as transformers loads them. With
+    --to sentence-transformers it also has modules.json and a pooling, so that SentenceTransformer("OUTPUT") opens it;
+    embed --per text then gives the same vectors. With --to word2vec, OUTPUT is a file with one vector for each word
+    type of --in INPUT, the mean of its uses, as gensim reads it.
 
     \b
     Examples:
       polyseme convert -m old/bert -o new/bert
       polyseme convert -m old/bert -o new/bert --store bf16 --shard-size 1000000000
+      polyseme convert -m models/mine --to sentence-transformers -o models/sentences
+      polyseme convert --to word2vec --in texts/ -o words.vec
+      polyseme convert -m models/mine --to word2vec --in reviews.csv --field review --min-count 20 -o words.bin
     """
-    with Bar("converting the model"):
-        polyseme.convert_model(output=output, **settings)
-    click.echo(f"{output}: saved", err=True)
+    with Bar("converting the model", "embedding") as bar:
+        cost = polyseme.convert_model(output=output, **settings, progress=bar)
+    if cost is None:
+        click.echo(f"{output}: saved", err=True)
+    else:
+        print_cost(cost.line(), output)

@@ -81,6 +81,8 @@ class Family:
     """The module of `transformers` that holds the reference, or None."""
     folder: Folder = HUGGING_FACE
     """Which files of a model folder hold what."""
+    encoder_class: str | None = None
+    """The reference's class that is the encoder alone, where there are two stacks and it has one."""
     first: str | None = None
     """The role of the piece that a second stack reads before any other; None where there is none."""
     tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said

@@ -204,5 +204,6 @@ FAMILY = Family(
         "output_scale": 32**-0.5,
     },
     reference="t5",
+    encoder_class="T5EncoderModel",
     tied=tied,
 )

@@ -62,6 +62,11 @@ class PieceTokenizer:
     def __reduce__(self) -> tuple[type[PieceTokenizer], tuple[Tokenizer, Frame]]:
         return PieceTokenizer, (self.backend, self.framing)
 
+    def with_special(self, role: str, piece: str) -> PieceTokenizer:
+        """The same tokenizer with a piece, which it must have, as the special of a role."""
+        specials = {**self.framing.specials, role: piece}
+        return PieceTokenizer(self.backend, self.framing.replace(specials=specials))
+
     # --- properties --------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -1,20 +1,140 @@
-"""`convert`: a model from any layout that polyseme reads, saved in its own."""
+"""`convert`: a model from any layout that polyseme reads, in its own, or as another library opens it."""
 
 from __future__ import annotations
 
-from polyseme.api import Model, folder_of, load
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from polyseme import __version__
+from polyseme.api import Model, load
+from polyseme.cost import Cost
+from polyseme.embedding.model_fingerprint import fingerprint
+from polyseme.embedding.sentence_model import sentence_bundle
+from polyseme.embedding.word_types import TypesRequest, embed_types
+from polyseme.errors import ModelError, OptionError
+from polyseme.files import chunked_job
 from polyseme.files.atomic import check_output
-from polyseme.options import flat
+from polyseme.files.reading_options import TextOptions
+from polyseme.files.source_paths import listed
+from polyseme.files.unfinished_folder import clear_up
+from polyseme.files.vectors_word2vec import check_word2vec
+from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import ConvertOptions
+from polyseme.verb_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
 
 
 @flat(ConvertOptions)
-def convert_model(options: ConvertOptions) -> None:
-    """Load a model and save it as a folder of today's layout (config.json, model.safetensors, tokenizer.json)."""
+def convert_model(options: ConvertOptions) -> Cost | None:
+    """Load a model and save it as a folder of today's layout, or as another library opens it.
+
+    The folder has config.json, model.safetensors and tokenizer.json; for sentence-transformers also modules.json with a
+    pooling. For word2vec the output is a file with one vector for each word type of some texts, the mean of its uses;
+    what that cost is returned.
+    """
+    check_choice("target", options.to, TARGETS)
+    target = TARGETS[options.to]
+    for name in options.changed():
+        if name not in (*EVERYWHERE, *target.options):
+            others = [f"--to {each}" for each, other in TARGETS.items() if name in other.options]
+            raise OptionError(
+                f"The option {name!r} is for {' and '.join(others)}. Leave it out with --to {options.to} (to="
+                f"{options.to!r})."
+            )
+    return target.write(options)
+
+
+def _write_folder(options: ConvertOptions) -> None:
+    _save(_loaded_for_folder(options), options)
+
+
+def _write_transformers(options: ConvertOptions) -> None:
+    model = _loaded_for_folder(options)
+    if model.bundle.family.reference is None:
+        raise ModelError(
+            f"transformers has no class for models of the family {model.bundle.family.name}, so it could not load the "
+            "folder. Leave --to out: polyseme's own layout holds every family."
+        )
+    _save(model, options)
+
+
+def _write_sentence_transformers(options: ConvertOptions) -> None:
+    model = _loaded_for_folder(options)
+    _save(Model(sentence_bundle(model.bundle, options.text_pool), model.path), options)
+
+
+def _loaded_for_folder(options: ConvertOptions) -> Model:
     marks = ["config.json", "options.json"]
-    check_output(options.output, force=options.force, kind="folder", inputs=[folder_of(options.model)], marks=marks)
-    model = options.model
-    if not isinstance(model, Model):
-        model = load(model_or_default("convert", model), device="cpu")
+    check_output(options.output, force=options.force, kind="folder", inputs=[options.model], marks=marks)
+    return load(model_or_default("convert", options.model), device="cpu")
+
+
+def _save(model: Model, options: ConvertOptions) -> None:
     model.save(options.output, force=options.force, shard_size=options.shard_size, store=options.store)
+
+
+def _write_word2vec(options: ConvertOptions) -> Cost:
+    started = time.perf_counter()
+    if options.source is None:
+        raise OptionError(
+            "word2vec has one vector per word type, the mean of its uses in texts. Name the texts: --in texts/ "
+            "(source=…)."
+        )
+    names = listed(options.source)
+    clear_up(options.output)
+    check_word2vec(options.output)
+    check_output(options.output, force=options.force, inputs=[*names, options.model])
+    request = TypesRequest(
+        output=options.output, min_count=options.min_count, lowercase=options.lowercase, force=options.force
+    )
+    loaded = load(model_or_default("convert", options.model), device=options.device, dtype=options.dtype)
+    embedder = loaded.embedder(**options.values(LayerOptions), batch_pieces=options.batch_pieces)
+    reading = options.values(TextOptions)
+
+    def settings() -> dict[str, Any]:
+        """Everything that decides the result."""
+        parts = fingerprint(loaded.bundle, loaded.precision)
+        return {
+            "model": loaded.path,
+            **{f"the model's {part}": hash for part, hash in parts.items()},
+            **{name: str(value) for name, value in options.values(LayerOptions).items()},
+            "dtype": options.dtype,
+            "min_count": options.min_count,
+            "lowercase": options.lowercase,
+            "input": names,
+            **reading,
+            "batch_pieces": embedder.batch_pieces,
+            "device": embedder.device.type,
+            "chunk_characters": chunked_job.CHUNK_CHARACTERS,
+            "polyseme": __version__,
+        }
+
+    return embed_types(
+        embedder, names, request, reading=reading, settings=settings, progress=options.progress, started=started
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A layout that a model can be written in."""
+
+    write: Callable[[ConvertOptions], Cost | None]
+    options: tuple[str, ...]
+    """Those that it takes, besides those that all do."""
+
+
+EVERYWHERE = ("model", "output", "to", "force", "progress")
+_FOLDER = ("shard_size", "store")
+_WORDS = [
+    each.name for record in (LayerOptions, TextOptions, LoadOptions, BatchOption) for each in dataclasses.fields(record)
+]
+
+TARGETS: Mapping[str, Target] = {
+    "polyseme": Target(write=_write_folder, options=_FOLDER),
+    "transformers": Target(write=_write_transformers, options=_FOLDER),
+    "sentence-transformers": Target(write=_write_sentence_transformers, options=(*_FOLDER, "text_pool")),
+    "word2vec": Target(write=_write_word2vec, options=("source", "min_count", "lowercase", *_WORDS)),
+}
+"""The one table of layouts, by the names that `--to` takes."""
