@@ -235,9 +235,9 @@ def test_scikit_learn_knows_that_it_takes_text(folder: str) -> None:
 
 
 def test_parameters_are_had_set_and_cloned(folder: str) -> None:
-    settings = {"model": folder, "layer": 1, "pool": "max", "per": "word", "dtype": "fp64", "batch_pieces": 64}
-    vectorizer = ContextualVectorizer(**settings, device="cpu")
-    assert vectorizer.get_params() == {**settings, "device": "cpu"}
+    settings = {"model": folder, "layer": 1, "pool": "max", "per": "word", "text_pool": "words", "batch_pieces": 64}
+    vectorizer = ContextualVectorizer(**settings, device="cpu", dtype="fp64")
+    assert vectorizer.get_params() == {**settings, "device": "cpu", "dtype": "fp64"}
     assert clone(vectorizer).get_params() == vectorizer.get_params()
     assert vectorizer.set_params(layer=0).layer == 0
     assert vectorizer.fit(TEXTS) is vectorizer
