@@ -17,7 +17,7 @@ from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import read, write
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
-from polyseme.convert.sentence_transformers import kept_files, transformer_folder, write_kept
+from polyseme.convert.sentence_transformers import read_extra_files, transformer_folder, write_extra_files
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
@@ -62,7 +62,7 @@ class Bundle(nn.Module):
         self.tied = tied
         self.foreign = dict(foreign or {})
         """Other settings of the folder's config.json, saved with the model."""
-        self.kept: Mapping[str, bytes] = {}
+        self.extra_files: Mapping[str, bytes] = {}
         """Other files of the folder by their paths, saved with the model: its card, and sentence-transformers' own."""
         self.tie()
 
@@ -156,7 +156,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     put_weights(bundle, converted.tensors, folder, dtype, device)
     ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
     bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}, **_of_writing(folder)}
-    bundle.kept = kept_files(folder)
+    bundle.extra_files = read_extra_files(folder)
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
     return bundle.eval()
@@ -204,7 +204,7 @@ def save_bundle(
         family.folder.write_weights(folder, tensors, shard_size)
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))
-        write_kept(bundle.kept, folder)
+        write_extra_files(bundle.extra_files, folder)
         write_json(folder / CARD, card)
 
 

@@ -49,7 +49,7 @@ def transformer_folder(path: Path) -> Path | None:
     return inside if inside != path and (inside / "config.json").is_file() else None
 
 
-def kept_files(folder: Path) -> dict[str, bytes]:
+def read_extra_files(folder: Path) -> dict[str, bytes]:
     """The model card and the files of sentence-transformers that go with the model in a folder, by their paths.
 
     Where the Transformer has a folder of its own, it takes the place of the one above.
@@ -59,15 +59,15 @@ def kept_files(folder: Path) -> dict[str, bytes]:
     files = {CARD: root / CARD, SETTINGS: root / SETTINGS}
     files |= {path.name: path for place in (root, folder) for path in place.glob(LENGTHS)}
     files |= {MODULES: root / MODULES}
-    kept = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
-    if MODULES in kept:
-        entries = modules_of(kept[MODULES], str(root / MODULES))
+    contents = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
+    if MODULES in contents:
+        entries = modules_of(contents[MODULES], str(root / MODULES))
         for entry in entries[1:]:
             paths = sorted(path for path in (root / entry["path"]).glob("*") if entry["path"] and path.is_file())
-            kept |= {f"{entry['path']}/{path.name}": path.read_bytes() for path in paths}
+            contents |= {f"{entry['path']}/{path.name}": path.read_bytes() for path in paths}
         if root != folder:
-            kept[MODULES] = _json([{**entries[0], "path": ""}, *entries[1:]])
-    return kept
+            contents[MODULES] = _json([{**entries[0], "path": ""}, *entries[1:]])
+    return contents
 
 
 def files_for(pooling: Mapping[str, Any], width: int, window: int | None) -> dict[str, bytes]:
@@ -83,7 +83,7 @@ def files_for(pooling: Mapping[str, Any], width: int, window: int | None) -> dic
     }
 
 
-def write_kept(files: Mapping[str, bytes], folder: Path) -> None:
+def write_extra_files(files: Mapping[str, bytes], folder: Path) -> None:
     """Put files into a model folder, in folders of their own where their paths say so."""
     for name, content in files.items():
         path = folder / name

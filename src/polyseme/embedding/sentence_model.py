@@ -18,7 +18,7 @@ KEPT_OUTPUTS = ("pooled",)
 def sentence_bundle(bundle: Bundle, text_pool: str | None) -> Bundle:
     """The model's encoder with the files that sentence-transformers reads; refused where that cannot open it."""
     check_fits(bundle)
-    made = Bundle(
+    sentences = Bundle(
         family=bundle.family,
         encoder=bundle.encoder,
         decoder=bundle.decoder,
@@ -27,10 +27,12 @@ def sentence_bundle(bundle: Bundle, text_pool: str | None) -> Bundle:
         tied=bundle.tied,
         foreign=bundle.foreign,
     )
-    others = {name: content for name, content in bundle.kept.items() if not _is_module_file(name, bundle.kept)}
-    if text_pool is None and MODULES in bundle.kept:
-        made.kept = bundle.kept
-        return made
+    others = {
+        name: content for name, content in bundle.extra_files.items() if not _is_module_file(name, bundle.extra_files)
+    }
+    if text_pool is None and MODULES in bundle.extra_files:
+        sentences.extra_files = bundle.extra_files
+        return sentences
     name = "mean" if text_pool is None else text_pool
     if name == "words":
         raise OptionError(
@@ -39,9 +41,9 @@ def sentence_bundle(bundle: Bundle, text_pool: str | None) -> Bundle:
         )
     check_choice("text_pool", name, PIECES)
     pooling = {key: mode == PIECES[name] for key, mode in LEGACY.items()}
-    made.kept = {**others, **files_for(pooling, bundle.config.widths[-1], bundle.config.window)}
-    text_pooling_of(made, "model", at_top=True)  # what was written is what is read
-    return made
+    sentences.extra_files = {**others, **files_for(pooling, bundle.config.widths[-1], bundle.config.window)}
+    text_pooling_of(sentences, "model", at_top=True)  # can be read as it was written
+    return sentences
 
 
 def check_fits(bundle: Bundle) -> None:

@@ -91,9 +91,9 @@ class TextPooling:
 def text_pooling_of(bundle: Bundle, choice: str | None, *, at_top: bool) -> TextPooling | None:
     """What `text_pool` means for a model; None: the mean of a text's words.
 
-    A model's own pooling is for the encoder's top layer; elsewhere (`at_top` is false) it must be asked for.
+    A model's own pooling is for the encoder's top layer; elsewhere (`at_top` is false) it must be requested.
     """
-    has_own = MODULES in bundle.kept
+    has_own = MODULES in bundle.extra_files
     if choice is None:
         choice = OWN if has_own and at_top else WORDS
     check_choice("text_pool", choice, CHOICES)
@@ -107,7 +107,7 @@ def text_pooling_of(bundle: Bundle, choice: str | None, *, at_top: bool) -> Text
             "text_pool (--text-pool): words, mean, first, last, max."
         )
     _warn_of_preparation(bundle)
-    return _own_pooling(bundle.kept)
+    return _own_pooling(bundle.extra_files)
 
 
 # --- what a folder of sentence-transformers says ----------------------------------------------------------------------
@@ -204,20 +204,20 @@ def _weights(files: Mapping[str, bytes], path: str) -> dict[str, Tensor]:
     return {name: tensor.float() for name, tensor in weights.items()}
 
 
-def _unknown(what: str) -> ModelError:
+def _unknown(module: str) -> ModelError:
     return ModelError(
-        f"The model's {MODULES} asks for what polyseme does not compute for texts: {what}. Choose another text_pool "
+        f"The model's {MODULES} asks for what polyseme does not compute for texts: {module}. Choose another text_pool "
         "(--text-pool): words, mean, first, last, max."
     )
 
 
 def _warn_of_preparation(bundle: Bundle) -> None:
     """Report what sentence-transformers would do to a text before it is read, and polyseme does not."""
-    lengths = [json.loads(content) for name, content in bundle.kept.items() if name.endswith("_config.json")]
+    lengths = [json.loads(content) for name, content in bundle.extra_files.items() if name.endswith("_config.json")]
     advice = []
     if any(each.get("do_lower_case") for each in lengths) and not _ignores_case(bundle.tokenizer):
         advice.append("lowercases texts (do_lower_case)")
-    settings = json.loads(bundle.kept.get(SETTINGS, b"{}"))
+    settings = json.loads(bundle.extra_files.get(SETTINGS, b"{}"))
     prompt = (settings.get("prompts") or {}).get(settings.get("default_prompt_name"))
     if prompt:
         advice.append(f"puts the prompt {prompt!r} before each text")
@@ -271,26 +271,26 @@ class TextSums:
         counts = highs - lows
         owner = np.repeat(np.arange(len(rows)), counts)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - lows, counts)
-        kept = vectors[torch.from_numpy(within + starts[owner]).to(vectors.device)]
+        states = vectors[torch.from_numpy(within + starts[owner]).to(vectors.device)]
         owners = torch.from_numpy(owner).to(vectors.device)
         # from the first piece of the text's first row, counted from 1
         places = within + np.array([row.window.start for row in rows])[owner] + 1
         ends = np.cumsum(counts)
         parts = []
         for mode in self._pooling.modes:
-            room = kept.new_zeros(len(rows), *kept.shape[1:])
+            room = states.new_zeros(len(rows), *states.shape[1:])
             if mode == "max":
-                index = owners.view(-1, *[1] * (kept.dim() - 1)).expand_as(kept)
-                part = room.fill_(float("-inf")).scatter_reduce_(0, index, kept, "amax")
+                index = owners.view(-1, *[1] * (states.dim() - 1)).expand_as(states)
+                part = room.fill_(float("-inf")).scatter_reduce_(0, index, states, "amax")
             elif mode == "cls":
-                part = _where(kept[torch.from_numpy(ends - counts)], lows == 0)
+                part = _where(states[torch.from_numpy(ends - counts)], lows == 0)
             elif mode == "lasttoken":
-                part = _where(kept[torch.from_numpy(ends - 1)], [row.window.keep_end == row.n_pieces for row in rows])
+                part = _where(states[torch.from_numpy(ends - 1)], [row.window.keep_end == row.n_pieces for row in rows])
             elif mode == "weightedmean":
-                weights = torch.from_numpy(places).to(kept).view(-1, *[1] * (kept.dim() - 1))
-                part = room.index_add_(0, owners, kept * weights)
+                weights = torch.from_numpy(places).to(states).view(-1, *[1] * (states.dim() - 1))
+                part = room.index_add_(0, owners, states * weights)
             else:
-                part = room.index_add_(0, owners, kept)
+                part = room.index_add_(0, owners, states)
             parts.append(part.cpu().numpy())
         for number, row in enumerate(rows):
             self._add(row, [part[number] for part in parts])

@@ -1,7 +1,7 @@
 """One vector per word type: the mean of its uses in some texts, in word2vec's formats.
 
 Uses are summed up chunk by chunk, in double precision, and the work is resumed as that of `embed` is
-(`files.chunked_job`): what is stored of a chunk are its sums. Memory grows with the number of different words, not with
+(`files.chunked_job`): of a chunk, the sums are stored. Memory grows with the number of different words, not with
 the length of the texts.
 """
 
@@ -164,19 +164,19 @@ class TypeMeans:
     def result(self, min_count: int) -> tuple[list[str], NDArray[np.float32]]:
         """The words that occur so often, the most frequent first, and their means [n, D]."""
         counts = self._counts.tolist()
-        kept = [
+        frequent = [
             (-counts[number], word, number) for word, number in self._numbers.items() if counts[number] >= min_count
         ]
-        if not kept:
+        if not frequent:
             raise InputError(
                 f"No word of the input occurs {min_count:,} times: of {len(self._numbers):,} different words the most "
                 f"frequent occurs {max(counts[: len(self._numbers)], default=0):,} times. Give more text, or a smaller "
                 "min_count (--min-count)."
             )
-        kept.sort()
-        numbers = np.array([number for _, _, number in kept])
+        frequent.sort()
+        numbers = np.array([number for _, _, number in frequent])
         means = self._sums[numbers] / self._counts[numbers][:, None]
-        return [word for _, word, _ in kept], means.astype(np.float32)
+        return [word for _, word, _ in frequent], means.astype(np.float32)
 
     def _make_room(self, n_types: int) -> None:
         if n_types > len(self._counts):

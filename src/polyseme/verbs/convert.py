@@ -41,9 +41,7 @@ def convert_model(options: ConvertOptions) -> Cost | None:
         if name in (*EVERYWHERE, *target.options) or str(value) == str(defaults[name]):  # the command line has "-1"
             continue
         others = [f"--to {each}" for each, other in TARGETS.items() if name in other.options]
-        raise OptionError(
-            f"The option {name!r} is for {' and '.join(others)}. Leave it out with --to {options.to}."
-        )
+        raise OptionError(f"The option {name!r} is for {' and '.join(others)}. Leave it out with --to {options.to}.")
     return target.write(options)
 
 
