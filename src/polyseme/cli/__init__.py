@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,6 +51,11 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 }
 """The verbs with what they do, as `--help` groups them; `cli/VERB.py` holds each as `command`."""
 
+SPINS = "10000"
+"""How often a waiting thread of OpenMP looks for work before it sleeps, unless the user's environment says otherwise.
+By default it looks for milliseconds, and on a machine that others use, too, threads then wait for each other's turns:
+with two threads on two busy cores, steps of a small model took five times as long as with one thread."""
+
 VERBS: Mapping[str, str] = {verb: help for verbs in GROUPS.values() for verb, help in verbs.items()}
 
 
@@ -89,6 +95,7 @@ class Verbs(click.Group):
 
         if not standalone_mode:
             return carry_out()
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
         sys.exit(signals.exit_code(carry_out))
 
 

@@ -8,7 +8,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | pieces D of the whole run | the budget; of time, by a share (`UTILIZATION`) of the device's speed of products |
 | length of rows | 128 pieces, on a CPU 64, unless the recipe has its own; at most what the model reads |
 | batch | 65,536 pieces · (D / 6e8)^0.8, as a power of two of rows |
-| … at least | 65,536 pieces on a GPU, so that it is busy; 1,024 on a CPU |
+| … at least | 65,536 pieces on a GPU, so that it is busy; 2,048 on a CPU |
 | … at most | 2 s of work on a CPU; an eighth of the text |
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
@@ -32,11 +32,11 @@ from polyseme.training.optimizers import OptimizerKind, OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-UTILIZATION = {"cuda": 0.25, "cpu": 0.2}
+UTILIZATION = {"cuda": 0.25, "cpu": 0.4}
 """The share of the speed of large products that training is taken to reach before it is measured."""
 BATCH, BATCH_AT, BATCH_POWER = 65_536, 6e8, 0.8
 """Pieces of a step where the whole run reads `BATCH_AT`, and the power of the run's pieces that it grows with."""
-SMALLEST = {"cuda": 65_536, "cpu": 1_024}
+SMALLEST = {"cuda": 65_536, "cpu": 2_048}
 LARGEST = 1 << 20
 STEP_SECONDS = 2.0
 """A step on a CPU takes at most about as long."""
