@@ -47,7 +47,7 @@ SEED = 0
 MIN_USES = 20
 MAX_USES = 50
 N_PLANTED = 20
-DEALS = 5
+DEALS = 20
 """How often the documents are dealt into halves."""
 WITH_SENSES = 200
 """Words of which JSD is tested, since clustering takes longest."""
@@ -138,20 +138,20 @@ def halves(uses: Uses) -> list[list[str]]:
             vectors, groups = uses.vectors[rows], uses.group[rows]
             with_senses = deal == 0 and number % max(len(uses.rows) // WITH_SENSES, 1) == 0
             senses = group(unit(vectors)).labels if with_senses else None
-            for unit_name, units in (("documents", groups), ("uses", np.arange(len(rows)))):
+            for unit_name, units in (("documents", groups), ("uses", np.arange(len(rows))))[: 2 if deal == 0 else 1]:
                 ps = p_values(vectors, corpus[rows], units, [SEED, deal, number], senses)
                 for name, p in (ps or {}).items():
                     counts.setdefault((name, unit_name), []).append(p < LEVEL)
         for key, below in counts.items():
             rates.setdefault(key, []).append((sum(below), len(below)))
-        print(f"deal {deal}: { ({key: np.mean(below).round(4) for key, below in counts.items()}) }", flush=True)
     return [
         [
             name,
             unit_name,
             f"{np.mean([n_tests for _, n_tests in each]):,.0f}",
             f"{100 * each[0][0] / each[0][1]:.1f}",
-            f"{100 * sum(n for n, _ in each) / sum(n for _, n in each):.1f}" if len(each) > 1 else "",
+            f"{100 * np.mean([n / n_tests for n, n_tests in each]):.1f}" if len(each) > 1 else "",
+            " to ".join(f"{100 * end(n / n_tests for n, n_tests in each):.1f}" for end in (min, max)[: len(each)]),
         ]
         for (name, unit_name), each in sorted(rates.items())
     ]
@@ -210,7 +210,7 @@ def main() -> None:
         print(f"embedded in {time.perf_counter() - started:.0f} s", flush=True)
     uses = Uses(settings.keep / "halves.npz")
     print(f"{len(uses.words):,} words with {MIN_USES} uses in each half, of which at most {MAX_USES} are drawn.\n")
-    head = ["measure", "exchanged", "words tested", "p < 0.05 in the first deal, %", f"in {DEALS} deals, %"]
+    head = ["measure", "exchanged", "words tested", "p < 0.05, first deal, %", f"mean of {DEALS} deals", "deals"]
     print(table(head, halves(uses)) + "\n")
     head = ["word", "swapped with", "documents", "APD", "difference", "PRT", "p", "adjusted p"]
     print(table(head, planted(Uses(settings.keep / "planted.npz"), uses)))

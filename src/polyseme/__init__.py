@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
     from polyseme.verbs.compare import compare
+    from polyseme.verbs.concordance import concordance
     from polyseme.verbs.convert import convert_model
     from polyseme.verbs.corpus import build_corpus
     from polyseme.verbs.embed import embed
@@ -46,7 +47,7 @@ __version__ = "0.1.0"
 
 _VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "glue", "next", "pieces", "predict", "pretrain", "score")
 _HOMES = {
-    **{verb: f"verbs.{verb}" for verb in (*_VERBS, "compare", "senses", "show", "similar")},
+    **{verb: f"verbs.{verb}" for verb in (*_VERBS, "compare", "concordance", "senses", "show", "similar")},
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
     **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
@@ -71,6 +72,7 @@ __all__ = [
     "WordEncoder",
     "build_corpus",
     "compare",
+    "concordance",
     "convert_model",
     "embed",
     "evaluate",

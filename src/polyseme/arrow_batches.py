@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from polyseme.api import load
-from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder
+from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, nearest
 from polyseme.files.rows import Place, Row
 from polyseme.options import flat_method, option

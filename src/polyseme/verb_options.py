@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
 EarlyStopping = bool | Literal["never"]
+MatchKind = Literal["word", "lemma", "pattern"]
+Sort = Literal["text", "left", "right", "similarity", "sense"]
 SOURCES = "Files, folders or patterns, or - for standard input; one, or several."
 BYTES_DONE = "Called with the number of bytes of the input that are done, and the number of all."
 
@@ -318,6 +320,38 @@ class SensesOptions(UsesOptions):
     n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
     map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
     seed: int = option(0, "Seed of clusters and projection.", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcordanceOptions(LayerOptions, ReadingOptions, ComputeOptions, ForceOption):
+    """What `concordance` takes."""
+
+    query: str = dataclasses.field(kw_only=False, metadata=doc("A word or several, a lemma, or a pattern."))
+    source: Sources = dataclasses.field(
+        metadata=doc(f"Texts in which to look for matches. {SOURCES}", "INPUT", flags="--in", parse="files")
+    )
+    output: AnyPath | None = output_option("File of the lines: .txt, .csv, .html or .json.", default="printed")
+    match: MatchKind = option(
+        "word",
+        "What is looked for: word (one or several, by form), lemma (of a treebank), or pattern (a regular expression "
+        "over the text; a text on which it takes too long is refused).",
+        "KIND",
+    )
+    match_case: bool = option(False, "Tell capital and small letters apart.")
+    width: int = option(40, "Characters shown on each side of a match.", "N")
+    sort: Sort | None = option(
+        None,
+        "Order of the lines: text, left, right (the words on that side), similarity (to a marked use), sense.",
+        "ORDER",
+        default="text; with a marked use, similarity",
+    )
+    like: str | None = option(
+        None, r"Text with a use in [brackets], to whose vector lines are compared.", "TEXT", default="none"
+    )
+    n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    sample: int | None = option(None, "Lines to draw at random.", "N", default="all")
+    seed: int = option(0, "Seed of the sample and of the senses.", "N")
+    progress: Progress | None = callback(BYTES_DONE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Pages of two corpora: both colors on the map, all senses and lines, and whatever a text says, it is only text."""
+"""Pages of two corpora and of concordances: both colors, all senses and lines; a hostile text is only text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from plots.test_pages import HOSTILE, Page, check_policy
 from polyseme.plots.comparison_pages import CORPUS_COLORS, ComparedWord, NamedNumbers, SharedSense, word_page
+from polyseme.plots.concordance_page import PageLine, concordance_page
 from polyseme.plots.word_differences_page import ListedWord, words_page
 from polyseme.plots.word_uses import Use
 
@@ -47,11 +48,17 @@ def listed(text: str = "x") -> str:
     return words_page(corpora=(text, "b"), headline=text, notes=[text], words=words, top=1)
 
 
+def lines(text: str = "x") -> str:
+    shown = [PageLine(text, Use(f"{text} a {text}", 0, len(text)).keyword(90), None, 2)] * 2
+    return concordance_page(text, text, shown, order="sense", notes=[text])
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_only_text(text: str) -> None:
     for plain, hostile in (
         (word_page(compared()), word_page(compared(text, text[:9]))),
         (listed(), listed(text)),
+        (lines(), lines(text)),
     ):
         assert [tag for tag, _ in check_policy(hostile).elements] == [tag for tag, _ in check_policy(plain).elements]
         assert Page(hostile).scripts.get("code") == Page(plain).scripts.get("code")

@@ -83,12 +83,11 @@ def test_groups_are_exchanged_as_a_whole() -> None:
     exchange = Exchange(corpus, groups)
     assert exchange.n_groups == (2, 3)
     seen = set()
-    for first, second in exchange.permutations(200, np.random.default_rng(0)):
-        assert (first + second == 1).all()
-        for row in second:
+    for first in exchange.permutations(200, np.random.default_rng(0)):
+        for row in first:
             by_group = {group: set(row[groups == group]) for group in groups}
             assert all(len(values) == 1 for values in by_group.values())
-            assert sum(next(iter(values)) for values in by_group.values()) == 3
+            assert sum(next(iter(values)) for values in by_group.values()) == 2
             seen.add(tuple(row))
     assert len(seen) == math.comb(5, 3)
     for first, second in exchange.bootstraps(50, np.random.default_rng(0)):

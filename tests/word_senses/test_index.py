@@ -18,9 +18,10 @@ from polyseme.api import Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.text.marked_word import Marked
+from polyseme.text.word_forms import form
 from polyseme.text.words import split_words
 from polyseme.word_senses import index as index_module
-from polyseme.word_senses.index import form, load_index
+from polyseme.word_senses.index import load_index
 from polyseme.word_senses.similar_uses import Similar, similar_uses
 from text.samples import texts, write_marks
 from tiny_models import tiny_model

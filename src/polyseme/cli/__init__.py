@@ -23,6 +23,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "embed": "Embed every word of text files: one vector per word.",
         "similar": "Find the nearest uses of a word that is marked with brackets.",
         "senses": "Group the uses of a word by sense, with examples and a map.",
+        "concordance": "Show every match of a word, a lemma or a pattern in its context.",
         "compare": "Compare how a word, or every word, is used in two corpora.",
         "pieces": "Show a text in a model's pieces.",
     },

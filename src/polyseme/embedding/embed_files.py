@@ -17,14 +17,14 @@ from typing import Any
 from polyseme.cost import Cost
 from polyseme.embedding.flow import ROWS_CARRIED, Embedder, warn_unread
 from polyseme.embedding.pooling import warn_wordless
-from polyseme.errors import InputError, OptionError
+from polyseme.embedding.row_documents import document_of
+from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
 from polyseme.files.chunked_job import Chunk, Job, Shards, by_characters, run_job
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
-from polyseme.text.documents import make_document
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Embedded, OnBatch, Pieces, Progress
 
@@ -139,11 +139,3 @@ def _ends_batch() -> Callable[[Row], bool]:
         return n_texts % ROWS_CARRIED == 0
 
     return ends
-
-
-def document_of(row: Row) -> Document:
-    """A row with its words; errors name its place."""
-    try:
-        return make_document(row.content, id=row.id, fields=row.fields)
-    except InputError as error:
-        raise InputError(f"{row.place}: {error}") from None

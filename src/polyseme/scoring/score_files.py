@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polyseme.embedding.embed_files import document_of
+from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError, OutputError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.chunk_spool import JsonLines

@@ -16,6 +16,7 @@ from polyseme.encoders.inference import Precision
 from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
+from polyseme.text.word_forms import form
 from polyseme.two_corpora.measures import Numbers, WordUsesVectors
 from polyseme.two_corpora.significance import (
     BOOTSTRAPS,
@@ -33,7 +34,6 @@ from polyseme.two_corpora.significance import (
 from polyseme.two_corpora.use_samples import read_corpus, refuse_missing, sampled_uses
 from polyseme.types import Progress
 from polyseme.word_senses.build_index import use_embedder
-from polyseme.word_senses.index import form
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
 from polyseme.word_senses.sense_groups import MOST_COMPARED, group

@@ -41,22 +41,18 @@ class WordUsesVectors:
         self.senses = senses
 
     @cached_property
-    def distances(self) -> Numbers:
-        """Cosine distances between all uses: [N, N]."""
+    def _pairs(self) -> Numbers:
+        """1 for pairs of uses of different groups: [N, N]. Uses of different corpora always are."""
+        pairs: Numbers = (self.groups[:, None] != self.groups).astype(np.float64)
+        return pairs
+
+    @cached_property
+    def _distances(self) -> Numbers:
+        """Cosine distances between uses of different groups, 0 elsewhere: [N, N]."""
         lengths = np.linalg.norm(self.vectors, axis=1, keepdims=True)
         unit = self.vectors / np.where(lengths > 0, lengths, 1)
-        distances: Numbers = 1 - unit @ unit.T
+        distances: Numbers = (1 - unit @ unit.T) * self._pairs
         return distances
-
-    @cached_property
-    def _in_other_groups(self) -> Numbers:
-        """1 for pairs of uses of different groups: [N, N]."""
-        others: Numbers = (self.groups[:, None] != self.groups).astype(np.float64)
-        return others
-
-    @cached_property
-    def _distances_to_other_groups(self) -> Numbers:
-        return self.distances * self._in_other_groups
 
     @cached_property
     def _one_hot(self) -> Numbers:
@@ -66,24 +62,33 @@ class WordUsesVectors:
         one_hot: Numbers = np.eye(int(self.senses.max()) + 1)[self.senses]
         return one_hot
 
-    def measure(self, first: Numbers, second: Numbers) -> Measured:
-        """All measures for weights of the uses in the first and in the second corpus: [P, N] each."""
-        n_first, n_second = first.sum(axis=1), second.sum(axis=1)
-        between = (first @ self.distances * second).sum(axis=1) / (n_first * n_second)
-        within = (self._within(first) + self._within(second)) / 2
-        return Measured(
-            between,
-            between - within,
-            _cosine_distances(first @ self.vectors, second @ self.vectors),
-            divergence(first @ self._one_hot / n_first[:, None], second @ self._one_hot / n_second[:, None]),
-        )
+    def measure(self, first: Numbers, second: Numbers | None = None) -> Measured:
+        """All measures for weights of the uses in the first and in the second corpus: [P, N] each.
 
-    def _within(self, weights: Numbers) -> Numbers:
-        """The mean distance between uses of different groups in one corpus: [P]; NaN where there is one group."""
-        n_pairs = (weights @ self._in_other_groups * weights).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean: Numbers = (weights @ self._distances_to_other_groups * weights).sum(axis=1) / n_pairs
-        return mean
+        Without the second, its uses are all that are not in the first.
+        """
+        distances, pairs, sums, counts = (
+            self._weighted(first, second, values)
+            for values in (self._distances, self._pairs, self.vectors, self._one_hot)
+        )
+        second = 1 - first if second is None else second
+        between = _share(distances[0] * second, pairs[0] * second)
+        within = (_share(distances[0] * first, pairs[0] * first) + _share(distances[1] * second, pairs[1] * second)) / 2
+        shares = [each / each.sum(axis=1, keepdims=True) for each in counts]
+        return Measured(between, between - within, _cosine_distances(*sums), divergence(*shares))
+
+    @staticmethod
+    def _weighted(first: Numbers, second: Numbers | None, values: Numbers) -> tuple[Numbers, Numbers]:
+        """The products of both weights with some values; that of uses not in the first is what is left of the sum."""
+        product = first @ values
+        return product, values.sum(axis=0) - product if second is None else second @ values
+
+
+def _share(values: Numbers, numbers: Numbers) -> Numbers:
+    """Sums of values over sums of numbers, row by row: [P]; NaN where there are none."""
+    totals = numbers.sum(axis=1)
+    share: Numbers = np.divide(values.sum(axis=1), totals, out=np.full(len(totals), np.nan), where=totals > 0)
+    return share
 
 
 def divergence(first: Numbers, second: Numbers) -> Numbers:

@@ -55,16 +55,16 @@ class Exchange:
         n_second = int(self._is_second.sum())
         return len(self._is_second) - n_second, n_second
 
-    def observed(self) -> tuple[Numbers, Numbers]:
-        """The weights of the corpora as they are: [1, N] each."""
-        return (1 - self._corpus)[None], self._corpus[None]
+    def observed(self) -> Numbers:
+        """The weights of the first corpus as it is: [1, N]."""
+        weights: Numbers = (1 - self._corpus)[None]
+        return weights
 
-    def permutations(self, n_draws: int, rng: np.random.Generator) -> Iterator[tuple[Numbers, Numbers]]:
-        """Weights where groups are assigned to the corpora at random, as many to each as there are."""
+    def permutations(self, n_draws: int, rng: np.random.Generator) -> Iterator[Numbers]:
+        """Weights of the first corpus where groups are assigned at random, as many to each corpus as there are."""
         for n_rows in _portions(n_draws):
-            second = rng.permuted(np.tile(self._is_second, (n_rows, 1)), axis=1)[:, self._group_of_use]
-            weights = second.astype(np.float64)
-            yield 1 - weights, weights
+            first = rng.permuted(np.tile(~self._is_second, (n_rows, 1)), axis=1)[:, self._group_of_use]
+            yield first.astype(np.float64)
 
     def bootstraps(self, n_draws: int, rng: np.random.Generator) -> Iterator[tuple[Numbers, Numbers]]:
         """Weights where the groups of each corpus are drawn with replacement."""
@@ -86,12 +86,12 @@ def _portions(n_draws: int) -> Iterator[int]:
 
 def observed(uses: WordUsesVectors, exchange: Exchange) -> Measured:
     """The measures of the corpora as they are: [1] each."""
-    return uses.measure(*exchange.observed())
+    return uses.measure(exchange.observed())
 
 
 def permuted(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> Measured:
     """The measures of `n_draws` permutations."""
-    return _joined([uses.measure(*weights) for weights in exchange.permutations(n_draws, rng)])
+    return _joined([uses.measure(weights) for weights in exchange.permutations(n_draws, rng)])
 
 
 def bootstrapped(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> Measured:

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder
+from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError
 from polyseme.files.atomic import explained
 from polyseme.files.rows import Row, read_rows
@@ -28,9 +28,9 @@ from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
+from polyseme.text.word_forms import form
 from polyseme.types import Document, Progress
 from polyseme.word_senses.build_index import Gathered, gather, source_name
-from polyseme.word_senses.index import form
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 CONTEXT = 400

@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
-from polyseme.embedding.embed_files import document_of
 from polyseme.embedding.flow import Embedder, warn_unread
+from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.chunked_job import row_chunks
@@ -28,9 +28,10 @@ from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
 from polyseme.text.sentences import split_sentences
+from polyseme.text.word_forms import form
 from polyseme.types import Document, Progress, Word
 from polyseme.word_senses import index as layout
-from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, form, load_index, view_to_json
+from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
 from polyseme.word_senses.nearest_neighbors import Graph, unit
 
 AnyPath = str | PathLike[str]

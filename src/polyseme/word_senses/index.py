@@ -17,7 +17,6 @@ Up to a million uses the search is exact; beyond that a graph may miss neighbors
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -34,21 +33,13 @@ from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
 from polyseme.plots.word_uses import Use
+from polyseme.text.word_forms import form
 from polyseme.word_senses.nearest_neighbors import Floats, Graph, Near, nearest
 
 CARD = "index.json"
 FORMAT = 1
 EXACT_UP_TO = 1_000_000
 """Uses up to which every vector is compared."""
-
-
-def form(word: str) -> str:
-    """The word in a canonical form, which does not depend on case or on the encoding of accents.
-
-    >>> form("Straße") == form("STRASSE"), form("Crane") == form("cranes")
-    (True, False)
-    """
-    return unicodedata.normalize("NFC", word).casefold()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
+from polyseme.text.word_forms import form
 from polyseme.types import Document, Progress
 from polyseme.word_senses.build_index import gather, source_name, use_embedder
 from polyseme.word_senses.clustering import (
@@ -33,7 +34,6 @@ from polyseme.word_senses.clustering import (
     count_senses,
     distinct_rows,
 )
-from polyseme.word_senses.index import form
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
 

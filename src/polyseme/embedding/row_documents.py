@@ -1,0 +1,16 @@
+"""Rows of files as documents. Importing this does not load torch."""
+
+from __future__ import annotations
+
+from polyseme.errors import InputError
+from polyseme.files.rows import Row
+from polyseme.text.documents import make_document
+from polyseme.types import Document
+
+
+def document_of(row: Row) -> Document:
+    """A row with its words; errors name its place."""
+    try:
+        return make_document(row.content, id=row.id, fields=row.fields)
+    except InputError as error:
+        raise InputError(f"{row.place}: {error}") from None

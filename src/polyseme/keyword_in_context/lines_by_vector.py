@@ -1,0 +1,151 @@
+"""Concordance lines sorted by the vectors of their matches: by similarity to a marked use, or by sense.
+
+A match of several words has the mean of their vectors, and one that is a part of a word has that word's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyseme.bundle import Bundle
+from polyseme.encoders.inference import Precision
+from polyseme.errors import InputError
+from polyseme.files.rows import Row
+from polyseme.files.source import Reading
+from polyseme.files.source_paths import Sources
+from polyseme.keyword_in_context.keyword_lines import (
+    Concordance,
+    KeywordLine,
+    line_of,
+    name_of,
+    opened_rows,
+    refuse_no_match,
+    reported,
+)
+from polyseme.keyword_in_context.matchers import Matched, matcher_of
+from polyseme.text.marked_word import marked_use
+from polyseme.types import Document, Progress
+from polyseme.verb_options import MatchKind
+from polyseme.word_senses.build_index import gather, use_embedder
+from polyseme.word_senses.nearest_neighbors import Floats, unit
+from polyseme.word_senses.sense_groups import group
+
+
+def sorted_lines(
+    bundle: Bundle,
+    query: str,
+    source: Sources,
+    *,
+    like: str | None = None,
+    n_senses: int | None = None,
+    match: MatchKind = "word",
+    match_case: bool = False,
+    width: int = 40,
+    sample: int | None = None,
+    seed: int = 0,
+    layer: str | int = -1,
+    pool: str = "mean",
+    batch_pieces: int | None = None,
+    precision: Precision = "own",
+    reading: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Concordance:
+    """The matches of a query, sorted by their cosine to the use that is marked in `like`; without one, by sense."""
+    started = time.perf_counter()
+    reading = reading or {}
+    embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
+    marked = None if like is None else unit(embedder([marked_use(like)])[0].vectors[0])
+    with matcher_of(match, query, match_case=match_case) as matcher, opened_rows(source, reading, match) as rows:
+        name = name_of(rows)
+        collected = _Collected(width, reading)
+        matches = matcher.search(reported(rows, progress))
+        for chunk in gather(Reading(rows, collected.rows(matches)), [embedder], collected.places):
+            collected.take(chunk.vectors[0])
+    if not collected.lines:
+        refuse_no_match(query, source, name, match, reading)
+    lines, vectors = _drawn(collected, sample, seed)
+    explanation = ""
+    if marked is not None:
+        cosines = (vectors @ marked).tolist()
+        order = np.argsort(-np.asarray(cosines), kind="stable").tolist()
+        lines = [replace(lines[at], cosine=cosines[at]) for at in order]
+    else:
+        if n_senses is not None and not 1 <= n_senses <= len(lines):
+            raise InputError(
+                f"The number of senses must be from 1 to that of the matches, {len(lines):,}. Got {n_senses} instead."
+            )
+        grouped = group(vectors, n_senses, seed=seed)
+        explanation = grouped.explanation
+        senses = (grouped.labels + 1).tolist()
+        lines = sorted(
+            (replace(line, sense=sense) for line, sense in zip(lines, senses, strict=True)),
+            key=lambda line: line.sense or 0,
+        )
+    return Concordance(
+        query=query,
+        match=match,
+        source=name,
+        sort="similarity" if marked is not None else "sense",
+        width=width,
+        lines=lines,
+        n_matches=len(collected.lines),
+        n_texts=collected.n_texts,
+        explanation=explanation,
+        cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
+    )
+
+
+class _Collected:
+    """Matches and their vectors, as `gather` reads the texts with them."""
+
+    def __init__(self, width: int, reading: Mapping[str, Any]) -> None:
+        self.lines: list[KeywordLine] = []
+        self.vectors: list[Floats] = []
+        self.n_texts = 0
+        self._width = width
+        self._reading = reading
+        self._ahead: deque[Matched] = deque()
+        self._n_places: list[list[int]] = []
+        """Of the texts whose vectors have not come, the places of each match among those of the text."""
+
+    def rows(self, matches: Iterator[Matched]) -> Iterator[Row]:
+        """The rows with matches, each remembered until its places are requested."""
+        for matched in matches:
+            self._ahead.append(matched)
+            yield matched.row
+
+    def places(self, document: Document) -> list[int]:
+        """The words of a document that its matches touch, match by match."""
+        matched = self._ahead.popleft()
+        places: list[int] = []
+        self.n_texts += 1
+        for start, end in matched.spans:
+            touched = [at for at, word in enumerate(document.words) if word.start < end and start < word.end]
+            if not touched:
+                continue
+            self.lines.append(line_of(matched, start, end, self._width, self._reading))
+            self._n_places.append(touched)
+            places += touched
+        return places
+
+    def take(self, vectors: NDArray[Any]) -> None:
+        """The vectors of all places since the last call."""
+        ends = np.cumsum([len(touched) for touched in self._n_places])[:-1]
+        self.vectors += [part.mean(axis=0) for part in np.split(np.asarray(vectors, dtype=np.float32), ends)]
+        self._n_places = []
+
+
+def _drawn(collected: _Collected, sample: int | None, seed: int) -> tuple[list[KeywordLine], Floats]:
+    """The lines and their vectors at length 1, or a sample of them, in order."""
+    vectors = unit(np.stack(collected.vectors))
+    if sample is None or sample >= len(collected.lines):
+        return collected.lines, vectors
+    rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:sample])
+    return [collected.lines[at] for at in rows.tolist()], vectors[rows]
