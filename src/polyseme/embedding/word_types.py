@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.cost import Cost
-from polyseme.embedding.row_documents import document_of
 from polyseme.embedding.flow import Embedder, warn_unread
+from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.files.chunk_spool import Storage
