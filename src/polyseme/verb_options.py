@@ -277,30 +277,37 @@ class UsesOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     progress: Progress | None = callback(BYTES_DONE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimilarOptions(UsesOptions):
-    """What `similar` takes."""
+USES_SOURCE = f"Texts in which to look for uses, or vectors that embed made of them. {SOURCES}"
 
-    text: str = dataclasses.field(
-        kw_only=False, metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`.")
-    )
-    source: Sources | None = option(
-        None,
-        f"Texts in which to look for uses. {SOURCES}",
-        "INPUT",
-        default="the index",
-        flags="--in",
-        parse="files",
-    )
+
+@dataclass(frozen=True, kw_only=True)
+class IndexOptions(UsesOptions, ReadingOptions):
+    """Uses in texts, in files of vectors, or in an index."""
+
+    source: Sources | None = option(None, USES_SOURCE, "INPUT", default="the index", flags="--in", parse="files")
     index: AnyPath | None = option(
         None,
         "Folder of an index: made from the texts if it is not there, and searched without them once it is.",
         "FOLDER",
         default="no index is kept",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarOptions(IndexOptions):
+    """What `similar` takes."""
+
+    text: str = dataclasses.field(
+        kw_only=False, metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`.")
+    )
     top: int = option(10, "Uses per list.", "N")
     against: str | int | None = option(
         None, "Second layer whose neighbors are listed: 0 shows those without context.", "LAYER", default="none"
+    )
+    center: bool = option(
+        True,
+        "Compare uses of the marked word without their mean, which is the word's and not its senses' (the default).",
+        flags="--center/--no-center",
     )
     same_word: bool | None = option(
         None, "Only uses of the marked word, or only of other words.", default="both", flags="--same-word/--other-words"
@@ -309,15 +316,27 @@ class SimilarOptions(UsesOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SensesOptions(UsesOptions):
+class SensesOptions(IndexOptions):
     """What `senses` takes."""
 
     word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
-    source: Sources = dataclasses.field(
-        metadata=doc(f"Texts in which to look for uses. {SOURCES}", "INPUT", flags="--in", parse="files")
-    )
     output: AnyPath | None = output_option("File of the senses: .html, .png, .svg or .json.")
     n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    apply: AnyPath | None = option(
+        None,
+        "File of senses (.json) that were found before: each use gets one of them.",
+        "FILE",
+        default="senses are found in the uses",
+    )
+    names: AnyPath | Model | None = option(
+        None,
+        "Model that fills masks, to name senses by what could replace the word; or none: by neighbors only.",
+        "MODEL",
+        default="the model itself if it fills masks, else english-encoder if it is installed",
+    )
+    wordnet: AnyPath | None = option(
+        None, "Folder of WordNet's database files: its nearest glosses go beside each sense.", "FOLDER", default="none"
+    )
     map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
     seed: int = option(0, "Seed of clusters and projection.", "N")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 from html.parser import HTMLParser
@@ -18,7 +19,8 @@ from polyseme.plots import figure_bytes
 from polyseme.plots import sense_plots as sense_map_module
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import data, escaped, page
-from polyseme.plots.sense_plots import SenseMap, UseList, senses_figure, senses_page, similar_page
+from polyseme.plots.sense_plots import SenseLabel, SenseMap, UseList, senses_figure, similar_page
+from polyseme.plots.senses_page import ROWS, senses_page
 from polyseme.plots.word_uses import Use
 from text.samples import texts
 
@@ -96,7 +98,7 @@ def test_hostile_text_is_only_text(text: str) -> None:
     found = check_policy(senses_page(shown([text, "c d", text], word=text[:9]), [text, "2", "3"]))
     assert [tag for tag, _ in found.elements] == [tag for tag, _ in plain.elements]
     assert found.scripts["code"] == plain.scripts["code"]
-    spoken = json.loads(found.scripts["application/json"])
+    spoken = json.loads(found.scripts["application/json"])["uses"]
     assert spoken[0][2:] == [text[:9], f" {' '.join(text.split())}", text]
 
 
@@ -105,7 +107,7 @@ def test_any_text_makes_a_page(sentences: list[str], id: str) -> None:
     plain = check_policy(senses_page(shown(["x"] * len(sentences), 1), ["1"] * len(sentences)))
     found = check_policy(senses_page(shown(sentences, 1), [id] * len(sentences)))
     assert [tag for tag, _ in found.elements] == [tag for tag, _ in plain.elements]
-    near = similar_page(Use("a crane", 2, 7), [UseList(id, [(0.5, use) for use in shown(sentences, 1).uses])], [id])
+    near = similar_page(Use("a crane", 2, 7), [UseList(id, [(id, use) for use in shown(sentences, 1).uses])], [id])
     assert [tag for tag, _ in check_policy(near).elements].count("tr") == len(sentences)
 
 
@@ -121,6 +123,21 @@ def test_a_page_shows_every_sense_with_its_share_and_examples() -> None:
     assert all(0 <= float(str(each[axis])) <= 640 for each in circles for axis in ("cx", "cy"))
 
 
+def test_a_page_has_every_use_page_by_page_and_what_senses_are_called() -> None:
+    many = shown([f"sentence {number}" for number in range(30)], 2)
+    labels = [SenseLabel("bird <b>", "crane:1", ["Near it: fish."]), SenseLabel("", "crane:2", [])]
+    members = [[*range(28, -1, -2)], [*range(1, 30, 2)]]
+    full = dataclasses.replace(many, labels=labels, members=members, notes=["A note."])
+    found = check_policy(senses_page(full, [f"a.txt:{number}.1" for number in range(30)]))
+    said = " ".join("".join(found.text).split())
+    assert "Sense 1: bird <b> 15 uses, 50% · crane:1Near it: fish.a.txt:28.1sentence 28 crane sentence 28" in said
+    assert "A note." in said
+    assert sum(tag == "tr" for tag, _ in found.elements) == 2 * ROWS  # the script shows the others
+    content = json.loads(found.scripts["application/json"])
+    assert content["members"] == members
+    assert [use[-1] for use in content["uses"]] == [f"a.txt:{number}.1" for number in range(30)]
+
+
 def test_of_very_many_uses_some_are_drawn_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sense_map_module, "MOST_POINTS", 40)
     many = shown([str(number) for number in range(100)])
@@ -132,9 +149,9 @@ def test_of_very_many_uses_some_are_drawn_and_it_is_said(monkeypatch: pytest.Mon
 
 def test_neighbors_stand_under_their_headings_with_their_cosines() -> None:
     use = Use("A crane flew.", 2, 7)
-    found = Page(similar_page(use, [UseList("near", [(0.876, use)]), UseList("far", [])], ["A note & more."]))
+    found = Page(similar_page(use, [UseList("near", [("0.876  12.1", use)]), UseList("far", [])], ["A note & more."]))
     said = " ".join("".join(found.text).split())
-    assert "A crane flew. A note & more. near0.88A crane flew.farNone." in said
+    assert "A crane flew. A note & more. near0.876 12.1A crane flew.farNone." in said
 
 
 @given(texts)

@@ -282,8 +282,8 @@ def test_a_word_that_occurs_once_is_refused_with_its_use(source: Path) -> None:
         ({"n_senses": 5}, "Got 5 instead"),
         ({"map": "tsen"}, "Did you mean 'tsne'"),
         ({"layer": "all"}, "one vector"),
-        ({"word": " "}, "is blank"),
-        ({"word": ""}, "is empty"),
+        ({"word": " "}, "empty or blank"),
+        ({"word": ""}, "empty or blank"),
     ],
 )
 def test_what_cannot_be_is_refused(source: Path, options: dict[str, Any], message: str) -> None:

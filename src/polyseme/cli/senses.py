@@ -21,16 +21,25 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
       polyseme senses broke --in sentences.txt -o broke.html
       polyseme senses broke --in sentences.txt --n-senses 3 -o broke.png
       polyseme senses crane --in corpus.txt --map tsne -o crane.svg
+      polyseme senses crane --in vectors.parquet --wordnet /usr/share/wordnet
+      polyseme senses crane --in corpus.txt -o crane.json
+      polyseme senses crane --in new.txt --apply crane.json
     """
     with Bar("loading the model", then="embedding") as bar:
         result = polyseme.senses(word, **settings, progress=bar)
     if as_json:
         print_json(result)
         return
+    from polyseme.word_senses.result_files import description_of, label_of
+
     click.echo(f"{result.word} in {result.source}: {result.headline}. {result.explanation}")
-    for sense, examples in enumerate(result.examples, start=1):
-        count = len(result.of(sense))
-        heading = f"sense {sense}, {count:,} use{'' if count == 1 else 's'}"
+    for note in result.notes:
+        click.echo(note)
+    for number, (sense, examples) in enumerate(zip(result.senses, result.examples, strict=True), start=1):
+        uses = f"{sense.n_uses:,} use{'' if sense.n_uses == 1 else 's'}"
+        heading = f"sense {number}{f', {sense.name}' if sense.name else ''}, {uses} ({sense.id})"
         click.echo("\n" + click.style(heading, bold=True))
-        print_uses([(result.uses[place].id, result.uses[place]) for place in examples])
+        for line in description_of(sense):
+            click.echo(line)
+        print_uses([(label_of(result.uses[place]), result.uses[place]) for place in examples])
     print_cost(result.cost.line(), settings["output"])

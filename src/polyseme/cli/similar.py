@@ -35,7 +35,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
 
     for number, each in enumerate(lists_of(result)):
         click.echo("\n" * (number > 0) + click.style(each.heading, bold=True))
-        print_uses([(f"{cosine:.3f}", use) for cosine, use in each.uses])
+        print_uses(each.uses)
     for note in notes_of(result):
         click.echo(note, err=True)
     click.echo(result.cost.line(), err=True)

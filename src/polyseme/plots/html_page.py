@@ -27,6 +27,9 @@ b { font-weight: 650 }
 table { border-collapse: collapse; width: 100%; table-layout: fixed }
 td { padding: .18rem .3rem; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
 td.number { width: 3.6rem; font-variant-numeric: tabular-nums; color: var(--faint) }
+table.concordance { table-layout: auto }
+.concordance td.number { width: 1%; max-width: 14rem; white-space: nowrap; overflow: hidden; text-overflow: ellipsis;
+  padding-right: .8rem }
 """.strip()
 
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
@@ -74,8 +77,8 @@ def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
 def concordance(lines: list[tuple[str, tuple[str, str, str]]]) -> str:
     """A table of words in context: a first column, then the text before, the word, and the text after."""
     rows = [
-        f'<tr><td class="number">{escaped(first)}</td><td dir="auto">{escaped(before)}<b>{escaped(word)}</b>'
-        f"{escaped(after)}</td></tr>"
+        f'<tr><td class="number" title="{escaped(first)}">{escaped(first)}</td>'
+        f'<td dir="auto">{escaped(before)}<b>{escaped(word)}</b>{escaped(after)}</td></tr>'
         for first, (before, word, after) in lines
     ]
-    return f"<table>{''.join(rows)}</table>"
+    return f'<table class="concordance"><tbody>{"".join(rows)}</tbody></table>'

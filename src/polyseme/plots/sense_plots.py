@@ -1,6 +1,6 @@
-"""The senses of a word and the neighbors of a use, drawn: a map of uses with examples, as a figure and as a page.
+"""The senses of a word and the neighbors of a use, drawn: a map of uses with examples, and a page of neighbors.
 
-On the page each point of the map shows its sentence. The nearest uses of a use are a page of lists.
+The page of senses is in `senses_page`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.plots.colors import group_color
-from polyseme.plots.html_page import concordance, data, escaped, page
+from polyseme.plots.html_page import concordance, escaped, page
 from polyseme.plots.similarity_heatmaps import FAINT, INK, FigurePage
-from polyseme.plots.word_uses import Keyword, Use, spelled
+from polyseme.plots.word_uses import Keyword, Use
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +27,6 @@ MOST_POINTS = 5000
 """Points that are drawn at most; of more uses every n-th is drawn, and the plot states the number."""
 CONTEXT = 44
 """Characters on each side of the word in examples."""
-WHOLE = 240
-"""Characters on each side of the word when a point is selected."""
 NEIGHBOR_CONTEXT = 60
 """Characters on each side of a word."""
 
@@ -42,48 +40,20 @@ _SMALL = 9.5
 _WORD_SIZE = 17.0
 _MARKERS = "os^DvPX*h"
 
-_SIDE = 640
-_STYLE = """
-.map { position: relative; margin: 1rem 0 } .map svg { width: 100%; max-width: 44rem; height: auto;
-  background: var(--soft); border: 1px solid var(--line); border-radius: 6px; display: block }
-.map circle { stroke: var(--paper); stroke-width: .8; opacity: .8 } .map circle.at { stroke: var(--ink);
-  stroke-width: 2.5; opacity: 1 } .dim circle { opacity: .1 } .dim circle.shown { opacity: .9 }
-#sentence { min-height: 3.2em; padding: .4rem .7rem; border-left: 4px solid var(--line); background: var(--soft);
-  max-width: 44rem } .layout { display: grid; grid-template-columns: minmax(0, 44rem) minmax(0, 1fr); gap: 2rem }
-@media (max-width: 60rem) { .layout { grid-template-columns: minmax(0, 1fr) } }
-h2 { cursor: default } h2 i { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .5em }
-""".strip()
-_SCRIPT = """
-"use strict";
-const shown = JSON.parse(document.getElementById("data").textContent);
-const sentence = document.getElementById("sentence"), map = document.getElementById("map");
-const points = Array.from(map.querySelectorAll("circle"));
-function show(point) {
-  points.forEach(each => each.classList.toggle("at", each === point));
-  const [sense, before, word, after, id] = shown[Number(point.dataset.use)];
-  const bold = document.createElement("b");
-  bold.textContent = word;
-  const foot = document.createElement("div");
-  foot.className = "faint";
-  foot.textContent = "sense " + sense + ", text " + id;
-  sentence.replaceChildren(before, bold, after, foot);
-  sentence.style.borderColor = point.getAttribute("fill");
-}
-points.forEach(point => {
-  for (const kind of ["mouseenter", "click"]) point.addEventListener(kind, () => show(point));
-});
-document.querySelectorAll("h2[data-sense]").forEach(head => {
-  head.addEventListener("mouseenter", () => {
-    map.classList.add("dim");
-    points.forEach(each => each.classList.toggle("shown", each.dataset.sense === head.dataset.sense));
-  });
-  head.addEventListener("mouseleave", () => map.classList.remove("dim"));
-});
-""".strip()
+SIDE = 640
+"""The side of the map on a page, in its own units."""
 _LISTS_STYLE = """
 .lists { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 0 2.5rem }
 .use { font-size: 1.2rem }
 """.strip()
+
+
+class SenseLabel(NamedTuple):
+    """What a sense is called, and lines that describe it."""
+
+    name: str
+    id: str
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,6 +74,11 @@ class SenseMap:
     """[n, 2]"""
     examples: Sequence[Sequence[int]]
     """For each sense the indices of its most typical uses, best first."""
+    members: Sequence[Sequence[int]] = ()
+    """For each sense the indices of all its uses, in the order of a page; empty: the examples."""
+    labels: Sequence[SenseLabel] = ()
+    """For each sense what it is called; empty: senses have their numbers alone."""
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not len(self.uses) == len(self.senses) == len(self.points) or not self.uses:
@@ -126,6 +101,10 @@ class SenseMap:
         count = sum(other == sense for other in self.senses)
         return f"{count:,} use{'' if count == 1 else 's'}, {100 * count / len(self.senses):.0f}%"
 
+    def label(self, sense: int) -> SenseLabel:
+        """What a sense is called; counted from 1."""
+        return self.labels[sense - 1] if self.labels else SenseLabel("", "", ())
+
     def left_out(self) -> str:
         """The note for a map on which not every point is drawn."""
         n_drawn = len(self.drawn())
@@ -140,9 +119,10 @@ def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
     page = FigurePage()
     examples = [[shown.uses[use].keyword(CONTEXT) for use in members[:n_examples]] for members in shown.examples]
     every = [keyword for keywords in examples for keyword in keywords]
+    names = max(page.measure(shown.label(sense).name, "bold") for sense in range(1, shown.n_senses + 1))
     column = _MARGIN + _MAP + _GAP + _INDENT + max(page.measure(before, size=_SMALL) for before, _, _ in every)
     rest = max(page.measure(word, "bold", _SMALL) + page.measure(after, size=_SMALL) for _, word, after in every)
-    width = max(column + rest, _MARGIN + _MAP + _GAP + 3.0) + _MARGIN
+    width = max(column + rest, _MARGIN + _MAP + _GAP + 3.0 + names) + _MARGIN
     explanation = _wrapped(shown.explanation, width - 2 * _MARGIN, page)
     top = 0.98 + _LINE * len(explanation)
     n_lines = sum(len(keywords) + 2 for keywords in examples)
@@ -174,6 +154,8 @@ def _draw_points(axes: Axes, shown: SenseMap) -> None:
         x, y = points[senses == sense].T
         axes.plot(x, y, **_look(sense), markersize=size, alpha=0.75)
     for sense, members in enumerate(shown.examples, start=1):
+        if not members:
+            continue
         axes.annotate(
             str(sense), tuple(np.asarray(shown.points)[members[0]]), fontsize=13, fontweight="bold", color=INK,
             ha="center", va="center",
@@ -191,7 +173,9 @@ def _write_senses(page: FigurePage, shown: SenseMap, examples: list[list[Keyword
     for sense, keywords in enumerate(examples, start=1):
         place = ([(left + 0.08) / page.width], [1 - top / page.height])
         figure.add_artist(line(*place, **_look(sense), markersize=7, transform=figure.transFigure))
-        page.write(left + _INDENT, top, f"{sense}   {shown.share(sense)}", weight="bold")
+        name = shown.label(sense).name
+        heading = f"{sense}   {name}{', ' if name else ''}{shown.share(sense)}"
+        page.write(left + _INDENT, top, heading, weight="bold")
         for keyword in keywords:
             top += _LINE
             page.write_keyword(column, top, keyword, _SMALL)
@@ -212,54 +196,19 @@ def _wrapped(text: str, width: float, page: FigurePage) -> list[str]:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def senses_page(shown: SenseMap, ids: Sequence[str], *, n_examples: int = 5) -> str:
-    """The map as a page: hovering over a point shows its sentence, over the heading of a sense its points."""
-    drawn = shown.drawn()
-    places = on_page(np.asarray(shown.points)[drawn])
-    radius = float(np.clip(120 / np.sqrt(len(drawn)), 3.0, 7.0))
-    circles = [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{group_color(shown.senses[use] - 1)}" '
-        f'data-use="{number}" data-sense="{shown.senses[use]}"></circle>'
-        for number, (use, (x, y)) in enumerate(zip(drawn, places, strict=True))
-    ]
-    sentences = [[shown.senses[use], *shown.uses[use].keyword(WHOLE), ids[use]] for use in drawn]
-    sections = [
-        f'<h2 data-sense="{sense}"><i style="background:{group_color(sense - 1)}"></i>Sense {sense} '
-        f'<span class="faint">{shown.share(sense)}</span></h2>'
-        + concordance([(ids[use], shown.uses[use].keyword(CONTEXT)) for use in examples[:n_examples]])
-        for sense, examples in enumerate(shown.examples, start=1)
-    ]
-    body = "\n".join(
-        [
-            f"<h1>{escaped(shown.word)}</h1>",
-            f"<p><b>{escaped(shown.headline)}</b> of {escaped(shown.source)}</p>",
-            f'<p class="faint">{escaped(shown.explanation)}</p>',
-            '<div class="layout"><div>',
-            f'<div class="map"><svg id="map" viewBox="0 0 {_SIDE} {_SIDE}" role="img" '
-            f'aria-label="Map of the uses">{"".join(circles)}</svg></div>',
-            '<div id="sentence" dir="auto" aria-live="polite"><span class="faint">Point at a use to read it.'
-            "</span></div>",
-            f'<p class="faint">{escaped(shown.map)} of the vectors{escaped(shown.left_out())}.</p>',
-            f"</div><div>{''.join(sections)}</div></div>",
-            data(sentences),
-        ]
-    )
-    return page(f"{shown.word}: {shown.headline}", body, style=_STYLE, script=_SCRIPT)
-
-
 def on_page(points: NDArray[Any]) -> NDArray[Any]:
     """Points in the square of the page, with a margin, both axes on one scale."""
     low, high = points.min(axis=0), points.max(axis=0)
     size = float((high - low).max()) or 1.0
-    scaled: NDArray[Any] = (points - (low + high) / 2) / size * (_SIDE - 60) * np.array([1, -1]) + _SIDE / 2
+    scaled: NDArray[Any] = (points - (low + high) / 2) / size * (SIDE - 60) * np.array([1, -1]) + SIDE / 2
     return scaled
 
 
 class UseList(NamedTuple):
-    """A heading and uses with their cosines, nearest first."""
+    """A heading and uses, each behind a label: its cosine and its id."""
 
     heading: str
-    uses: Sequence[tuple[float, Use]]
+    uses: Sequence[tuple[str, Use]]
 
 
 def similar_page(use: Use, lists: Sequence[UseList], notes: Sequence[str]) -> str:
@@ -268,7 +217,7 @@ def similar_page(use: Use, lists: Sequence[UseList], notes: Sequence[str]) -> st
     sections = [
         f"<section><h2>{escaped(each.heading)}</h2>"
         + (
-            concordance([(spelled(cosine), near.keyword(NEIGHBOR_CONTEXT)) for cosine, near in each.uses])
+            concordance([(label, near.keyword(NEIGHBOR_CONTEXT)) for label, near in each.uses])
             if each.uses
             else '<p class="faint">None.</p>'
         )

@@ -33,7 +33,7 @@ from polyseme.two_corpora.significance import (
 )
 from polyseme.two_corpora.use_samples import read_corpus, refuse_missing, sampled_uses
 from polyseme.types import Progress
-from polyseme.word_senses.build_index import use_embedder
+from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
 from polyseme.word_senses.sense_groups import MOST_COMPARED, group

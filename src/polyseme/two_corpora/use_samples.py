@@ -30,7 +30,7 @@ from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
 from polyseme.types import Document, Progress
-from polyseme.word_senses.build_index import Gathered, gather, source_name
+from polyseme.word_senses.gather_uses import Gathered, gather, source_name
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 CONTEXT = 400

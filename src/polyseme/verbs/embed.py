@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,8 @@ def embed(options: EmbedOptions) -> Cost:
     reading = options.values(ReadingOptions)
     loaded = load(model_or_default("embed", options.model), device=options.device, dtype=options.dtype)
     embedder = loaded.embedder(**options.values(ModelEmbedderOptions))
-    provenance = {
+    parts = fingerprint(loaded.bundle, loaded.precision, options.stack)
+    provenance: dict[str, Any] = {
         "model": loaded.path,
         "family": loaded.bundle.family.name,
         "layer": str(options.layer),
@@ -43,6 +45,7 @@ def embed(options: EmbedOptions) -> Cost:
         "per": options.per,
         "dtype": options.dtype,
         "store": options.store,
+        "view": {"fingerprint": parts, "layer": dataclasses.asdict(embedder.choice)},
     } | ({"carry_state": "true"} if options.carry_state else {})
     provenance |= {"stack": options.stack} if options.stack != "encoder" else {}
     pooling = embedder.text_pooling
@@ -50,9 +53,8 @@ def embed(options: EmbedOptions) -> Cost:
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
-        parts = fingerprint(loaded.bundle, loaded.precision, options.stack)
         return {
-            **provenance,
+            **{name: value for name, value in provenance.items() if name != "view"},
             **{f"the model's {part}": hash for part, hash in parts.items()},
             **({} if pooling is None else {"the model's modules for texts": pooling.digest}),
             "input": names,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from polyseme.api import load
-from polyseme.files.reading_options import TextOptions
+from polyseme.files.reading_options import ReadingOptions
 from polyseme.options import flat
-from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import LayerOptions, SimilarOptions
+from polyseme.verbs.model_of_uses import model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.similar_uses import Similar, similar_uses
 
@@ -23,7 +22,7 @@ def similar(options: SimilarOptions) -> Similar:
     """
     if options.output is not None:
         check_result_output(options.output, Similar, force=options.force)
-    loaded = load(model_or_default("similar", options.model), device=options.device, dtype=options.dtype)
+    loaded = model_for_uses("similar", options)
     result = similar_uses(
         loaded.bundle,
         options.text,
@@ -31,12 +30,14 @@ def similar(options: SimilarOptions) -> Similar:
         index=options.index,
         **options.values(LayerOptions),
         against=options.against,
+        center=options.center,
         top=options.top,
         same_word=options.same_word,
         batch_pieces=options.batch_pieces,
         precision=loaded.precision,
-        reading=options.changed(TextOptions),
+        reading=options.changed(ReadingOptions),
         force=options.force,
+        model=loaded.path,
         progress=options.progress,
     )
     if options.output is not None:

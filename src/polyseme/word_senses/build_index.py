@@ -1,98 +1,34 @@
-"""The uses of words in a file with their vectors, chunk by chunk; and building an index of them, in bounded memory.
-
-If only certain words are selected (as by `senses`), only documents that contain them are embedded.
-"""
+"""Building an index of the uses of words, of texts or of a file of vectors, in bounded memory."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from polyseme.bundle import Bundle
-from polyseme.embedding.flow import Embedder, warn_unread
-from polyseme.embedding.row_documents import document_of
-from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.embedding.flow import Embedder
+from polyseme.errors import InputError, ModelError
 from polyseme.files.atomic import explained, whole_folder
-from polyseme.files.chunked_job import row_chunks
-from polyseme.files.rows import Row, read_rows
-from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
-from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
-from polyseme.types import Document, Progress, Word
+from polyseme.types import Progress
 from polyseme.word_senses import index as layout
+from polyseme.word_senses.gather_uses import Gathered, Uses, opened_uses
 from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
 from polyseme.word_senses.nearest_neighbors import Graph, unit
 
 AnyPath = str | PathLike[str]
 
-_TEXTS = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
+_TEXTS = pa.schema([(name, pa.large_string()) for name in ("id", "text", "fields")])
 _USES = pa.schema([("document", pa.int64()), ("start", pa.int64()), ("end", pa.int64()), ("form", pa.int32())])
 _FORMS = pa.schema([("form", pa.large_string())])
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """A chunk of documents and the uses of words in them."""
-
-    documents: list[Document]
-    words: list[list[Word]]
-    """The selected words of each document."""
-    vectors: list[NDArray[Any]]
-    """[uses, D] for each embedder, documents concatenated."""
-
-
-def use_embedder(bundle: Bundle, layer: str | int, **options: Any) -> Embedder:
-    """An embedder that gives each use one vector."""
-    embedder = Embedder(bundle, layer=layer, **options)
-    if embedder.choice.mode == "all":
-        raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
-    return embedder
-
-
-def source_name(rows: Reading[Row]) -> str:
-    """The name of the source of rows, for messages."""
-    return "standard input" if rows.name == STANDARD_INPUT else rows.name
-
-
-def gather(
-    rows: Reading[Row],
-    embedders: Sequence[Embedder],
-    select: Callable[[Document], Sequence[int]] | None = None,
-    progress: Progress | None = None,
-) -> Iterator[Gathered]:
-    """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
-    for chunk in row_chunks(rows):
-        documents: list[Document] = []
-        places: list[Sequence[int]] = []
-        for document in map(document_of, chunk):
-            positions = range(len(document.words)) if select is None else select(document)
-            if len(positions):
-                documents.append(document)
-                places.append(positions)
-        if documents:
-            encoded = embedders[0].tokenizer.encode_many(documents)
-            vectors = [
-                np.concatenate([each.vectors[at] for each, at in zip(embedded, places, strict=True)])
-                for embedded in (embedder.embed(documents, encoded) for embedder in embedders)
-            ]
-            words = [
-                [document.words[at] for at in indices] for document, indices in zip(documents, places, strict=True)
-            ]
-            yield Gathered(documents, words, vectors)
-        if progress is not None:
-            progress(rows.done, rows.total)
-    warn_unread(embedders[0].tally)
 
 
 @contextmanager
@@ -104,11 +40,13 @@ def opened_index(
     *,
     reading: Mapping[str, Any] | None = None,
     force: bool = False,
+    model: str = "",
     progress: Progress | None = None,
 ) -> Iterator[UseIndex]:
     """The index in a folder, built from `source` if it does not exist; without a folder, a temporary one.
 
-    `reading` are options of `read_rows`. With `force` an index that does not fit is rebuilt.
+    `reading` are options of `read_rows`. With `force` an index that does not fit is rebuilt. Without views, an index or
+    a file of vectors has its own.
     """
     reading = reading or {}
     if folder is not None and (existing := _existing_index(folder, source, views, reading, force=force)) is not None:
@@ -120,13 +58,14 @@ def opened_index(
     with ExitStack() as stack:
         if folder is None:
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="polyseme-uses-"))
-            with explained(place):
-                index_uses(source, Path(place), embedders, views, reading=reading, progress=progress)
+            with explained(place), opened_uses(source, embedders, views, reading) as uses:
+                index_uses(uses, Path(place), model=model, progress=progress)
             folder = place
         else:
-            with whole_folder(folder, force=force or Path(folder).exists()) as target:
-                index_uses(source, target, embedders, views, reading=reading, progress=progress)
-        yield load_index(folder, views)
+            replace = force or Path(folder).exists()
+            with whole_folder(folder, force=replace) as target, opened_uses(source, embedders, views, reading) as uses:
+                index_uses(uses, target, model=model, progress=progress)
+        yield load_index(folder, views or None)
 
 
 def _existing_index(
@@ -139,7 +78,7 @@ def _existing_index(
     if not (path / CARD).is_file():
         raise InputError(f"{folder} is no index, and is not replaced by one. Name another folder with --index.")
     try:
-        index = load_index(path, views)
+        index = load_index(path, views or None)
         if source is not None:
             _check_source(index, source, reading, folder)
     except (InputError, ModelError):
@@ -149,38 +88,29 @@ def _existing_index(
     return index
 
 
-def index_uses(
-    source: Sources,
-    folder: Path,
-    embedders: Sequence[Embedder],
-    views: Sequence[View],
-    *,
-    reading: Mapping[str, Any],
-    progress: Progress | None = None,
-) -> None:
-    """Write the index of all words of a file into a folder, with one view per embedder."""
+def index_uses(uses: Uses, folder: Path, *, model: str = "", progress: Progress | None = None) -> None:
+    """Write the index of all words into a folder, with one view per view of the uses; `model` is the path it names."""
     numbers: dict[str, int] = {}
     n_documents = n_uses = 0
+    widths = [0] * len(uses.views)
     with ExitStack() as stack:
-        rows = stack.enter_context(read_rows(source, **reading, sentences=split_sentences))
         texts = stack.enter_context(pa.ipc.new_file(str(folder / "texts.arrow"), _TEXTS))
-        uses = stack.enter_context(pa.ipc.new_file(str(folder / "uses.arrow"), _USES))
+        places = stack.enter_context(pa.ipc.new_file(str(folder / "uses.arrow"), _USES))
         spools = [
-            stack.enter_context((folder / layout.vectors_name(number)).open("wb")) for number in range(len(views))
+            stack.enter_context((folder / layout.vectors_name(number)).open("wb")) for number in range(len(uses.views))
         ]
-        for chunk in gather(rows, embedders, progress=progress):
-            columns = {name: [getattr(document, name) for document in chunk.documents] for name in _TEXTS.names}
-            texts.write_table(pa.table(columns, schema=_TEXTS))
-            uses.write_table(_uses(chunk, n_documents, numbers))
+        for chunk in uses.gather(progress=progress):
+            texts.write_table(_texts(chunk))
+            places.write_table(_uses(chunk, n_documents, numbers))
+            widths = [vectors.shape[1] for vectors in chunk.vectors]
             for vectors, spool in zip(chunk.vectors, spools, strict=True):
                 spool.write(unit(vectors).tobytes())
             n_documents += len(chunk.documents)
             n_uses += sum(map(len, chunk.words))
     if not n_uses:
-        raise InputError(f"{rows.name} has no words in it: there is nothing to index.")
+        raise InputError(f"{uses.name} has no words in it: there is nothing to index.")
     with pa.ipc.new_file(str(folder / "forms.arrow"), _FORMS) as forms:
         forms.write_table(pa.table({"form": list(numbers)}, schema=_FORMS))
-    widths = [embedder.choice.width(embedder.config) for embedder in embedders]
     if n_uses > layout.EXACT_UP_TO:
         for number, width in enumerate(widths):
             path = folder / layout.vectors_name(number)
@@ -190,21 +120,17 @@ def index_uses(
         "format": FORMAT,
         "uses": n_uses,
         "documents": n_documents,
-        "source": _source_card(rows, reading),
-        "views": [view_to_json(view, width) for view, width in zip(views, widths, strict=True)],
+        "source": uses.card(),
+        "model": model,
+        "views": [{**view_to_json(view), "width": width} for view, width in zip(uses.views, widths, strict=True)],
     }
     (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _source_card(rows: Reading[Row], reading: Mapping[str, Any]) -> dict[str, Any]:
-    """The record by which a source is recognized: its name, its size if known, and the reading options."""
-    return {"name": source_name(rows), "bytes": rows.total, "reading": json.loads(json.dumps(dict(reading)))}
-
-
 def _check_source(index: UseIndex, source: Sources, reading: Mapping[str, Any], folder: AnyPath) -> None:
     """Refuse an index that was built from another source than the one named."""
-    with read_rows(source, **reading, sentences=split_sentences) as rows:
-        card = _source_card(rows, reading)
+    with opened_uses(source, (), index.views, reading) as uses:
+        card = uses.card()
     if card != index.source or card["bytes"] is None:
         raise InputError(
             f"The index {folder} was made of {_describe_source(index.source)}, and --in is "
@@ -216,6 +142,16 @@ def _check_source(index: UseIndex, source: Sources, reading: Mapping[str, Any], 
 def _describe_source(source: Mapping[str, Any]) -> str:
     size = "" if source["bytes"] is None else f", {source['bytes']:,} bytes"
     return f"{source['name']}{size}" + "".join(f", {name} {value}" for name, value in source["reading"].items())
+
+
+def _texts(chunk: Gathered) -> pa.Table:
+    """The documents of a chunk."""
+    columns = {
+        "id": [document.id for document in chunk.documents],
+        "text": [document.text for document in chunk.documents],
+        "fields": [json.dumps(dict(document.fields), ensure_ascii=False, default=str) for document in chunk.documents],
+    }
+    return pa.table(columns, schema=_TEXTS)
 
 
 def _uses(chunk: Gathered, n_before: int, numbers: dict[str, int]) -> pa.Table:

@@ -5,7 +5,7 @@ An index is a folder, read through memory maps, so that it may be larger than me
 | file | |
 |---|---|
 | index.json | the model's fingerprint, layers, pooling, counts, the source |
-| texts.arrow | id and text of each document |
+| texts.arrow | id, text and fields of each document |
 | uses.arrow | for each use its document, its offsets in the text, and the number of its word's form |
 | forms.arrow | the forms: words without case |
 | vectors-N.f32 | [uses, D] of the N-th layer of index.json, at length 1 |
@@ -17,12 +17,12 @@ Up to a million uses the search is exact; beyond that a graph may miss neighbors
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from polyseme.text.word_forms import form
 from polyseme.word_senses.nearest_neighbors import Floats, Graph, Near, nearest
 
 CARD = "index.json"
-FORMAT = 1
+FORMAT = 2
 EXACT_UP_TO = 1_000_000
 """Uses up to which every vector is compared."""
 
@@ -54,8 +54,18 @@ class View:
     def differences(self, other: View) -> list[str]:
         """The differences from `other`, in words."""
         result = differences(self.fingerprint, other.fingerprint)
-        result += [f"layer ({_name(self.layer)} there, {_name(other.layer)} here)"] * (self.layer != other.layer)
+        result += [f"layer ({layer_name(self.layer)} there, {layer_name(other.layer)} here)"] * (
+            self.layer != other.layer
+        )
         return result + [f"pooling ({self.pool} there, {other.pool} here)"] * (self.pool != other.pool)
+
+
+class IndexedUse(NamedTuple):
+    """A use, with the id and the fields of its document."""
+
+    id: str
+    use: Use
+    fields: dict[str, Any]
 
 
 class UseIndex:
@@ -66,12 +76,13 @@ class UseIndex:
         graphs: Sequence[Graph | None], views: Sequence[View], source: dict[str, Any],
     ) -> None:  # fmt: skip
         self.views = views
+        self.vectors = vectors
+        """[uses, D] of each view."""
         self.source = source
         """The name of the source, and its size in bytes if known."""
         self._texts = texts
         self._uses = uses
         self._forms = forms
-        self._vectors = vectors
         self._graphs = graphs
 
     def __len__(self) -> int:
@@ -81,11 +92,16 @@ class UseIndex:
     def n_documents(self) -> int:
         return int(self._texts.num_rows)
 
-    def use(self, row: int) -> tuple[str, Use]:
-        """The id of its document, and the use itself."""
+    def use(self, row: int) -> IndexedUse:
+        """A use by its row."""
         document, start, end = (self._uses.column(name)[row].as_py() for name in ("document", "start", "end"))
-        text = self._texts.column("text")[document].as_py()
-        return self._texts.column("id")[document].as_py(), Use(text, start, end)
+        id, text, fields = (self._texts.column(name)[document].as_py() for name in ("id", "text", "fields"))
+        return IndexedUse(id, Use(text, start, end), json.loads(fields))
+
+    def forms(self) -> dict[str, int]:
+        """Every form, and how often it is used."""
+        counts = np.bincount(self._form_of_use, minlength=self._forms.num_rows)
+        return dict(zip(self._forms.column("form").to_pylist(), counts.tolist(), strict=True))
 
     def is_word(self, word: str) -> NDArray[np.bool_]:
         """Whether each use is of this word, in any case: [uses]."""
@@ -102,12 +118,20 @@ class UseIndex:
         is_there = np.isin(uses["document"], documents) & (uses["start"] == start) & (uses["end"] == end)
         return np.flatnonzero(is_there)
 
-    def nearest(self, query: Floats, top: int, allowed: NDArray[np.bool_] | None = None, view: int = 0) -> Near:
-        """The `top` uses nearest to a vector of length 1, of those allowed ([uses])."""
+    def nearest(
+        self,
+        query: Floats,
+        top: int,
+        allowed: NDArray[np.bool_] | None = None,
+        view: int = 0,
+        *,
+        mean: Floats | None = None,
+    ) -> Near:
+        """The `top` uses nearest to a vector of length 1, of those allowed ([uses]); with `mean`, without it."""
         graph = self._graphs[view]
-        if graph is not None and (allowed is None or int(allowed.sum()) > EXACT_UP_TO):
-            return graph.nearest(self._vectors[view], query, top, allowed)
-        return nearest(self._vectors[view], query, top, allowed)
+        if graph is not None and mean is None and (allowed is None or int(allowed.sum()) > EXACT_UP_TO):
+            return graph.nearest(self.vectors[view], query, top, allowed)
+        return nearest(self.vectors[view], query, top, allowed, mean=mean)
 
     @property
     def is_exact(self) -> bool:
@@ -124,14 +148,7 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
     """The index in a folder. It must have the views that are requested; otherwise the error names the differences."""
     folder = Path(folder)
     card = _read_card(folder)
-    views = [
-        View(
-            fingerprint=view["fingerprint"],
-            layer=LayerChoice(view["layer"]["mode"], tuple(view["layer"]["layers"]), tuple(view["layer"]["weights"])),
-            pool=view["pool"],
-        )
-        for view in card["views"]
-    ]
+    views = [view_from_json(view) for view in card["views"]]
     numbers = list(range(len(views))) if requested is None else [_number_of(view, views, folder) for view in requested]
     n_uses = card["uses"]
     try:
@@ -139,7 +156,9 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
             texts=_table(folder / "texts.arrow"),
             uses=_table(folder / "uses.arrow"),
             forms=_table(folder / "forms.arrow"),
-            vectors=[_vectors(folder, number, (n_uses, card["views"][number]["width"])) for number in numbers],
+            vectors=[
+                _vectors(folder / vectors_name(number), (n_uses, card["views"][number]["width"])) for number in numbers
+            ],
             graphs=[
                 Graph.load(path) if n_uses > EXACT_UP_TO and path.exists() else None
                 for path in (folder / graph_name(number) for number in numbers)
@@ -151,9 +170,27 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
         raise InputError(f"The index {folder} is damaged ({error}). Rebuild it with --force.") from error
 
 
-def view_to_json(view: View, width: int) -> dict[str, Any]:
-    """A view as index.json has it."""
-    return {"fingerprint": view.fingerprint, "layer": asdict(view.layer), "pool": view.pool, "width": width}
+def model_of_index(folder: str | PathLike[str]) -> str | None:
+    """The model that an index was made with, if the index and the model's folder exist."""
+    if not (Path(folder) / CARD).is_file():
+        return None
+    model = str(_read_card(Path(folder)).get("model") or "")
+    return model if model and Path(model).is_dir() else None
+
+
+def view_to_json(view: View) -> dict[str, Any]:
+    """A view as files have it."""
+    return {"fingerprint": view.fingerprint, "layer": asdict(view.layer), "pool": view.pool}
+
+
+def view_from_json(content: Mapping[str, Any]) -> View:
+    """A view from what a file has of it."""
+    layer = content["layer"]
+    return View(
+        fingerprint=content["fingerprint"],
+        layer=LayerChoice(layer["mode"], tuple(layer["layers"]), tuple(layer["weights"])),
+        pool=content["pool"],
+    )
 
 
 def _read_card(folder: Path) -> dict[str, Any]:
@@ -183,7 +220,7 @@ def _number_of(requested: View, views: Sequence[View], folder: Path) -> int:
     )
 
 
-def _name(layer: LayerChoice) -> str:
+def layer_name(layer: LayerChoice) -> str:
     """A layer as a user would write it."""
     if layer.mode == "one":
         return str(layer.layers[0])
@@ -196,8 +233,7 @@ def _table(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def _vectors(folder: Path, number: int, shape: tuple[int, int]) -> Floats:
-    path = folder / vectors_name(number)
+def _vectors(path: Path, shape: tuple[int, int]) -> Floats:
     if path.stat().st_size != 4 * shape[0] * shape[1]:
         raise ValueError(f"{path.name} is not of the size it should be")
     return np.memmap(path, dtype=np.float32, mode="r", shape=shape)

@@ -17,6 +17,8 @@ from polyseme.extras import require
 BLOCK = 1 << 16
 """Vectors that are multiplied at once."""
 
+TINY = 1e-12
+
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
@@ -40,10 +42,31 @@ def unit(vectors: NDArray[Any]) -> Floats:
     return result
 
 
+def cosines_to(vectors: Floats, query: Floats, mean: Floats | None = None) -> Floats:
+    """The cosine of each vector and the query; with `mean`, of what is left of both without it. [N]"""
+    if mean is None:
+        return vectors @ query
+    rest = unit(query - mean)
+    along, to_mean = (vectors @ np.stack([rest, mean], axis=1)).T  # nothing as large as the vectors is made
+    squares = np.einsum("nd,nd->n", vectors, vectors) - 2 * to_mean + mean @ mean
+    lengths = np.sqrt(np.maximum(squares, TINY))
+    result: Floats = ((along - mean @ rest) / lengths).astype(np.float32)
+    return result
+
+
 def nearest(
-    vectors: Floats, query: Floats, top: int, allowed: NDArray[np.bool_] | None = None, *, block: int = BLOCK
+    vectors: Floats,
+    query: Floats,
+    top: int,
+    allowed: NDArray[np.bool_] | None = None,
+    *,
+    mean: Floats | None = None,
+    block: int = BLOCK,
 ) -> Near:
-    """The `top` rows of `vectors` [N, D] with the highest cosine to `query` [D], of those allowed ([N])."""
+    """The `top` rows of `vectors` [N, D] with the highest cosine to `query` [D], of those allowed ([N]).
+
+    With `mean` [D], cosines are those of what is left without it.
+    """
     best = Near(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
     for start in range(0, len(vectors), block):
         rows = np.arange(start, min(start + block, len(vectors)))
@@ -52,7 +75,7 @@ def nearest(
         if not len(rows):
             continue
         whole = len(rows) == min(block, len(vectors) - start)
-        cosines = (vectors[start : start + block] if whole else vectors[rows]) @ query
+        cosines = cosines_to(vectors[start : start + block] if whole else vectors[rows], query, mean)
         if len(best.rows) == top:  # a row that is not nearer than the last of the best is dropped
             closer = cosines > best.cosines[-1]
             rows, cosines = rows[closer], cosines[closer]

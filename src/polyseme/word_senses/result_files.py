@@ -14,11 +14,13 @@ import numpy as np
 from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, whole_file
-from polyseme.plots.sense_plots import SenseMap, UseList, senses_figure, senses_page, similar_page
+from polyseme.plots.sense_plots import SenseLabel, SenseMap, UseList, senses_figure, similar_page
+from polyseme.plots.senses_page import senses_page
 from polyseme.plots.similarity_heatmaps import figure_bytes
+from polyseme.plots.word_uses import spelled
 from polyseme.word_senses.projection import NAMES
-from polyseme.word_senses.sense_groups import Senses
-from polyseme.word_senses.similar_uses import Similar
+from polyseme.word_senses.sense_groups import Sense, Senses, SenseUse
+from polyseme.word_senses.similar_uses import NearUse, Similar
 
 AnyPath = str | PathLike[str]
 
@@ -46,10 +48,17 @@ def lists_of(result: Similar) -> list[UseList]:
         layer = f"layer {near.layer}"
         if near is result.against and near.layer == "0":
             layer += ": the word and its place, no context"
-        for words, uses in ((f"of {result.word!r}", near.same), ("of other words", near.other)):
+        centered = ", without their mean" if result.center else ""
+        for words, uses in ((f"of {result.word!r}{centered}", near.same), ("of other words", near.other)):
             if uses is not None:
-                lists.append(UseList(f"Uses {words}, {layer}", [(use.cosine, use) for use in uses]))
+                labeled = [(f"{use.cosine:.3f}  {label_of(use)}", use) for use in uses]
+                lists.append(UseList(f"Uses {words}, {layer}", labeled))
     return lists
+
+
+def label_of(use: NearUse | SenseUse) -> str:
+    """The id of the text of a use, and its fields."""
+    return "  ".join([use.id, *(f"{name}={value}" for name, value in use.fields.items())])
 
 
 def notes_of(result: Similar) -> list[str]:
@@ -77,7 +86,29 @@ def sense_map(result: Senses) -> SenseMap:
         senses=[each.sense for each in result.uses],
         points=np.array([(each.x, each.y) for each in result.uses]),
         examples=result.examples,
+        members=[
+            sorted(
+                (number for number, use in enumerate(result.uses) if use.sense == sense),
+                key=lambda number: -result.uses[number].cosine,
+            )
+            for sense in range(1, result.n_senses + 1)
+        ],
+        labels=[SenseLabel(each.name, each.id, description_of(each)) for each in result.senses],
+        notes=result.notes,
     )
+
+
+def description_of(sense: Sense) -> list[str]:
+    """Lines about a sense: what stands in its place and near it, and WordNet's glosses."""
+    lines = [
+        f"{heading}: {', '.join(words)}."
+        for heading, words in (("In its place", sense.replacements), ("Near it", sense.neighbors))
+        if words
+    ]
+    for each in sense.glosses:
+        lemmas = f" ({', '.join(each.lemmas)})" if len(each.lemmas) > 1 else ""
+        lines.append(f"WordNet {each.sense}, {spelled(each.cosine)}{lemmas}: {each.definition}.")
+    return lines
 
 
 def _json(result: Similar | Senses) -> bytes:
@@ -90,7 +121,7 @@ WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {
         ".html": lambda result: similar_page(result.use, lists_of(result), notes_of(result)).encode(),
     },
     Senses: {
-        ".html": lambda result: senses_page(sense_map(result), [each.id for each in result.uses]).encode(),
+        ".html": lambda result: senses_page(sense_map(result), list(map(label_of, result.uses))).encode(),
         ".json": _json,
         ".png": lambda result: figure_bytes(senses_figure(sense_map(result)), "png"),
         ".svg": lambda result: figure_bytes(senses_figure(sense_map(result)), "svg"),

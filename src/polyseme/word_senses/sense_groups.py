@@ -1,29 +1,28 @@
-"""The senses of a word in a text: groups of its uses, the evidence for their number, examples and a map."""
+"""The senses of a word: groups of its uses, the evidence for their number, names, examples and a map."""
 
 from __future__ import annotations
 
-import difflib
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
-from polyseme.cost import Cost
+from polyseme.cost import Cost, Tally
 from polyseme.embedding.flow import Embedder
+from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision
-from polyseme.errors import InputError, OptionError
-from polyseme.files.rows import Row, read_rows
-from polyseme.files.source import Reading
+from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
-from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
-from polyseme.types import Document, Progress
-from polyseme.word_senses.build_index import gather, source_name, use_embedder
+from polyseme.types import Progress
+from polyseme.word_senses.build_index import AnyPath
 from polyseme.word_senses.clustering import (
     HINT,
     Count,
@@ -34,12 +33,20 @@ from polyseme.word_senses.clustering import (
     count_senses,
     distinct_rows,
 )
+from polyseme.word_senses.gather_uses import use_embedder
+from polyseme.word_senses.gloss_match import NearGloss, nearest_glosses
+from polyseme.word_senses.index import View, layer_name, view_to_json
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
+from polyseme.word_senses.saved_senses import SavedSenses, load_senses
+from polyseme.word_senses.sense_names import N_FILLED, name_of, replacements, telling_neighbors
+from polyseme.word_senses.uses_of_word import UsesOfWord, refuse_if_single, uses_of_word
+from polyseme.word_senses.wordnet import WordNet
 
 MOST_COMPARED = 1000
 """Uses that are compared pairwise; of more, a sample is clustered and the others join the nearest sampled use."""
 N_EXAMPLES = 5
+ID_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,30 @@ class SenseUse(Use):
     """Counted from 1, the most frequent first."""
     x: float
     y: float
+    cosine: float = 0.0
+    """To the mean of its sense, both without the mean of all uses."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Of the text: those that were asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sense:
+    """A group of uses, with what describes it."""
+
+    id: str
+    """The word and a hash of the most typical use. It stays the same for the same group in any order and number, and
+    where the senses are applied to other texts."""
+    name: str
+    """Replacements and neighbors, in short; empty where nothing tells the group apart."""
+    n_uses: int
+    neighbors: list[str]
+    """Words near the uses of this sense that are rare near those of others, the most telling first."""
+    replacements: list[str]
+    """Words that a masked language model puts in the place of the word."""
+    glosses: list[NearGloss]
+    """WordNet's meanings of the word that are nearest, on request."""
+    mean: list[float] = field(repr=False)
+    """The mean vector of its uses, without that of all uses: by it other uses get this sense."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +96,21 @@ class Senses:
     """The evidence for the number of senses, in words."""
     ease: tuple[float, ...]
     """How much more easily than a cloud without senses the uses fall into 2, 3, … groups; see `clustering`."""
+    senses: list[Sense]
+    """The most frequent first; of senses that were applied, in their own order."""
     uses: list[SenseUse]
     """In the order of the text."""
     examples: list[list[int]]
     """For each sense the indices of its most typical uses in `uses`, best first."""
+    notes: list[str]
+    """What else there is to know: where names come from, what WordNet lacks."""
     layer: str
     pool: str
     map: str
+    center: list[float] = field(repr=False)
+    """The mean vector of all uses."""
+    view: dict[str, Any] = field(repr=False)
+    """What the vectors are of: the model's fingerprint, layer and pooling."""
     cost: Cost
 
     @property
@@ -88,48 +127,151 @@ class Senses:
 
 
 def senses_of(
-    bundle: Bundle,
+    bundle: Bundle | None,
     word: str,
-    source: Sources,
+    source: Sources | None = None,
     *,
+    index: AnyPath | None = None,
     layer: str | int = -1,
     pool: str = "mean",
     n_senses: int | None = None,
+    apply: AnyPath | None = None,
+    namer: Bundle | None = None,
+    wordnet: WordNet | None = None,
     map: str = "pca",
     seed: int = 0,
     batch_pieces: int | None = None,
     precision: Precision = "own",
     reading: Mapping[str, Any] | None = None,
+    force: bool = False,
+    model: str = "",
     progress: Progress | None = None,
 ) -> Senses:
-    """Group the uses of a word, in any case, in the texts of `source`; `n_senses` sets the number of groups."""
+    """Group the uses of a word, in any case, in the texts of `source`; `n_senses` sets the number of groups.
+
+    Without a bundle, vectors are read from an index or a file of vectors. With `apply`, each use gets one of the senses
+    in that file instead. `namer` is a masked language model for names; `wordnet` gives glosses.
+    """
     started = time.perf_counter()
     draw = find_map(map)
-    if not word.strip():
-        raise OptionError(f"The word whose senses are looked for is {'blank' if word else 'empty'}. Give a word.")
-    embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    with read_rows(source, **(reading or {}), sentences=split_sentences) as rows:
-        name = source_name(rows)
-        ids, uses, vectors, others = _uses_of(word.strip(), rows, embedder, progress)
-    _check_number(n_senses, len(uses))
-    grouped = group(vectors, n_senses, seed=seed, scale=_scale(vectors, others))
-    points = draw(vectors, seed)
+    word = word.strip()
+    if not word:
+        raise OptionError("The word whose senses are looked for is empty or blank. Give a word.")
+    saved = None if apply is None else load_senses(apply, word)
+    if saved is not None and n_senses is not None:
+        raise OptionError(f"The number of senses is that of {apply}. Leave n_senses out, or apply out.")
+    embedder, view = _embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
+    settings: dict[str, Any] = {"reading": reading or {}, "force": force, "model": model, "progress": progress}
+    found = uses_of_word(word, source, index, embedder, view, **settings)
+    grouped = _grouped(found, word, saved, n_senses, seed)
+    n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
+    typical = examples(found.vectors, grouped.labels, n_groups=n_groups)
+    center, means = (saved.center, saved.means) if saved is not None else _means(found.vectors, grouped.labels)
+    cosines = unit(found.vectors - center) @ means.T
+    notes: list[str] = []
+    described = (
+        list(saved.senses)
+        if saved is not None
+        else _described(word, found, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
+    )
+    points = draw(found.vectors, seed)
+    sizes = np.bincount(grouped.labels, minlength=n_groups).tolist()
+    tally = Tally() if embedder is None else embedder.tally
     return Senses(
-        word=word.strip(),
-        source=name,
-        n_senses=int(grouped.labels.max()) + 1,
+        word=word,
+        source=found.name,
+        n_senses=n_groups,
         explanation=grouped.explanation,
         ease=grouped.count.ease,
-        uses=[
-            SenseUse(use.text, use.start, use.end, id, int(label) + 1, float(x), float(y))
-            for id, use, label, (x, y) in zip(ids, uses, grouped.labels, points, strict=True)
+        senses=[
+            Sense(**each, n_uses=size, mean=_numbers(mean))
+            for each, size, mean in zip(described, sizes, means, strict=True)
         ],
-        examples=examples(vectors, grouped.labels),
-        layer=str(layer),
-        pool=pool,
+        uses=[
+            SenseUse(use.text, use.start, use.end, id, int(label) + 1, float(x), float(y), float(near[label]), fields)
+            for id, use, fields, label, near, (x, y) in zip(
+                found.ids, found.uses, found.fields, grouped.labels, cosines, points, strict=True
+            )
+        ],
+        examples=typical,
+        notes=notes,
+        layer=str(layer) if bundle is not None else layer_name(found.view.layer),
+        pool=found.view.pool,
         map=map,
-        cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
+        center=_numbers(center),
+        view=view_to_json(found.view),
+        cost=tally.cost(time.perf_counter() - started, torch.device("cpu") if embedder is None else embedder.device),
     )
+
+
+def _embedder(bundle: Bundle | None, layer: str | int, **options: Any) -> tuple[Embedder, View] | tuple[None, None]:
+    if bundle is None:
+        return None, None
+    embedder = use_embedder(bundle, layer, **options)
+    parts = fingerprint(bundle, options["precision"])
+    return embedder, View(fingerprint=parts, layer=embedder.choice, pool=options["pool"])
+
+
+def _grouped(found: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, seed: int) -> Grouped:
+    if saved is not None:
+        saved.check_fits(found.view, found.name)
+        return Grouped(saved.assign(found.vectors), Count(len(saved.senses), (), len(found)), saved.explanation)
+    refuse_if_single(word, found.uses, found.name)
+    _check_number(n_senses, len(found))
+    return group(found.vectors, n_senses, seed=seed, scale=_scale(found.vectors, found.others))
+
+
+def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
+    """The mean of all vectors [D], and for each group that of its vectors without it, at length 1 [K, D]."""
+    center = vectors.mean(axis=0)
+    rest = unit(vectors - center)
+    means = [rest[labels == label].mean(axis=0) for label in range(int(labels.max()) + 1)]
+    return center, unit(np.stack(means))
+
+
+def _described(
+    word: str,
+    found: UsesOfWord,
+    labels: Labels,
+    typical: Sequence[Sequence[int]],
+    means: Floats,
+    center: Floats,
+    namer: Bundle | None,
+    wordnet: WordNet | None,
+    embedder: Embedder | None,
+    notes: list[str],
+) -> list[dict[str, Any]]:
+    """What describes each sense but its size and its mean; `notes` get what else there is to know."""
+    around = telling_neighbors(found.uses, labels.tolist(), found.background)
+    filled: list[list[str]] = [[] for _ in typical]
+    if namer is not None:
+        more = examples(found.vectors, labels, n_examples=N_FILLED)
+        filled = replacements(namer, word, [[found.uses[place] for place in members] for members in more])
+    glosses: list[list[NearGloss]] = [[] for _ in typical]
+    if wordnet is not None and embedder is not None:
+        glosses, note = nearest_glosses(wordnet, word, embedder, means, center)
+        notes += [note] if note else []
+    return [
+        {
+            "id": _id(word, found.uses[members[0]]),
+            "name": name_of(replacing, neighbors),
+            "neighbors": neighbors,
+            "replacements": replacing,
+            "glosses": near,
+        }
+        for members, replacing, neighbors, near in zip(typical, filled, around, glosses, strict=True)
+    ]
+
+
+def _numbers(vector: Floats) -> list[float]:
+    """A vector for a file of text."""
+    return [round(number, 6) for number in vector.tolist()]
+
+
+def _id(word: str, use: Use) -> str:
+    """The word and a hash of its most typical use."""
+    digest = hashlib.sha256(f"{use.start} {use.text}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{form(word)}:{digest[:ID_DIGITS]}"
 
 
 @dataclass(frozen=True)
@@ -155,69 +297,19 @@ def group(vectors: Floats, n_senses: int | None = None, *, seed: int = 0, scale:
     return Grouped(by_size(labels), count, _explanation(count, n_senses, len(drawn), len(vectors)))
 
 
-def examples(vectors: Floats, labels: Labels, n_examples: int = N_EXAMPLES) -> list[list[int]]:
+def examples(
+    vectors: Floats, labels: Labels, n_examples: int = N_EXAMPLES, *, n_groups: int | None = None
+) -> list[list[int]]:
     """For each group the members with the highest mean cosine to all members; the first is its medoid."""
-    result = []
-    for label in range(int(labels.max()) + 1):
+    result: list[list[int]] = []
+    for label in range(int(labels.max()) + 1 if n_groups is None else n_groups):
         members = np.flatnonzero(labels == label)
+        if not len(members):
+            result.append([])
+            continue
         typical = vectors[members] @ vectors[members].mean(axis=0)
         result.append(members[np.argsort(-typical, kind="stable")[:n_examples]].tolist())
     return result
-
-
-def _uses_of(
-    word: str, rows: Reading[Row], embedder: Embedder, progress: Progress | None
-) -> tuple[list[str], list[Use], Floats, Floats]:
-    """The word's uses with the ids of their texts and their vectors; and vectors of other words, one per text."""
-    word_form = form(word)
-    seen: dict[str, int] = {}
-    """Other forms with their counts, for the message if the word does not occur."""
-
-    def places(document: Document) -> list[int]:
-        forms = [form(each) for each in document.words]
-        matches = [place for place, each in enumerate(forms) if each == word_form]
-        if not matches:
-            for each in forms:
-                seen[each] = seen.get(each, 0) + 1
-            return []
-        others = [place for place, each in enumerate(forms) if each != word_form]
-        return [*matches, others[len(document.text) % len(others)]] if others else matches
-
-    ids: list[str] = []
-    uses: list[Use] = []
-    vectors: list[Floats] = []
-    others: list[Floats] = []
-    for chunk in gather(rows, [embedder], places, progress):
-        unit_vectors = iter(unit(chunk.vectors[0]))
-        for document, words in zip(chunk.documents, chunk.words, strict=True):
-            for each in words:
-                vector = next(unit_vectors)
-                if form(each) != word_form:
-                    others.append(vector)
-                    continue
-                ids.append(document.id)
-                uses.append(Use(document.text, each.start, each.end))
-                vectors.append(vector)
-    _refuse_if_rare(word, uses, source_name(rows), seen)
-    return ids, uses, np.stack(vectors), np.stack(others) if others else np.empty((0, vectors[0].size), np.float32)
-
-
-def _refuse_if_rare(word: str, uses: Sequence[Use], name: str, seen: Mapping[str, int]) -> None:
-    """Refuse a word that does not occur, or occurs only once: it has no senses to distinguish."""
-    if not uses:
-        close = difflib.get_close_matches(form(word), seen, n=3, cutoff=0.7)
-        candidates = ", ".join(f"{each!r} ({'once' if seen[each] == 1 else f'{seen[each]:,} times'})" for each in close)
-        raise InputError(
-            f"The word {word!r} does not occur in {name}."
-            + (f" There is: {candidates}." if close else "")
-            + " Words are found by their form, whatever their case: name the form that the text has."
-        )
-    if len(uses) == 1:
-        before, match, after = uses[0].keyword(30)
-        raise InputError(
-            f"The word {word!r} occurs only once in {name} ({before}{match}{after}): its senses are found by comparing "
-            "uses, so at least 2 are needed. Give a longer text."
-        )
 
 
 def _check_number(n_senses: int | None, n_uses: int) -> None:

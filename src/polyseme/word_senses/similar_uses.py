@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,13 @@ from polyseme.plots.word_uses import Use
 from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Progress
-from polyseme.word_senses.build_index import AnyPath, opened_index, use_embedder
+from polyseme.word_senses.build_index import AnyPath, opened_index
+from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.index import UseIndex, View
 from polyseme.word_senses.nearest_neighbors import Floats, unit
+
+MIN_CENTERED = 5
+"""Uses of the marked word from which on they are compared without their mean."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class NearUse(Use):
     id: str
     """Of the text: as in the file it came from."""
     cosine: float
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Of the text: those that were asked for."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Similar:
     start: int
     end: int
     pool: str
+    center: bool
+    """Whether uses of the marked word were compared without their mean."""
     near: Neighbors
     against: Neighbors | None
     """The neighbors at another layer, to compare."""
@@ -84,17 +92,20 @@ def similar_uses(
     layer: str | int = -1,
     against: str | int | None = None,
     pool: str = "mean",
+    center: bool = True,
     top: int = 10,
     same_word: bool | None = None,
     batch_pieces: int | None = None,
     precision: Precision = "own",
     reading: Mapping[str, Any] | None = None,
     force: bool = False,
+    model: str = "",
     progress: Progress | None = None,
 ) -> Similar:
     """The `top` nearest uses of the word marked in `text`, among all words of `source` or of an index.
 
-    `same_word` True searches only uses of the marked word, False only those of other words.
+    `same_word` True searches only uses of the marked word, False only those of other words. With `center`, uses of
+    the marked word are compared without their mean, if there are enough. `model` is what an index names as its model.
     """
     started = time.perf_counter()
     if top < 1:
@@ -110,9 +121,10 @@ def similar_uses(
     queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
     warn_unread(embedders[0].tally)
     embedders[0].tally.vanished = embedders[0].tally.unknown = 0
-    model = fingerprint(bundle, precision)
-    views = [View(fingerprint=model, layer=embedder.choice, pool=pool) for embedder in embedders]
-    with opened_index(source, index, embedders, views, reading=reading, force=force, progress=progress) as uses:
+    parts = fingerprint(bundle, precision)
+    views = [View(fingerprint=parts, layer=embedder.choice, pool=pool) for embedder in embedders]
+    settings: dict[str, Any] = {"reading": reading, "force": force, "model": model, "progress": progress}
+    with opened_index(source, index, embedders, views, **settings) as uses:
         same = uses.is_word(use)
         itself = uses.rows_of(marked.text, use.start, use.end)
         same_but_itself, others = same.copy(), ~same
@@ -120,9 +132,13 @@ def similar_uses(
         n_same = int(same.sum())
         if same_word is not False and not same_but_itself.any():
             _report_none(use, n_same, uses, required=same_word is True)
-        sides = (same_but_itself if same_word is not False else None, others if same_word is not True else None)
+        center = center and int(same_but_itself.sum()) >= MIN_CENTERED
         near, *rest = [
-            Neighbors(str(spec), *(None if side is None else _near(uses, query, number, top, side) for side in sides))
+            Neighbors(
+                str(spec),
+                None if same_word is False else _near(uses, query, number, top, same_but_itself, center=center),
+                None if same_word is True else _near(uses, query, number, top, others),
+            )
             for number, (query, spec) in enumerate(zip(queries, layers, strict=True))
         ]
         return Similar(
@@ -131,6 +147,7 @@ def similar_uses(
             start=use.start,
             end=use.end,
             pool=pool,
+            center=center,
             near=near,
             against=rest[0] if rest else None,
             n_uses=len(uses),
@@ -141,12 +158,15 @@ def similar_uses(
         )
 
 
-def _near(index: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_]) -> list[NearUse]:
-    near = index.nearest(query, top, allowed, view)
+def _near(
+    index: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_], *, center: bool = False
+) -> list[NearUse]:
+    mean = index.vectors[view][allowed].mean(axis=0) if center else None
+    near = index.nearest(query, top, allowed, view, mean=mean)
     uses = [index.use(row) for row in near.rows.tolist()]
     return [
-        NearUse(use.text, use.start, use.end, use.text[use.start : use.end], id, cosine)
-        for (id, use), cosine in zip(uses, near.cosines.tolist(), strict=True)
+        NearUse(use.text, use.start, use.end, use.text[use.start : use.end], id, cosine, fields)
+        for (id, use, fields), cosine in zip(uses, near.cosines.tolist(), strict=True)
     ]
 
 

@@ -1,0 +1,262 @@
+"""The uses of words with their vectors, chunk by chunk: of texts, which are embedded, or of a file of vectors.
+
+If only certain words are selected (as by `senses`), only documents that contain them are embedded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyseme.bundle import Bundle
+from polyseme.embedding.flow import Embedder, warn_unread
+from polyseme.embedding.row_documents import document_of
+from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.files.chunked_job import row_chunks
+from polyseme.files.reading_options import ALL
+from polyseme.files.rows import Row, no_field, read_rows
+from polyseme.files.source import STANDARD_INPUT, Reading
+from polyseme.files.source_paths import Sources
+from polyseme.files.vector_files import read_provenance, read_vectors
+from polyseme.files.vector_inputs import vector_files
+from polyseme.text.sentences import split_sentences
+from polyseme.types import Document, Embedded, Progress, Word
+from polyseme.word_senses.index import View, view_from_json
+
+Select = Callable[[Document], Sequence[int]]
+"""A document → the positions of the words whose uses are wanted."""
+DOCUMENTS_AT_ONCE = 512
+"""Documents of a file of vectors that are in memory together."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A chunk of documents and the uses of words in them."""
+
+    documents: Sequence[Document]
+    words: list[list[Word]]
+    """The selected words of each document."""
+    vectors: list[NDArray[Any]]
+    """[uses, D] for each embedder, documents concatenated."""
+
+
+class Uses(Protocol):
+    """Where uses come from."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def views(self) -> Sequence[View]:
+        """What their vectors are of."""
+
+    def card(self) -> dict[str, Any]:
+        """The record by which an index recognizes what it was made of."""
+
+    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
+        """The uses of all words, or of those selected, in order."""
+
+
+def use_embedder(bundle: Bundle, layer: str | int, **options: Any) -> Embedder:
+    """An embedder that gives each use one vector."""
+    embedder = Embedder(bundle, layer=layer, **options)
+    if embedder.choice.mode == "all":
+        raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
+    return embedder
+
+
+@contextmanager
+def opened_uses(
+    source: Sources, embedders: Sequence[Embedder], views: Sequence[View], reading: Mapping[str, Any]
+) -> Iterator[Uses]:
+    """The uses in a source. Those of a file of vectors must be of these views; without views, they are of its own."""
+    files = [] if "format" in reading else vector_files(source)
+    if files:
+        unread = [name for name in reading if name != "fields"]
+        if unread:
+            raise OptionError(f"The option {unread[0]!r} is for reading texts, and {files[0]} has vectors in it.")
+        yield VectorUses(files, views, fields=reading.get("fields", ()))
+        return
+    with read_rows(source, **reading, sentences=split_sentences) as rows:
+        yield TextUses(rows, embedders, views, reading)
+
+
+# --- of texts ---------------------------------------------------------------------------------------------------------
+
+
+class TextUses:
+    """Uses in texts, which are embedded."""
+
+    def __init__(
+        self, rows: Reading[Row], embedders: Sequence[Embedder], views: Sequence[View], reading: Mapping[str, Any]
+    ) -> None:
+        self.views = views
+        self.name = source_name(rows)
+        self._rows = rows
+        self._embedders = embedders
+        self._reading = reading
+
+    def card(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "bytes": self._rows.total,
+            "reading": json.loads(json.dumps(dict(self._reading))),
+        }
+
+    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
+        return gather(self._rows, self._embedders, select, progress)
+
+
+def source_name(rows: Reading[Row]) -> str:
+    """The name of the source of rows, for messages."""
+    return "standard input" if rows.name == STANDARD_INPUT else rows.name
+
+
+def gather(
+    rows: Reading[Row],
+    embedders: Sequence[Embedder],
+    select: Select | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Gathered]:
+    """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
+    for chunk in row_chunks(rows):
+        documents, places = _selected(map(document_of, chunk), select)
+        if documents:
+            encoded = embedders[0].tokenizer.encode_many(documents)
+            vectors = [
+                np.concatenate([each.vectors[at] for each, at in zip(embedded, places, strict=True)])
+                for embedded in (embedder.embed(documents, encoded) for embedder in embedders)
+            ]
+            yield Gathered(documents, _words_at(documents, places), vectors)
+        if progress is not None:
+            progress(rows.done, rows.total)
+    warn_unread(embedders[0].tally)
+
+
+# --- of files of vectors ----------------------------------------------------------------------------------------------
+
+
+class VectorUses:
+    """Uses in files of vectors that `embed` wrote."""
+
+    def __init__(self, files: Sequence[str], views: Sequence[View] = (), *, fields: Sequence[str] = ()) -> None:
+        self._files = files
+        self._fields = fields
+        self._own = view_of_file(files[0])
+        for other in files[1:]:
+            _check_fits(other, self._own, view_of_file(other))
+        if not views and self._own.layer.mode == "all":
+            raise OptionError(f"{files[0]} has all layers of its model. Name one with --layer, and the model with -m.")
+        self.views = views or [self._own]
+        for view in views:
+            _check_fits(files[0], view, self._own)
+        self.name = files[0] if len(files) == 1 else f"{len(files)} files of vectors"
+
+    def card(self) -> dict[str, Any]:
+        return {"name": self.name, "bytes": sum(map(_size, self._files)), "reading": {}}
+
+    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
+        total = len(self._files)
+        for done, name in enumerate(self._files, start=1):
+            chunk: list[Embedded] = []
+            for document in read_vectors(name):
+                chunk.append(dataclasses.replace(document, fields=self._fields_of(document, name)))
+                if len(chunk) == DOCUMENTS_AT_ONCE:
+                    yield from self._gathered(chunk, select)
+                    chunk = []
+            yield from self._gathered(chunk, select)
+            if progress is not None:
+                progress(done, total)
+
+    def _gathered(self, chunk: Sequence[Embedded], select: Select | None) -> Iterator[Gathered]:
+        documents, places = _selected(chunk, select)
+        if not documents:
+            return
+        stored = np.concatenate([each.vectors[at] for each, at in zip(documents, places, strict=True)])
+        vectors = [self._layer_of(stored.astype(np.float32), view) for view in self.views]
+        yield Gathered(documents, _words_at(documents, places), vectors)
+
+    def _fields_of(self, document: Embedded, name: str) -> Mapping[str, Any]:
+        """The fields of a document that are wanted."""
+        if tuple(self._fields) == (ALL,):
+            return document.fields
+        for field in self._fields:
+            if field not in document.fields:
+                raise no_field(field, document.fields, name)
+        return {field: document.fields[field] for field in self._fields}
+
+    def _layer_of(self, vectors: NDArray[np.float32], view: View) -> NDArray[np.float32]:
+        """[uses, D] of a view; of a file with all layers, those that the view takes."""
+        if self._own.layer.mode != "all":
+            return vectors
+        layers = self._own.layer.layers
+        combined: NDArray[np.float32] = view.layer.combine(
+            {layer: torch.from_numpy(vectors[:, layers.index(layer)]) for layer in view.layer.layers}
+        ).numpy()
+        return combined
+
+
+def view_of_file(name: str) -> View:
+    """What the vectors of a file are of: model, layer and pooling."""
+    provenance = read_provenance(name)
+    if provenance.get("per", "word") != "word":
+        raise InputError(f"{name} has one vector per text, and uses of words have their own. Embed --per word.")
+    try:
+        return view_from_json({"pool": provenance["pool"], **provenance["view"]})
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{name} does not say which model its vectors are of (it has no {error}): an older polyseme wrote it. "
+            "Embed the texts again."
+        ) from None
+
+
+def model_of_file(name: str) -> str | None:
+    """The model that made the vectors of a file, if its folder still exists."""
+    model = str(read_provenance(name).get("model") or "")
+    return model if model and Path(model).is_dir() else None
+
+
+def _check_fits(name: str, requested: View, own: View) -> None:
+    """Refuse vectors of another model, layer or pooling. A file with all layers has every layer."""
+    differing = own.differences(requested)
+    if own.layer.mode == "all":
+        differing = [each for each in differing if not each.startswith("layer")]
+    if differing:
+        raise ModelError(
+            f"The vectors of {name} do not fit: they differ in {', '.join(differing)}. Give the model and the settings "
+            "that made them (-m, --layer, --pool), or embed the texts again."
+        )
+
+
+def _size(name: str) -> int:
+    path = Path(name)
+    return sum(each.stat().st_size for each in path.iterdir()) if path.is_dir() else path.stat().st_size
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _selected(documents: Any, select: Select | None) -> tuple[list[Any], list[Sequence[int]]]:
+    """The documents that have selected words, and the positions of these."""
+    chosen: list[Any] = []
+    places: list[Sequence[int]] = []
+    for document in documents:
+        positions = range(len(document.words)) if select is None else select(document)
+        if len(positions):
+            chosen.append(document)
+            places.append(positions)
+    return chosen, places
+
+
+def _words_at(documents: Sequence[Document], places: Sequence[Sequence[int]]) -> list[list[Word]]:
+    return [[document.words[at] for at in indices] for document, indices in zip(documents, places, strict=True)]
