@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,31 @@ def test_several_inputs_are_all_read(run: Run, tiny: Path, source: Path, tmp_pat
     assert {use["id"] for use in near["near"]["same"]} >= set(expected)
 
 
+def test_ids_fields_names_and_glosses_are_printed(run: Run, tiny: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,text,by\n7,Dawn broke.,Woolf\n8,The news broke.,Wolfe\n9,It broke.,Woolf\n", encoding="utf-8")
+    options = ["--in", rows, "--field", "text", "--id-field", "id", "--fields", "by", "-m", tiny]
+    near = run("similar", "We [broke] even.", *options, "--same-word").out.splitlines()
+    assert all(re.match(r"-?[01]\.\d{3}  [789]  by=Wo(olf|lfe) +\S.*\[broke\]", line) for line in near[1:])
+    wordnet = Path(__file__).parent.parent / "word_senses" / "wordnet"
+    ended = run("senses", "broke", *options, "--wordnet", wordnet, "--n-senses", 2)
+    assert re.search(r"^sense 1, \S.*, 2 uses \(broke:[0-9a-f]{6}\)$", ended.out, re.M)
+    assert "8  by=Wolfe  The news [broke]." in ended.out
+    assert re.search(r"^WordNet break#v#1, -?0\.\d\d \(break, shatter\): go to pieces\.$", ended.out, re.M)
+    assert "In its place: " in ended.out
+
+
+def test_senses_are_applied_to_other_texts(run: Run, refuse: Refuse, tiny: Path, source: Path, tmp_path: Path) -> None:
+    assert run("senses", "broke", "--in", source, "-m", tiny, "--n-senses", 2, "-o", tmp_path / "broke.json").code == 0
+    before = json.loads((tmp_path / "broke.json").read_text(encoding="utf-8"))
+    again = run("senses", "broke", "--in", source, "-m", tiny, "--apply", tmp_path / "broke.json", "--json")
+    after = json.loads(again.out)
+    assert [use["sense"] for use in after["uses"]] == [use["sense"] for use in before["uses"]]
+    assert [sense["id"] for sense in after["senses"]] == [sense["id"] for sense in before["senses"]]
+    ask = ("senses", "broke", "--in", source, "-m", tiny, "--layer", 1, "--apply", tmp_path / "broke.json")
+    assert "differ in layer (3 there, 1 here)" in refuse(*ask, folder=tmp_path)
+
+
 def test_an_option_with_one_value_is_given_once(refuse: Refuse, tiny: Path, source: Path) -> None:
     ask = ("senses", "broke", "--in", source, "-m", tiny, "--n-senses", 2, "--n-senses", 3)
     assert "--n-senses was given 2 times, and takes one value." in refuse(*ask, folder=source.parent)
@@ -152,6 +178,9 @@ def test_texts_may_be_a_field(run: Run, tiny: Path, tmp_path: Path) -> None:
         (["senses", "broke", "-o", "broke.gif"], "must end in .html, .json, .png, .svg"),
         (["senses", "broke", "--n-senses", "9"], "from 1 to that of the uses, 3"),
         (["senses", "broke", "--map", "pac"], "Did you mean 'pca'?"),
+        (["senses", "broke", "--wordnet", "."], "not WordNet's: it has no file index.noun"),
+        (["senses", "broke", "--apply", "sentences.txt"], "cannot be read as JSON"),
+        (["similar", "We [broke].", "--fields", "author"], "'fields' is for"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

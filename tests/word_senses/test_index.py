@@ -22,6 +22,7 @@ from polyseme.text.word_forms import form
 from polyseme.text.words import split_words
 from polyseme.word_senses import index as index_module
 from polyseme.word_senses.index import load_index
+from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.similar_uses import Similar, similar_uses
 from text.samples import texts, write_marks
 from tiny_models import tiny_model
@@ -70,6 +71,26 @@ def test_uses_are_found_as_their_cosines_say(source: Path) -> None:
         assert SENTENCES[int(use.id) - 1] == use.text
     for near in (found.near.same or [], found.near.other or []):
         assert [use.cosine for use in near] == sorted((use.cosine for use in near), reverse=True)
+
+
+def test_uses_of_the_word_are_compared_without_their_mean_if_there_are_enough(tmp_path: Path) -> None:
+    lines = [f"{start} crane {end}" for start in ("A", "The", "I saw a") for end in ("broke.", "caught a fish.")]
+    (tmp_path / "cranes.txt").write_text("\n".join(lines), encoding="utf-8")
+    found = similar("One [crane] broke a beam.", tmp_path / "cranes.txt")
+    vectors = unit(np.stack([_vector_of("crane", line) for line in lines]))
+    query = unit(_vector_of("crane", "One crane broke a beam."))
+    expected = unit(vectors - vectors.mean(axis=0)) @ unit(query - vectors.mean(axis=0))
+    assert found.center
+    for use in found.near.same or []:
+        assert use.cosine == pytest.approx(expected[int(use.id) - 1], abs=1e-4)
+    plain = similar("One [crane] broke a beam.", tmp_path / "cranes.txt", center=False)
+    assert not plain.center
+    for use in plain.near.same or []:
+        assert use.cosine == pytest.approx(float(vectors[int(use.id) - 1] @ query), abs=1e-4)
+
+
+def _vector_of(word: str, text: str) -> Any:
+    return dict(zip(*_words_and_vectors(text), strict=True))[word]
 
 
 def _words_and_vectors(text: str) -> tuple[list[str], Any]:

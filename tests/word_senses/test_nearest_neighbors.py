@@ -39,6 +39,15 @@ def test_the_nearest_are_those_of_the_definition(n: int, top: int, block: int, s
     assert len(set(found.rows.tolist())) == len(expected)
 
 
+def test_without_their_mean_cosines_are_those_of_what_is_left() -> None:
+    vectors, query = drawn(50, 8, seed=1), drawn(1, 8, seed=2)[0]
+    mean = vectors.mean(axis=0)
+    near = nearest(vectors, query, 50, mean=mean, block=7)
+    expected = unit(vectors - mean) @ unit(query - mean)
+    np.testing.assert_allclose(near.cosines, expected[near.rows], atol=1e-5)
+    assert (np.diff(near.cosines) <= 0).all()
+
+
 def test_of_equally_near_vectors_the_earlier_goes_first() -> None:
     vectors = unit(np.ones((10, 2)))
     assert nearest(vectors, vectors[0], 4, block=3).rows.tolist() == [0, 1, 2, 3]

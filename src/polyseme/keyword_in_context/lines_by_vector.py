@@ -33,7 +33,7 @@ from polyseme.keyword_in_context.matchers import Matched, matcher_of
 from polyseme.text.marked_word import marked_use
 from polyseme.types import Document, Progress
 from polyseme.verb_options import MatchKind
-from polyseme.word_senses.build_index import gather, use_embedder
+from polyseme.word_senses.gather_uses import gather, use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.sense_groups import group
 

@@ -99,7 +99,7 @@ def sense_map(result: Senses) -> SenseMap:
 
 
 def description_of(sense: Sense) -> list[str]:
-    """Lines about a sense: what stands in its place and near it, and WordNet's glosses."""
+    """Lines about a sense: replacements, neighbors, and WordNet's glosses."""
     lines = [
         f"{heading}: {', '.join(words)}."
         for heading, words in (("In its place", sense.replacements), ("Near it", sense.neighbors))

@@ -91,5 +91,5 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
             f"{name} does not hold senses ({error}). They are written with: senses … -o FILE.json"
         ) from None
     if form(saved.word) != form(word):
-        raise OptionError(f"{name} has the senses of {saved.word!r}, and {word!r} was asked for. Name the same word.")
+        raise OptionError(f"{name} has the senses of {saved.word!r}, not those of {word!r}. Name the same word.")
     return saved

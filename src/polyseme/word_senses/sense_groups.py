@@ -62,7 +62,7 @@ class SenseUse(Use):
     cosine: float = 0.0
     """To the mean of its sense, both without the mean of all uses."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Of the text: those that were asked for."""
+    """Of the text: those that were requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,24 +162,24 @@ def senses_of(
         raise OptionError(f"The number of senses is that of {apply}. Leave n_senses out, or apply out.")
     embedder, view = _embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
     settings: dict[str, Any] = {"reading": reading or {}, "force": force, "model": model, "progress": progress}
-    found = uses_of_word(word, source, index, embedder, view, **settings)
-    grouped = _grouped(found, word, saved, n_senses, seed)
+    word_uses = uses_of_word(word, source, index, embedder, view, **settings)
+    grouped = _grouped(word_uses, word, saved, n_senses, seed)
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
-    typical = examples(found.vectors, grouped.labels, n_groups=n_groups)
-    center, means = (saved.center, saved.means) if saved is not None else _means(found.vectors, grouped.labels)
-    cosines = unit(found.vectors - center) @ means.T
+    typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
+    center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
+    cosines = unit(word_uses.vectors - center) @ means.T
     notes: list[str] = []
     described = (
         list(saved.senses)
         if saved is not None
-        else _described(word, found, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
+        else _described(word, word_uses, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
     )
-    points = draw(found.vectors, seed)
+    points = draw(word_uses.vectors, seed)
     sizes = np.bincount(grouped.labels, minlength=n_groups).tolist()
     tally = Tally() if embedder is None else embedder.tally
     return Senses(
         word=word,
-        source=found.name,
+        source=word_uses.name,
         n_senses=n_groups,
         explanation=grouped.explanation,
         ease=grouped.count.ease,
@@ -190,16 +190,16 @@ def senses_of(
         uses=[
             SenseUse(use.text, use.start, use.end, id, int(label) + 1, float(x), float(y), float(near[label]), fields)
             for id, use, fields, label, near, (x, y) in zip(
-                found.ids, found.uses, found.fields, grouped.labels, cosines, points, strict=True
+                word_uses.ids, word_uses.uses, word_uses.fields, grouped.labels, cosines, points, strict=True
             )
         ],
         examples=typical,
         notes=notes,
-        layer=str(layer) if bundle is not None else layer_name(found.view.layer),
-        pool=found.view.pool,
+        layer=str(layer) if bundle is not None else layer_name(word_uses.view.layer),
+        pool=word_uses.view.pool,
         map=map,
         center=_numbers(center),
-        view=view_to_json(found.view),
+        view=view_to_json(word_uses.view),
         cost=tally.cost(time.perf_counter() - started, torch.device("cpu") if embedder is None else embedder.device),
     )
 
@@ -212,13 +212,13 @@ def _embedder(bundle: Bundle | None, layer: str | int, **options: Any) -> tuple[
     return embedder, View(fingerprint=parts, layer=embedder.choice, pool=options["pool"])
 
 
-def _grouped(found: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, seed: int) -> Grouped:
+def _grouped(word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, seed: int) -> Grouped:
     if saved is not None:
-        saved.check_fits(found.view, found.name)
-        return Grouped(saved.assign(found.vectors), Count(len(saved.senses), (), len(found)), saved.explanation)
-    refuse_if_single(word, found.uses, found.name)
-    _check_number(n_senses, len(found))
-    return group(found.vectors, n_senses, seed=seed, scale=_scale(found.vectors, found.others))
+        saved.check_fits(word_uses.view, word_uses.name)
+        return Grouped(saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation)
+    refuse_if_single(word, word_uses.uses, word_uses.name)
+    _check_number(n_senses, len(word_uses))
+    return group(word_uses.vectors, n_senses, seed=seed, scale=_scale(word_uses.vectors, word_uses.others))
 
 
 def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
@@ -231,7 +231,7 @@ def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
 
 def _described(
     word: str,
-    found: UsesOfWord,
+    word_uses: UsesOfWord,
     labels: Labels,
     typical: Sequence[Sequence[int]],
     means: Floats,
@@ -242,18 +242,18 @@ def _described(
     notes: list[str],
 ) -> list[dict[str, Any]]:
     """What describes each sense but its size and its mean; `notes` get what else there is to know."""
-    around = telling_neighbors(found.uses, labels.tolist(), found.background)
+    around = telling_neighbors(word_uses.uses, labels.tolist(), word_uses.background)
     filled: list[list[str]] = [[] for _ in typical]
     if namer is not None:
-        more = examples(found.vectors, labels, n_examples=N_FILLED)
-        filled = replacements(namer, word, [[found.uses[place] for place in members] for members in more])
+        more = examples(word_uses.vectors, labels, n_examples=N_FILLED)
+        filled = replacements(namer, word, [[word_uses.uses[place] for place in members] for members in more])
     glosses: list[list[NearGloss]] = [[] for _ in typical]
     if wordnet is not None and embedder is not None:
         glosses, note = nearest_glosses(wordnet, word, embedder, means, center)
         notes += [note] if note else []
     return [
         {
-            "id": _id(word, found.uses[members[0]]),
+            "id": _id(word, word_uses.uses[members[0]]),
             "name": name_of(replacing, neighbors),
             "neighbors": neighbors,
             "replacements": replacing,

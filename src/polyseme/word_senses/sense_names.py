@@ -150,13 +150,13 @@ def _words_of(bundle: Bundle, word: str, scores: NDArray[Any]) -> list[str]:
         (piece, text) for piece, text in zip(best.tolist(), words, strict=True)
         if scores[piece] > 0 and len(text) > 1 and text.isalpha() and form(text) != form(word)
     ]  # fmt: skip
-    found: dict[str, str] = {}
+    by_form: dict[str, str] = {}
     for piece, text in candidates:
         encoded = tokenizer.encode(make_document(f"the {text}"))
         first, last = encoded.words[-1].tolist()
         if encoded.ids[first : last + 1].tolist() == [piece]:
-            found.setdefault(form(text), text)
-    return list(found.values())[:N_WORDS]
+            by_form.setdefault(form(text), text)
+    return list(by_form.values())[:N_WORDS]
 
 
 def name_of(replacing: Sequence[str], neighbors: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ class NearUse(Use):
     """Of the text: as in the file it came from."""
     cosine: float
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Of the text: those that were asked for."""
+    """Of the text: those that were requested."""
 
 
 @dataclass(frozen=True)

@@ -110,17 +110,17 @@ def _of_index(word: str, index: UseIndex) -> UsesOfWord:
     matches = index.is_word(word)
     rows = np.flatnonzero(matches)
     forms = index.forms()
-    found = [index.use(row) for row in rows.tolist()]
+    indexed = [index.use(row) for row in rows.tolist()]
     name = index.source["name"]
-    _refuse_if_absent(word, [each.use for each in found], name, forms)
+    _refuse_if_absent(word, [each.use for each in indexed], name, forms)
     elsewhere = np.flatnonzero(~matches)
     step = max(len(elsewhere) // N_OTHERS, 1)
     return UsesOfWord(
         name,
         index.views[0],
-        ids=[each.id for each in found],
-        uses=[each.use for each in found],
-        fields=[each.fields for each in found],
+        ids=[each.id for each in indexed],
+        uses=[each.use for each in indexed],
+        fields=[each.fields for each in indexed],
         vectors=np.array(index.vectors[0][rows]),
         others=np.array(index.vectors[0][elsewhere[::step][:N_OTHERS]]),
         background=forms,

@@ -35,7 +35,7 @@ WHERE = "Debian's package wordnet-base has it as /usr/share/wordnet, the npm pac
 
 _EXAMPLE = re.compile(r';?\s*"([^"]*)"')
 _MARKER = re.compile(r"\((?:p|a|ip)\)$")
-"""What data.adj writes behind an adjective that stands in certain places only."""
+"""What data.adj writes behind an adjective that occurs in certain places only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,7 @@ class WordNet:
         if line is not None:
             forms += line.split()[1:]
         else:
-            forms += [
-                form.removesuffix(ending) + base for ending, base in ENDINGS[part] if form.endswith(ending) and ending
-            ]
+            forms += [form.removesuffix(ending) + base for ending, base in ENDINGS[part] if form.endswith(ending)]
         return [each for each in dict.fromkeys(forms) if _line_of(self.folder / f"index.{part}", each) is not None]
 
     def _meanings(self, lemma: str, part: str) -> Iterator[Gloss]:
@@ -132,12 +130,13 @@ class WordNet:
 
 def _line_of(path: Path, first: str) -> str | None:
     """The line of a file that begins with a word and a blank."""
-    if not path.stat().st_size:
+    if first.split() != [first] or not path.stat().st_size:
         return None
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start = f"{first} ".encode()
-        at = 0 if content[: len(start)] == start else content.find(b"\n" + start) + 1
-        if at == 0 and content[: len(start)] != start:
+        start = f"{first} ".encode("utf-8", "replace")
+        is_first = content[: len(start)] == start
+        before = content.find(b"\n" + start)
+        if before < 0 and not is_first:
             return None
-        end = content.find(b"\n", at)
-        return content[at : None if end < 0 else end].decode("utf-8", "replace")
+        content.seek(0 if is_first else before + 1)
+        return content.readline().decode("utf-8", "replace")
