@@ -280,7 +280,10 @@ class Model:
             options, options.batch_pieces, inference=self._inference if self.bundle.decoder is None else None
         )
         sources = None if options.source is None else to_documents(options.source)
-        scores: list[Scored] = scorer(to_documents(options.texts), sources=sources)
+        documents = to_documents(options.texts)
+        if options.marked:
+            documents = [later("polyseme.text.marked_word").marked_span(document) for document in documents]
+        scores: list[Scored] = scorer(documents, sources=sources)
         scorer.warn()
         return scores
 
@@ -290,6 +293,7 @@ class Model:
             settings["neural_cache"] = later("polyseme.scoring.neural_cache").neural_cache_of(
                 options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness
             )
+            settings["word_probability"] = options.word_probability
         return later("polyseme.scoring.choose_scorer").scorer_of(  # type: ignore[no-any-return]
             self.bundle, **options.values(MaskOptions), batch_pieces=batch_pieces, precision=self.precision, **settings
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polyseme.generating.text_generator import OnText
     from polyseme.scoring.pseudo_likelihood import Hide
     from polyseme.scoring.score_files import By
+    from polyseme.scoring.word_bounds import WordProbability
     from polyseme.types import Document, Progress
 
     Texts = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document]
@@ -182,6 +183,15 @@ class MaskOptions(Options):
 class ScoringOptions(MaskOptions):
     """How texts are scored, with the neural cache (Grave et al. 2017)."""
 
+    word_probability: WordProbability = option(
+        "pieces",
+        "How a word's probability follows from those of its pieces: pieces (their product), or corrected, so that all "
+        "words that may come next sum to 1 where pieces carry the blank before a word (Pimentel and Meister 2024).",
+        "METHOD",
+    )
+    marked: bool = option(
+        False, "Score only the span of words that each text has in [brackets], given the rest that the model sees."
+    )
     neural_cache: bool = option(
         False, "Mix a causal model's predictions with those of a cache of the text's own last pieces."
     )
@@ -484,9 +494,9 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
     )
     source_field: str | None = option(None, "Field of that file with the source.", "NAME", default="that of the texts")
     output: AnyPath | None = output_option(
-        "File of the scores: .tsv, .jsonl, .parquet, or .html with the text shaded.", default="printed"
+        "File of the scores: .csv, .tsv, .jsonl, .parquet, or .html with the text shaded.", default="printed"
     )
-    by: By = option("word", "What has a score of its own: word, piece, byte.", "UNIT")
+    by: By = option("word", "What has a score of its own: word, piece, byte, text.", "UNIT")
     progress: Progress | None = callback(BYTES_DONE)
 
 

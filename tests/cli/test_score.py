@@ -197,7 +197,11 @@ def test_a_long_document_is_read_in_windows(run: Run, causal: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-o", "s.csv"], "Scores are written as .tsv, .jsonl, .parquet, .html"),
+        (["-o", "s.txt"], "Scores are written as .csv, .tsv, .jsonl, .parquet, .html"),
+        (["--word-probability", "proper"], "no word probability 'proper'"),
+        (["--word-probability", "corrected", "--by", "byte"], "scores by byte have none"),
+        (["--by", "text", "-o", "s.html"], "A page shades words"),
+        (["--marked"], "essay.txt, line 1: No word is marked"),
         (["--by", "letter"], "There are no scores by 'letter'"),
         (["--hide", "half"], "There is no way 'half'"),
         (["--stride", "99"], "between 1 and the 40 pieces"),
@@ -228,3 +232,39 @@ def test_the_input_is_never_replaced(refuse: Refuse, causal: Path, tmp_path: Pat
     source = tmp_path / "texts.jsonl"
     source.write_text('{"text": "Dawn broke."}\n')
     assert "is the input itself" in refuse("score", source, "-m", causal, "-o", source, "--force", folder=tmp_path)
+
+
+def test_a_csv_of_corrected_surprisals_reads_as_a_table_with_ids(run: Run, causal: Path, tmp_path: Path) -> None:
+    """As R's read.csv and pandas read it: a header, ids, numbers, commas and quotes inside words in quotes."""
+    source = tmp_path / "items.csv"
+    source.write_text('item,text\ni1,"Sandy broke, the law"\ni2,"A ""crane"" broke."\n')
+    output = tmp_path / "surprisals.csv"
+    options = ["--field", "text", "--id-field", "item", "--word-probability", "corrected"]
+    ended = run("score", source, "-m", causal, *options, "-o", output)
+    assert ended.code == 0
+    assert "words corrected for where they end" in ended.err
+    with output.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    model = polyseme.load(causal, device="cpu")
+    scored = model.score(["Sandy broke, the law", 'A "crane" broke.'], word_probability="corrected")
+    assert [(row["id"], row["word"]) for row in rows] == [
+        (id, str(word)) for id, each in zip(("i1", "i2"), scored, strict=True) for word in each.words
+    ]
+    values = np.concatenate([each.word_surprisals for each in scored])
+    np.testing.assert_allclose([float(row["surprisal"]) for row in rows], values, atol=1e-3)
+
+
+def test_marked_spans_by_text_are_a_row_each(run: Run, causal: Path, tmp_path: Path) -> None:
+    source = tmp_path / "spans.txt"
+    source.write_text("Sandy broke [the law].\nSandy broke [a vase].\n")
+    output = tmp_path / "spans.csv"
+    assert run("score", source, "-m", causal, "--marked", "--by", "text", "-o", output).code == 0
+    rows = list(csv.DictReader(output.read_text().splitlines()))
+    assert [(row["id"], row["text"], row["words"]) for row in rows] == [
+        ("1", "Sandy broke the law.", "2"),
+        ("2", "Sandy broke a vase.", "2"),
+    ]
+    [whole] = polyseme.load(causal, device="cpu").score(["Sandy broke the law."])
+    assert float(rows[0]["log_prob"]) == pytest.approx(float(whole.word_log_probs[2:4].sum()), abs=1e-3)
+    printed = run("score", source, "-m", causal, "--marked", "--by", "text").out
+    assert printed.splitlines()[1].split()[:2] == ["1", "Sandy"]

@@ -39,6 +39,8 @@ SOME_VALUE = {
     "force": True,
     "top": 3,
     "whole_words": True,
+    "word_probability": "corrected",
+    "marked": True,
     "targets": ("France", "Italy"),
     "attentions": True,
     "shard_size": 9,

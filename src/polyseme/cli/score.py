@@ -24,6 +24,8 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     Examples:
       polyseme score essay.txt
       polyseme score essay.txt --split document -o essay.html
+      polyseme score essay.txt --word-probability corrected -o surprisals.csv
+      polyseme score spans.txt --marked --by text -m path/to/gpt2 -o spans.csv
       polyseme score long.txt --split document --stride 256 -m path/to/gpt2 -o scores.parquet
       polyseme score long.txt --split document --neural-cache -m path/to/lstm
       polyseme score reviews.csv --field review --by byte -m path/to/bert -o scores.tsv

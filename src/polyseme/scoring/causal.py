@@ -150,7 +150,9 @@ class CausalScoring(ScoringMethod):
             if self.neural_cache is not None:
                 scores = self._with_cache(target_rows, pieces, ends, request)
             else:
-                scores = self.predictor(target_rows, pieces, best=request.best, on_batch=request.on_batch)
+                scores = self.predictor(
+                    target_rows, pieces, best=request.best, bounds=request.bounds, on_batch=request.on_batch
+                )
         usage = usage_of(self.encoder.config, lengths, scores, self.predictor.output)
         cache_flops, self.cache_flops = self.cache_flops, 0.0
         return scores, usage._replace(flops=usage.flops + cache_flops)
@@ -262,7 +264,7 @@ class CausalScoring(ScoringMethod):
     @torch.inference_mode()
     def _with_memory(self, pieces: Ints, ends: Ints, request: ScoringRequest) -> tuple[TargetScores, list[int]]:
         """Stretch after stretch of several documents side by side; those that have ended drop out."""
-        scores = TargetScores.empty(len(pieces))
+        scores = TargetScores.empty(len(pieces), request.bounds)
         shift = 0 if self.lead is None else 1
         lengths = np.diff(ends) - 1 + shift  # of what is read
         order = [number for number in np.argsort(lengths, kind="stable").tolist() if lengths[number] > 0]
@@ -304,6 +306,7 @@ class CausalScoring(ScoringMethod):
                 else:
                     its_pieces = torch.from_numpy(pieces[flat_targets]).to(device)
                     scores.put(flat_targets, *self.predictor.log_probs(theirs, its_pieces, best=request.best))
+                    self.predictor.put_bounds(scores, theirs, flat_targets, request.bounds)
                 run += counts.tolist()
                 done += int(counts.sum())
                 request.report(done, total)

@@ -31,7 +31,9 @@ from polyseme.scoring.pseudo_likelihood import Hide, PseudoLikelihood, check_hid
 from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.seq2seq import SourceScoring
 from polyseme.scoring.target_rows import PiecePredictor, ScoringMethod
+from polyseme.scoring.word_bounds import WordEnds, WordProbability, check_word_probability
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
+from polyseme.text.piece_texts import piece_texts
 from polyseme.types import Tokenizer
 
 
@@ -43,6 +45,7 @@ def scorer_of(
     order: str | Sequence[int] | None = None,
     stride: int | None = None,
     neural_cache: NeuralCache | None = None,
+    word_probability: WordProbability = "pieces",
     batch_pieces: int | None = None,
     precision: Precision = "own",
     inference: InferenceEncoder | None = None,
@@ -56,6 +59,7 @@ def scorer_of(
     if batch_pieces is not None and batch_pieces < 1:
         raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
     check_hide(hide)
+    check_word_probability(word_probability)
     chosen_order = None if order is None else parse_order(order)
     name = _fitting(bundle)
     if name is None:
@@ -83,7 +87,24 @@ def scorer_of(
         method = PseudoLikelihood(
             bundle, bundle.tokenizer, making.predictor("masked", bundle.encoder), hide=hide or default_hide
         )
-    return Scorer(bundle.tokenizer, method, bundle.device)
+    word_ends = None
+    if word_probability == "corrected":
+        _refuse_correction(name, neural_cache)
+        if name != "two-way":  # whole words are predicted there, which need no correction
+            word_ends = WordEnds(piece_texts(bundle.tokenizer), bundle.config.n_pieces)
+    return Scorer(bundle.tokenizer, method, bundle.device, word_ends=word_ends)
+
+
+def _refuse_correction(name: str, neural_cache: NeuralCache | None) -> None:
+    """Word probabilities are corrected where a text is predicted from left to right, by the model alone."""
+    if name in ("both", "any-order"):
+        sides = "from both sides" if name == "both" else "in any order"
+        raise OptionError(
+            f"Corrected word probabilities are for models that predict from left to right; this one predicts {sides}. "
+            "Leave the option out."
+        )
+    if neural_cache is not None:
+        raise OptionError("With a neural cache, word probabilities are not corrected. Leave one of both out.")
 
 
 @dataclass

@@ -1,14 +1,15 @@
-"""`score` over files: scores as a table (TSV, Parquet), one line per text (JSONL), or a page with its words shaded.
+"""`score` over files: scores as a table (CSV, TSV, Parquet), one line per text (JSONL), or a page with words shaded.
 
 The ending of the output says which. The job is `files.chunked_job`'s: work that was stopped is resumed, and ends as if
-it had never stopped. Tables have one row per word, piece or byte:
+it had never stopped. Tables have one row per word, piece, byte or text:
 
 | column | |
 |---|---|
 | id | of the text |
 | number | of the word, piece or byte in its text, counted from 0 |
-| word, piece, byte | what it is; a byte is a number |
+| word, piece, byte, text | what it is; a byte is a number |
 | start, end | where a word or piece is in the text, in characters |
+| words, pieces | of a text: how many have a score |
 | log_prob | natural; empty where there is none |
 | surprisal | the same in bits |
 
@@ -41,15 +42,17 @@ from polyseme.files.unfinished_folder import clear_up
 from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
 from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.text_scores import Floats, Scored, Totals, surprisals, totals
+from polyseme.text.marked_word import marked_span
 from polyseme.types import Document, OnBatch, Progress
 
-By = Literal["word", "piece", "byte"]
+By = Literal["word", "piece", "byte", "text"]
 """What has a row of its own."""
 
 COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "word": {"id": pa.string(), "number": pa.int64(), "word": pa.string(), "start": pa.int64(), "end": pa.int64()},
     "piece": {"id": pa.string(), "number": pa.int64(), "piece": pa.string(), "start": pa.int64(), "end": pa.int64()},
     "byte": {"id": pa.string(), "number": pa.int64(), "byte": pa.int64()},
+    "text": {"id": pa.string(), "number": pa.int64(), "text": pa.string(), "words": pa.int64(), "pieces": pa.int64()},
 }
 SCORES = {"log_prob": pa.float64(), "surprisal": pa.float64()}
 
@@ -82,10 +85,14 @@ class _Stored(JsonLines):
         return (TextScores(Totals(**sums), content) for sums, content in super().load(path))
 
 
-def check_scores_output(output: AnyPath, *, force: bool, inputs: Iterable[AnyPath | None] = ()) -> None:
+def check_scores_output(
+    output: AnyPath, *, by: By = "word", force: bool, inputs: Iterable[AnyPath | None] = ()
+) -> None:
     """Refuse an output that could not be written; to be called before any work."""
     if _ending(output) not in FORMATS:
         raise OptionError(f"Scores are written as {', '.join(FORMATS)}. Got {str(output)!r} instead.")
+    if by == "text" and _ending(output) == ".html":
+        raise OptionError("A page shades words, pieces or bytes. Scores by text go into a table: .csv, .tsv, .parquet.")
     clear_up(output)
     check_output(output, force=force, inputs=inputs)
 
@@ -103,12 +110,14 @@ def score_files(
     *,
     by: By,
     settings: Callable[[], Mapping[str, Any]],
+    marked: bool = False,
     force: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Totals, list[Scored]]:
     """Score every text of what is read; their sum, and the texts with their scores where there is no output.
 
-    `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
+    `settings` gives all that decides the result; it is called only if the input is long enough to be resumed. With
+    `marked`, only the span in brackets of each text has scores.
     """
     sums = [Totals()]
 
@@ -139,7 +148,7 @@ def score_files(
     job: Job[_Unit, Any] = Job(
         noun="texts",
         ends_chunk=by_characters(),
-        prepare=lambda rows: list(map(_unit, rows)),
+        prepare=lambda rows: [_unit(row, marked=marked) for row in rows],
         compute=compute if output is None else in_output,
         tally=scorer.tally,
         open_output=open_output,
@@ -211,9 +220,14 @@ class SourcedRows:
             )
 
 
-def _unit(row: Row) -> _Unit:
-    """A text, and its source, which must have a word."""
+def _unit(row: Row, *, marked: bool) -> _Unit:
+    """A text, of which only the marked span may be scored, and its source, which must have a word."""
     text = document_of(row)
+    if marked:
+        try:
+            text = marked_span(text)
+        except InputError as error:
+            raise InputError(f"{row.place}: {error}") from None
     if not isinstance(row, SourcedRow) or row.source is None:
         return text, None
     source = document_of(row.source)
@@ -234,12 +248,17 @@ def _digest(row: Row) -> list[Any]:
 
 
 def unit_log_probs(scored: Scored, by: By) -> Floats:
-    """The log-probabilities of a text's words, pieces or bytes."""
+    """The log-probabilities of a text's words, pieces or bytes, or of all its words together."""
+    if by == "text":
+        totals = scored.totals
+        return np.array([totals.word_log_prob if totals.words else np.nan])
     return {"word": scored.word_log_probs, "piece": scored.piece_log_probs, "byte": scored.byte_log_probs}[by]
 
 
 def units(scored: Scored, by: By) -> tuple[list[Any], list[list[int]]]:
-    """A text's words, pieces or bytes, and where words and pieces stand."""
+    """A text's words, pieces or bytes, and where words and pieces stand; or the text."""
+    if by == "text":
+        return [scored.text], []
     if by == "word":
         return [str(word) for word in scored.words], [[word.start, word.end] for word in scored.words]
     if by == "piece":
@@ -272,7 +291,9 @@ class _Table:
         values, spans = units(scored, by)
         log_probs = unit_log_probs(scored, by)
         columns = {"id": [scored.id] * len(values), "number": list(range(len(values))), by: values}
-        if by != "byte":
+        if by == "text":
+            columns |= {"words": [scored.totals.words], "pieces": [scored.totals.pieces]}
+        elif by != "byte":
             columns |= {"start": [start for start, _ in spans], "end": [end for _, end in spans]}
         columns |= {"log_prob": _numbers(log_probs), "surprisal": _numbers(surprisals(log_probs))}
         return {"columns": columns, "fields": {name: _string(value) for name, value in scored.fields.items()}}
@@ -286,10 +307,12 @@ class _Table:
 
 
 class _Tsv(_Table):
+    delimiter = "\t"
+
     def __init__(self, path: Path, by: By, description: str) -> None:
         super().__init__(path, by, description)
         self._file = path.open("w", encoding="utf-8", errors="surrogatepass", newline="")
-        self._writer = csv.writer(self._file, delimiter="\t", lineterminator="\n")
+        self._writer = csv.writer(self._file, delimiter=self.delimiter, lineterminator="\n")
 
     def write(self, contents: Sequence[Any]) -> None:
         for each in contents:
@@ -303,6 +326,10 @@ class _Tsv(_Table):
 
     def finish(self, total: Totals) -> None:
         self._file.close()
+
+
+class _Csv(_Tsv):
+    delimiter = ","
 
 
 class _Parquet(_Table):
@@ -336,7 +363,7 @@ def as_json(scored: Scored, by: By, description: str) -> dict[str, Any]:
         "text": scored.text,
         "how": description,
         f"{by}s": values,
-        **({"offsets": spans} if by != "byte" else {}),
+        **({"offsets": spans} if by in ("word", "piece") else {}),
         "log_probs": _numbers(log_probs),
         "surprisals": _numbers(surprisals(log_probs)),
         "totals": scored.totals.to_json(),
@@ -431,7 +458,13 @@ def totals_line(sums: Totals) -> str:
     )
 
 
-FORMATS: Mapping[str, type[Any]] = {".tsv": _Tsv, ".jsonl": _Jsonl, ".parquet": _Parquet, ".html": _Html}
+FORMATS: Mapping[str, type[Any]] = {
+    ".csv": _Csv,
+    ".tsv": _Tsv,
+    ".jsonl": _Jsonl,
+    ".parquet": _Parquet,
+    ".html": _Html,
+}
 """From the ending of an output to its `ScoreFormat`."""
 
 

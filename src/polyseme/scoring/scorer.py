@@ -21,9 +21,11 @@ from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.scoring.causal import CausalScoring
 from polyseme.scoring.pseudo_likelihood import PseudoLikelihood
 from polyseme.scoring.seq2seq import SourceScoring
-from polyseme.scoring.target_rows import ScoringMethod, ScoringRequest
-from polyseme.scoring.text_scores import Floats, Scored
+from polyseme.scoring.target_rows import Ints, ScoringMethod, ScoringRequest
+from polyseme.scoring.text_scores import Floats, Scored, pieces_of_word
+from polyseme.scoring.word_bounds import WordEnds, bounds_of, corrections
 from polyseme.text.alignment import count_unknown
+from polyseme.text.marked_word import SpanDocument
 from polyseme.types import Document, OnBatch, Pieces, Tokenizer
 
 
@@ -34,20 +36,32 @@ class PieceScores(NamedTuple):
     """[n]; NaN where there is none."""
     best: NDArray[np.bool_]
     """[n]: whether no other piece was as likely, where requested."""
+    bounds: Floats = np.zeros(0)
+    """[n]: the log-probability that a word begins, where requested; otherwise empty."""
 
 
 class Scorer:
     """Documents in, documents with scores out, in their order; `choose_scorer.scorer_of` builds one from a bundle."""
 
-    def __init__(self, tokenizer: Tokenizer, method: ScoringMethod, device: torch.device) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        method: ScoringMethod,
+        device: torch.device,
+        *,
+        word_ends: WordEnds | None = None,
+    ) -> None:
         self.tokenizer = tokenizer
         self.method = method
         self.device = device
+        self.word_ends = word_ends
+        """Where words end, if their probabilities are to be proper ones."""
         self.tally = Tally()
 
     @property
     def description(self) -> str:
-        return self.method.description
+        corrected = ", words corrected for where they end" if self.word_ends is not None else ""
+        return self.method.description + corrected
 
     @property
     def from_both_sides(self) -> bool:
@@ -77,7 +91,11 @@ class Scorer:
             self._check(ScoringRequest(encoded, encoded_sources))
             names = [f"text {document.id or number}" for number, document in enumerate(documents)]
             self.method.check(encoded, encoded_sources, names)
-        piece_scores = self.pieces(encoded, sources=encoded_sources, on_batch=on_batch)
+        runs = _runs(documents, encoded)
+        if self.word_ends is None:
+            piece_scores = self.pieces(encoded, sources=encoded_sources, only=runs, on_batch=on_batch)
+        else:
+            piece_scores = self._with_bounds(documents, encoded, encoded_sources, runs, on_batch)
         self.tally.words += sum(len(document.words) for document in documents)
         self.tally.vanished += sum(each.n_unknown for each in encoded)
         self.tally.wordless += sum(not len(each.words) for each in encoded)
@@ -92,10 +110,34 @@ class Scorer:
                 ids=each.ids,
                 spans=np.clip(each.spans, 0, len(document.text)),
                 word_pieces=each.words,
-                piece_log_probs=scores.log_probs,
+                piece_log_probs=_within(scores.log_probs[: len(each)], None if runs is None else runs[number]),
+                word_corrections=corrections(each, scores.bounds) if self.word_ends is not None else None,
+                span=document.span if isinstance(document, SpanDocument) else None,
             )
-            for document, each, scores in zip(documents, encoded, piece_scores, strict=True)
+            for number, (document, each, scores) in enumerate(zip(documents, encoded, piece_scores, strict=True))
         ]
+
+    def _with_bounds(
+        self,
+        documents: Sequence[Document],
+        encoded: Sequence[Pieces],
+        sources: Sequence[Pieces] | None,
+        runs: Sequence[tuple[int, int]] | None,
+        on_batch: OnBatch | None,
+    ) -> list[PieceScores]:
+        """Scores of documents, each read with one piece more, so that the end of its last word is predicted, too.
+
+        Of a text that is longer than the model reads at once, the last window therefore begins one piece later.
+        """
+        if self.word_ends is None:
+            raise OptionError("Words are not corrected here.")
+        longer = [_with_end(each, self.tokenizer) for each in encoded]
+        kinds = [
+            self.word_ends.kinds(document, each)[: len(more)]
+            for document, each, more in zip(documents, encoded, longer, strict=True)
+        ]
+        only = None if runs is None else [(start, end + (end > start)) for start, end in runs]
+        return self.pieces(longer, sources=sources, only=only, on_batch=on_batch, kinds=kinds)
 
     def pieces(
         self,
@@ -105,15 +147,17 @@ class Scorer:
         only: Sequence[tuple[int, int]] | None = None,
         best: bool = False,
         on_batch: OnBatch | None = None,
+        kinds: Sequence[Ints] | None = None,
     ) -> list[PieceScores]:
-        """Scores of documents that are in pieces already; see `ScoringRequest`."""
+        """Scores of documents that are in pieces already; see `ScoringRequest`. `kinds` are those of word bounds."""
         self._check(ScoringRequest(encoded, sources, only, best))
-        numbers: dict[tuple[bytes, bytes, tuple[int, int] | None], int] = {}
+        numbers: dict[tuple[bytes, bytes, bytes, tuple[int, int] | None], int] = {}
         requested_runs = [None] * len(encoded) if only is None else list(only)
         source_keys = [b""] * len(encoded) if sources is None else [each.ids.tobytes() for each in sources]
+        kind_keys = [b""] * len(encoded) if kinds is None else [each.tobytes() for each in kinds]
         which = [
-            numbers.setdefault((self.method.key(each), source, run), len(numbers))
-            for each, source, run in zip(encoded, source_keys, requested_runs, strict=True)
+            numbers.setdefault((self.method.key(each), source, kind, run), len(numbers))
+            for each, source, kind, run in zip(encoded, source_keys, kind_keys, requested_runs, strict=True)
         ]
         chosen: list[int] = [0] * len(numbers)
         for number, distinct in enumerate(which):
@@ -121,10 +165,13 @@ class Scorer:
         distinct_texts = [encoded[number] for number in chosen]
         runs = None if only is None else [only[number] for number in chosen]
         theirs = None if sources is None else [sources[number] for number in chosen]
-        predicted, usage = self.method(ScoringRequest(distinct_texts, theirs, runs, best, on_batch))
+        bounds = None
+        if kinds is not None and self.word_ends is not None:
+            bounds = bounds_of([kinds[number] for number in chosen], self.word_ends.sets)
+        predicted, usage = self.method(ScoringRequest(distinct_texts, theirs, runs, best, on_batch, bounds))
         ends = np.cumsum([0, *map(len, distinct_texts)]).tolist()
         piece_scores = [
-            PieceScores(predicted.log_probs[start:end], predicted.best[start:end])
+            PieceScores(predicted.log_probs[start:end], predicted.best[start:end], predicted.bounds[start:end])
             for start, end in itertools.pairwise(ends)
         ]
         self.tally.add(Tally(documents=len(encoded), pieces=usage.pieces, flops=usage.flops, sums=dict(usage.sums)))
@@ -173,3 +220,35 @@ class Scorer:
         """Warn of all cautions, once."""
         for note in self.cautions():
             warnings.warn(note, PolysemeWarning, stacklevel=3)
+
+
+def _runs(documents: Sequence[Document], encoded: Sequence[Pieces]) -> list[tuple[int, int]] | None:
+    """The pieces of each document that are scored, if some have a span of words that is."""
+    if not any(isinstance(document, SpanDocument) for document in documents):
+        return None
+    return [
+        (pieces_of_word(each, document.first)[0], pieces_of_word(each, document.last)[1])
+        if isinstance(document, SpanDocument)
+        else (0, len(each))
+        for document, each in zip(documents, encoded, strict=True)
+    ]
+
+
+def _within(log_probs: Floats, run: tuple[int, int] | None) -> Floats:
+    """Without scores outside a run."""
+    if run is None:
+        return log_probs
+    inside = np.full(len(log_probs), np.nan)
+    inside[run[0] : run[1]] = log_probs[run[0] : run[1]]
+    return inside
+
+
+def _with_end(pieces: Pieces, tokenizer: Tokenizer) -> Pieces:
+    """A document with a piece behind its last one: the end of texts, or where there is none any known piece."""
+    if not len(pieces) or pieces.ids.ndim > 1:
+        return pieces
+    end = tokenizer.specials.get("end", int(pieces.ids[0]))
+    last = pieces.spans[-1, 1]
+    return Pieces(
+        np.append(pieces.ids, end), np.append(pieces.spans, [[last, last]], axis=0), pieces.words, pieces.n_unknown
+    )

@@ -60,7 +60,7 @@ class SourceScoring(ScoringMethod):
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
         encoded, only = request.encoded, request.only
         pieces, ends = flat([each.ids for each in encoded])
-        scores = TargetScores.empty(len(pieces))
+        scores = TargetScores.empty(len(pieces), request.bounds)
         read = [self.tokenizer.frame(each.ids).ids for each in request.sources or ()]
         framed = [self.tokenizer.frame(each.ids) for each in encoded]
         rows = [
@@ -83,6 +83,7 @@ class SourceScoring(ScoringMethod):
             states = self._states([read[n] for n in numbers], [rows[n] for n in numbers], places)
             theirs = torch.from_numpy(pieces[targets]).to(self.predictor.device)
             scores.put(targets, *self.predictor.log_probs(states, theirs, best=request.best))
+            self.predictor.put_bounds(scores, states, targets, request.bounds)
             done += sum(len(read[n]) + len(rows[n]) for n in numbers)
             request.report(done, total)
         usage = usage_of(self.decoder.config, [len(rows[n]) for n in order], scores, self.predictor.output)

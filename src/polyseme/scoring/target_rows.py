@@ -61,6 +61,15 @@ class TargetRows:
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
+class WordBounds(NamedTuple):
+    """Where words begin among pieces, and which pieces may begin one there (`word_bounds`)."""
+
+    kinds: Ints
+    """[P]: the number of a set at each piece that begins a word; -1 elsewhere."""
+    sets: NDArray[np.bool_]
+    """[K, V]"""
+
+
 class ScoringRequest(NamedTuple):
     """Documents in pieces, and what to score of them."""
 
@@ -72,6 +81,8 @@ class ScoringRequest(NamedTuple):
     best: bool = False
     """Whether to compare each piece with all others."""
     on_batch: OnBatch | None = None
+    bounds: WordBounds | None = None
+    """Where to say how likely it is that a word begins."""
 
     def report(self, done: int, total: int) -> None:
         """Report progress, if anyone listens."""
@@ -86,10 +97,13 @@ class TargetScores(NamedTuple):
     """[P]"""
     best: NDArray[np.bool_]
     """[P]: whether no other piece was as likely; all False unless requested."""
+    bounds: NDArray[np.float64] = np.zeros(0)
+    """[P]: the log-probability that a word begins, where that was requested; otherwise empty."""
 
     @classmethod
-    def empty(cls, n_pieces: int) -> TargetScores:
-        return cls(np.full(n_pieces, np.nan), np.zeros(n_pieces, np.bool_))
+    def empty(cls, n_pieces: int, bounds: WordBounds | None = None) -> TargetScores:
+        n_bounds = 0 if bounds is None else n_pieces
+        return cls(np.full(n_pieces, np.nan), np.zeros(n_pieces, np.bool_), np.full(n_bounds, np.nan))
 
     def put(self, targets: Ints, log_probs: Tensor, is_best: Tensor | None) -> None:
         """Fill in the scores of these pieces."""
@@ -178,14 +192,16 @@ class PiecePredictor:
         *,
         mask: int = 0,
         best: bool = False,
+        bounds: WordBounds | None = None,
         on_batch: OnBatch | None = None,
     ) -> TargetScores:
         """Log-probabilities of the `pieces` [P] of all documents that the rows predict; `mask` hides pieces."""
-        scores = TargetScores.empty(len(pieces))
+        scores = TargetScores.empty(len(pieces), bounds)
         lengths = target_rows.lengths[target_rows.stretch]
 
         def run(rows: Ints) -> tuple[Ints, Tensor, Tensor | None]:
             states, targets, _ = self.states(target_rows, rows, mask)
+            self.put_bounds(scores, states, targets, bounds)
             return targets, *self.log_probs(states, torch.from_numpy(pieces[targets]).to(self.device), best=best)
 
         results = list(  # on a GPU nothing is fetched before all batches are under way
@@ -226,6 +242,20 @@ class PiecePredictor:
                 own = every.gather(1, theirs[:, None])
                 bests.append((every >= own).sum(dim=1) == 1)
         return torch.cat(log_probs), torch.cat(bests) if best else None
+
+    @torch.inference_mode()
+    def put_bounds(self, scores: TargetScores, states: Tensor, targets: Ints, bounds: WordBounds | None) -> None:
+        """Fill in the log-probability that a word begins, at those of the targets [M] where it was requested."""
+        if bounds is None:
+            return
+        selected = np.flatnonzero(bounds.kinds[targets] >= 0)
+        at_once = max(NUMBERS_AT_ONCE[self.device.type] // self.n_pieces, 1)
+        for start in range(0, len(selected), at_once):
+            places = selected[start : start + at_once]
+            every = self.output.log_probs(states[torch.from_numpy(places).to(states.device)].to(self.dtype))
+            begins = torch.from_numpy(bounds.sets[bounds.kinds[targets[places]]]).to(every.device)
+            log_probs = every.masked_fill(~begins, -torch.inf).logsumexp(dim=1)
+            scores.bounds[targets[places]] = log_probs.double().cpu().numpy()
 
     @property
     def n_pieces(self) -> int:

@@ -8,6 +8,8 @@
   the model does not read them) have 0. So the bytes come to the same, too, and models with different pieces can be
   compared over any stretch of the text.
 
+Words may be corrected for where they end (`word_bounds`); then they come to as much more as it takes to end the text.
+
 Log-probabilities are natural; surprisals are in bits. A missing score is NaN: that of the first piece where
 nothing precedes it, and of the word that it belongs to.
 """
@@ -35,7 +37,7 @@ class Totals:
     log_prob: float = 0.0
     """Of all pieces together."""
     word_log_prob: float = 0.0
-    """Of all words that have a score; the same, unless a first word has none."""
+    """Of all words that have a score; the same, unless a first word has none, or words are corrected."""
     texts: int = 0
     words: int = 0
     pieces: int = 0
@@ -89,10 +91,19 @@ class Scored(Document):
     """[n_words, 2]: first and last piece of each word, both counted."""
     piece_log_probs: Floats
     """[n], natural; NaN where there is none."""
+    word_corrections: Floats | None = None
+    """[n_words]: what is added to what a word's pieces come to, so that words are proper events (`word_bounds`)."""
+    span: tuple[int, int] | None = None
+    """The part of the text that is scored, `[start, end)` in characters; None: all of it."""
 
     @cached_property
     def word_log_probs(self) -> Floats:
-        """[n_words], natural: what the pieces of each word come to."""
+        """[n_words], natural: what the pieces of each word come to, corrected where that was requested."""
+        plain = self._word_sums
+        return plain if self.word_corrections is None else plain + self.word_corrections
+
+    @cached_property
+    def _word_sums(self) -> Floats:
         n_words, n_pieces = len(self.word_pieces), len(self.ids)
         if not n_words:
             return np.zeros(0)
@@ -127,7 +138,10 @@ class Scored(Document):
         starts = np.minimum(starts, n_bytes - 1)  # an empty piece goes with the byte at its place
         counts = np.maximum(ends - starts, 1)
         places = np.repeat(starts, counts) + counted(counts)
-        return _sums(places, np.repeat(self.piece_log_probs / counts, counts), n_bytes)
+        sums = _sums(places, np.repeat(self.piece_log_probs / counts, counts), n_bytes)
+        if self.span is not None:
+            sums[: bounds[self.span[0]]] = sums[bounds[self.span[1]] :] = np.nan
+        return sums
 
     @cached_property
     def totals(self) -> Totals:

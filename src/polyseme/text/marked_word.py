@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from polyseme.errors import InputError
@@ -72,6 +73,33 @@ def marked_use(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> Document:
     start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
     _check_bounds(document, start, end)
     return Document(text=text, words=[Word(text[start:end], start, end)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanDocument(Document):
+    """A document of which a span of words is marked."""
+
+    first: int
+    last: int
+    """The numbers of its first and last word, both counted."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where it is in the text."""
+        return self.words[self.first].start, self.words[self.last].end
+
+
+def marked_span(document: Document) -> SpanDocument:
+    """A document whose text has a span of whole words in brackets, without the brackets."""
+    if document.pretokenized:
+        raise InputError("A span is marked in a text, and this is a list of words. Write it as a text.")
+    marked = marked_use(document.text)
+    plain = make_document(marked.text, document.id, document.fields)
+    [whole] = marked.words
+    inside = [number for number, word in enumerate(plain.words) if whole.start <= word.start and word.end <= whole.end]
+    return SpanDocument(
+        text=plain.text, words=plain.words, id=plain.id, fields=plain.fields, first=inside[0], last=inside[-1]
+    )
 
 
 def _check_bounds(document: Document, start: int, end: int) -> None:

@@ -25,6 +25,7 @@ from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.score_files import SourcedRows, check_by, check_scores_output, score_files
 from polyseme.scoring.text_scores import Scored, Totals
+from polyseme.scoring.word_bounds import check_word_probability
 from polyseme.text.sentences import split_sentences
 from polyseme.verb_options import MaskOptions, ScoreOptions
 
@@ -50,6 +51,9 @@ def score(options: ScoreOptions) -> Scores:
     """
     started = time.perf_counter()
     check_by(options.by)
+    check_word_probability(options.word_probability)
+    if options.word_probability == "corrected" and options.by in ("piece", "byte"):
+        raise OptionError(f"The correction is of words; scores by {options.by} have none. Leave one of both out.")
     check_hide(options.hide)
     neural_cache_of(options.neural_cache, options.cache_size, options.cache_share, options.cache_sharpness)
     if options.order is not None:
@@ -59,7 +63,7 @@ def score(options: ScoreOptions) -> Scores:
         raise OptionError(f"The option 'source_field' ({options.source_field!r}) is about a source, and there is none.")
     names = listed(options.sources)
     if output is not None:
-        check_scores_output(output, force=options.force, inputs=[*names, source])
+        check_scores_output(output, by=options.by, force=options.force, inputs=[*names, source])
     loaded = load(model_or_default("score", options.model), device=options.device, dtype=options.dtype)
     scorer = loaded.scorer(options, options.batch_pieces)
     if scorer.needs_source and source is None:
@@ -81,6 +85,7 @@ def score(options: ScoreOptions) -> Scores:
             "the model's outputs": outputs_fingerprint(loaded.bundle),
             "how": scorer.description,
             "by": options.by,
+            "marked": options.marked,
             **options.values(MaskOptions),
             "input": names,
             "source": None if source is None else os.fspath(source),
@@ -102,6 +107,7 @@ def score(options: ScoreOptions) -> Scores:
             rows if source_rows is None else SourcedRows(rows, source_rows),
             output,
             by=options.by,
+            marked=options.marked,
             settings=settings,
             force=options.force,
             progress=options.progress,
