@@ -23,12 +23,14 @@ from polyseme.embedding.pooling import warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
+from polyseme.files.in_memory import inputs_of
 from polyseme.filling.filled import Filled
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
+from polyseme.result_tables import ResultList, ShownAsTable, Table, counted
 from polyseme.text.documents import string_to_document, to_document, to_documents
-from polyseme.types import Batch, Embedded, Framed
+from polyseme.types import Batch, Embedded, Framed, documents_table
 from polyseme.verb_options import (
     Dtype,
     EmbedTextsOptions,
@@ -36,6 +38,7 @@ from polyseme.verb_options import (
     GenerateTextsOptions,
     MaskOptions,
     ModelEmbedderOptions,
+    PredictTextsOptions,
     ScoreTextsOptions,
     ScoringOptions,
 )
@@ -49,8 +52,12 @@ if TYPE_CHECKING:
     from polyseme.generating.text_generator import TextGenerator
     from polyseme.scoring.scorer import Scorer
     from polyseme.scoring.text_scores import Scored
+    from polyseme.tasks.kind import Prediction
+    from polyseme.transfer.task_model import TaskModel
 
 AnyPath = str | PathLike[str]
+_WHOLE = 1000
+"""Characters of a path that are always shown."""
 DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -65,8 +72,8 @@ WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
 """Models that have learned to write on; those that fill masks can only be made to."""
 
 
-@dataclass(frozen=True)
-class PieceStates:
+@dataclass(frozen=True, repr=False)
+class PieceStates(ShownAsTable):
     """A text in a model's pieces, specials included, and what the encoder makes of each."""
 
     pieces: list[str]
@@ -78,9 +85,15 @@ class PieceStates:
     attentions: NDArray[Any] | None = None
     """[layers, heads, n, n], on request."""
 
+    def table(self) -> Table:
+        shape = "×".join(map(str, self.states.shape))
+        title = f"{counted(len(self.pieces), 'piece')}, states {shape} (layers, pieces, width)"
+        rows = list(zip(self.pieces, self.ids.tolist(), self.spans.tolist(), strict=True))
+        return Table.of(title, ("piece", "id", "span"), rows, lambda row: row)
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Card(ShownAsTable):
     """What a model is and what it can do."""
 
     path: str
@@ -98,6 +111,11 @@ class Card:
     settings: dict[str, Any]
     """The encoder's whole config."""
 
+    def table(self) -> Table:
+        rows = [(name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
+        shown = [row for row in rows if row[0] not in ("family", "settings")]
+        return Table(title=self.family, rows=shown, width=_WHOLE)
+
 
 class Model:
     """A model ready for use; make one with `load`."""
@@ -107,6 +125,13 @@ class Model:
         self.path = path
         self.precision: Precision = precision
         """What `embed` multiplies in, if not in the weights' own precision."""
+
+    def __repr__(self) -> str:
+        config = self.bundle.config
+        size = f"{config.depth} layers of width {config.widths[-1]}, {_short(self.bundle.n_parameters())} parameters"
+        dtype = next(self.bundle.encoder.parameters()).dtype
+        where = f"{str(dtype).removeprefix('torch.')} on {self.bundle.device}"
+        return f"Model({self.bundle.family.name}, {size}, {where}, {self.path or 'from no folder'})"
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -129,7 +154,7 @@ class Model:
         warn_unread(embedder.tally)
         if embedder.tally.wordless and options.per == "text":
             warn_wordless(embedder.tally.wordless)
-        return embedded
+        return ResultList(embedded, documents_table)
 
     def forget(self) -> None:
         """Drop the state that texts embedded with `carry_state` have left."""
@@ -298,6 +323,38 @@ class Model:
             self.bundle, **options.values(MaskOptions), batch_pieces=batch_pieces, precision=self.precision, **settings
         )
 
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    @flat_method(PredictTextsOptions)
+    def predict(self, options: PredictTextsOptions) -> list[Prediction]:
+        """What a model that `finetune` has fitted to a task says of each text, in their order.
+
+        >>> polyseme.load("models/stars").predict(["A great film"])[0].label        # doctest: +SKIP
+        """
+        model, card = self.task_model
+        named = later("polyseme.transfer.predict_columns").Columns.named
+        columns = named(**{name: getattr(options, name) for name in ("field", "second", "choices", "marks")})
+        fields = (options.fields,) if isinstance(options.fields, str) else tuple(options.fields)
+        judged = later("polyseme.transfer.predict_inputs").predict_inputs(
+            model, card, inputs_of(options.texts), columns=columns, reading={"fields": fields}
+        )
+        return ResultList(judged.predictions, later("polyseme.tasks.kind").predictions_table)
+
+    @cached_property
+    def task_model(self) -> tuple[TaskModel, dict[str, Any]]:
+        """The model with the head that was fitted to a task, and what its folder says of that; refused without one.
+
+        Its encoder is this one, unless this one is not in fp32.
+        """
+        if not self.path:
+            raise ModelError(
+                "The model comes from no folder, so that it has no task's head. Load one that finetune wrote."
+            )
+        files, folder = later("polyseme.transfer.task_folder"), model_folder(Path(self.path))
+        shared = self.bundle if next(self.bundle.encoder.parameters()).dtype == torch.float32 else None
+        model: TaskModel = files.load_task_model(folder, device=str(self.bundle.device), bundle=shared)
+        return model, files.task_card(folder) or {}
+
     # --- texts --------------------------------------------------------------------------------------------------------
 
     @flat_method(GenerateTextsOptions)
@@ -455,6 +512,18 @@ def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
     if framed.offset + n_pieces < len(framed.ids):
         ids = ids[:-1]
     return Framed(ids, np.zeros_like(ids), framed.offset + 1)
+
+
+def _short(number: int) -> str:
+    """A number in thousands or millions.
+
+    >>> _short(22_713_216), _short(900)
+    ('22.7 M', '900')
+    """
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "K")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return str(number)
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:

@@ -12,7 +12,7 @@ if sys.platform != "win32":
     import resource
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Cost:
     """The bill of one call; rule 6 puts one beside every result."""
 
@@ -26,6 +26,9 @@ class Cost:
     peak_memory: int
     """The process's largest resident memory so far, in bytes."""
     device: str
+
+    def __repr__(self) -> str:
+        return f"Cost({self.line()})"
 
     def line(self) -> str:
         """The closing line of a verb.

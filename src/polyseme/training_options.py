@@ -15,6 +15,7 @@ from polyseme.options import Options, callback, column_option, doc, option, outp
 from polyseme.packaged_models import default_in_words
 from polyseme.verb_options import (
     BYTES_DONE,
+    IN_MEMORY,
     SOURCES,
     ComputeOptions,
     DeviceOption,
@@ -248,16 +249,17 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
         "Folder of the fitted model: encoder, head, labels, report.json and report.html.", default="not kept"
     )
     data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
-    train: AnyPath | None = option(
+    train: Sources | None = option(
         None,
-        "Training file: CSV, TSV, JSONL, Parquet, CoNLL, CoNLL-U or SQuAD's JSON.",
+        "Training file: CSV, TSV, JSONL, Parquet, CoNLL, CoNLL-U or SQuAD's JSON. In Python also a table: a frame, a "
+        "dataset, mappings.",
         "FILE",
         default="the benchmark's",
     )
-    dev: AnyPath | None = option(
+    dev: Sources | None = option(
         None, "Development file, which chooses the best step.", "FILE", default="a tenth of train"
     )
-    test: AnyPath | None = option(None, "Test file, which is scored once, at the end.", "FILE", default="none")
+    test: Sources | None = option(None, "Test file, which is scored once, at the end.", "FILE", default="none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,8 +278,8 @@ class GlueOptions(FinetuneRunOptions):
 class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
     """What `predict` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
-    model: AnyPath = dataclasses.field(
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
+    model: AnyPath | Model = dataclasses.field(
         metadata=doc("Model to predict with: a folder that finetune has written.", "MODEL", flags="-m --model")
     )
     output: AnyPath | None = output_option(
@@ -306,13 +308,13 @@ class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
 class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     """What `evaluate` takes."""
 
-    model: AnyPath | None = model_option("evaluate")
-    name: str = dataclasses.field(
+    model: AnyPath | Model | None = model_option("evaluate")
+    name: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
             "A benchmark (blimp, babylm, lambada, agreement, pairs, bleu), or a file of minimal pairs: a table with "
             "the columns good and bad, and group where there are several kinds. For a model that finetune has written: "
-            "a file with labels, or the name of its benchmark.",
+            "a file with labels (in Python also a table: a frame, a dataset, mappings), or the name of its benchmark.",
             "NAME|FILE",
         ),
     )

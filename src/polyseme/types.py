@@ -11,10 +11,11 @@ of a batch, V pieces in the vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from polyseme.extras import later
+from polyseme.result_tables import Table, cell, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +55,15 @@ class Word(str):
         return str(self), self.start, self.end
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
+class Original:
+    """The text that given words come from, and where each of them is in it."""
+
+    text: str
+    spans: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Document:
     """A text with its words, an id and other fields."""
 
@@ -64,9 +73,26 @@ class Document:
     fields: Mapping[str, Any] = field(default_factory=dict)
     pretokenized: bool = False
     """Whether the user passed a list of words; each then goes through the tokenizer by itself."""
+    original: Original | None = field(default=None, repr=False)
+    """Of given words whose text is known, that text: results point into it (a treebank's `# text`)."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({cell(self.text)!r}, {', '.join(self._described())})"
+
+    def _described(self) -> list[str]:
+        """What is shown of it besides its text."""
+        fields = [f"fields {', '.join(self.fields)}"] if self.fields else []
+        return [f"id {self.id!r}", counted(len(self.words), "word"), *fields]
+
+    def in_original(self) -> Document:
+        """The document with its original text, if it has one, as results show it; tokenizers read the one without."""
+        if self.original is None:
+            return self
+        words = [Word(word, *span) for word, span in zip(self.words, self.original.spans, strict=True)]
+        return replace(self, text=self.original.text, words=words, original=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Embedded(Document):
     """A document with one vector for each of its words: what `embed` returns."""
 
@@ -75,10 +101,22 @@ class Embedded(Document):
     vectors: NDArray[Any]
     """[n_words, D], or [n_words, layers, D] for all layers; [1, …] for one vector per text, without words."""
 
+    def _described(self) -> list[str]:
+        return [*super()._described(), f"vectors {'×'.join(map(str, self.vectors.shape))} {self.vectors.dtype}"]
+
     def _repr_html_(self) -> str | None:
         """For notebooks: the words, colored by their similarity to one of them; `polyseme.view` chooses it."""
         html: str | None = later("polyseme.word_senses.similarity_view").html_of(self)
         return html
+
+
+def documents_table(documents: Sequence[Embedded]) -> Table:
+    """Documents with vectors, one row each."""
+    shape = "×".join(map(str, documents[0].vectors.shape[1:])) if documents else ""
+    n_vectors = sum(len(each.vectors) for each in documents)
+    kind = f" of {shape} {documents[0].vectors.dtype}" if documents else ""
+    title = f"{counted(len(documents), 'document')}, {counted(n_vectors, 'vector')}{kind}"
+    return Table.of(title, ("id", "vectors", "text"), documents, lambda each: (each.id, len(each.vectors), each.text))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,12 @@ EarlyStopping = bool | Literal["never"]
 MatchKind = Literal["word", "lemma", "pattern"]
 Sort = Literal["text", "left", "right", "similarity", "sense"]
 SOURCES = "Files, folders or patterns, or - for standard input; one, or several."
-BYTES_DONE = "Called with the number of bytes of the input that are done, and the number of all."
+IN_MEMORY = (
+    " In Python also texts: a list of them, of lists of words or of mappings, a frame, an Arrow table, a dataset."
+)
+BYTES_DONE = (
+    "Called with the number of bytes of the input that are done, and the number of all; of rows, where it is in memory."
+)
 
 
 # --- what several verbs share -----------------------------------------------------------------------------------------
@@ -255,15 +260,33 @@ class DecodingOptions(Options):
 class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `embed` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
     output: AnyPath = dataclasses.field(
         metadata=doc(
-            "File of the vectors: .parquet, .npz, .safetensors, .h5 or .jsonl; with shard rows, a folder.",
+            "File of the vectors: .parquet, .npz, .safetensors, .h5 or .jsonl; .csv or .tsv for one row per word; with "
+            "shard rows, a folder.",
             "OUTPUT",
             flags="-o --output",
         )
     )
-    store: Store = option("fp32", "Precision of the stored numbers: fp32, fp16, bf16 (.safetensors only).", "DTYPE")
+    store: Store | None = option(
+        None,
+        "Precision of the stored numbers: fp32, fp16, bf16 (.safetensors only), fp64.",
+        "DTYPE",
+        default="fp32; of a model in fp64, fp64",
+    )
+    long: bool = option(
+        False,
+        "Write a table with one row per word (id, position, word, start, end, fields, vector), for R and pandas: "
+        ".parquet, or .csv and .tsv, which always are such tables.",
+    )
+    columns: str | Sequence[str] = option(
+        (),
+        "Columns of that table, separated by commas: id, position, word, start, end, text, fields, vector, or single "
+        "numbers of it (v0, v17).  [default: all but text]",
+        "NAMES",
+        parse="names",
+    )
     shard_rows: int | None = option(
         None, "Texts per file; the output is then a folder of files.", "N", default="one file"
     )
@@ -481,11 +504,31 @@ class GenerateTextsOptions(DecodingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PredictTextsOptions(Options):
+    """What `Model.predict` takes."""
+
+    texts: Sources = dataclasses.field(
+        kw_only=False,
+        metadata=doc(
+            "Texts: strings, or lists of words; for two texts, pairs of them; for choices, pairs of a question and a "
+            "list of choices; or a table (a frame, an Arrow table, a dataset, mappings); or files."
+        ),
+    )
+    field: str | None = option(
+        None, "Field of the text, or of its words, in a table.", default="as in training, or the only one there is"
+    )
+    second: str | None = option(None, "Field with the second text, or with the question.", default="as in training")
+    choices: str | Sequence[str] = option((), "Fields with the choices, or the one with lists of them.")
+    marks: str | None = option(None, "Field with one number per word: 1 at the predicate.", default="as in training")
+    fields: str | Sequence[str] = option((), "Other fields to copy to the predictions, or all.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
     """What `score` takes."""
 
     model: AnyPath | Model | None = model_option("score")
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES, "INPUT..."))
+    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
     source: AnyPath | None = option(
         None,
         "For a model with a decoder: file with the source of each text, in the same order, read as the texts are.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +96,9 @@ def test_a_treebank(run: Run, tiny: Path, tmp_path: Path, more: list[str], words
     [found] = embedded(run, tiny, tmp_path / "out.h5", source, "--fields", "upos", *more)
     assert list(found.words) == words
     assert len(found.vectors) == len(words)
-    assert (found.id, found.fields["original"]) == ("one", "I don't.")
-    assert json.loads(found.fields["upos"])[0] == "PRON"
+    assert (found.id, found.text) == ("one", "I don't.")
+    assert [found.text[word.start : word.end] for word in found.words] == words
+    assert found.fields["upos"][0] == "PRON"
 
 
 def test_a_treebank_that_does_not_add_up(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
@@ -145,3 +145,63 @@ def test_what_cannot_be(refuse: Refuse, tiny: Path, tmp_path: Path, options: lis
     (tmp_path / "in.txt").write_text("Dawn broke.")
     output = tmp_path / ("out" if "--shard-rows" in options else "out.npz")
     assert said in refuse("embed", tmp_path / "in.txt", "-m", tiny, "-o", output, *options, folder=tmp_path)
+
+
+def test_a_treebank_with_all_its_fields_as_a_table_of_words(run: Run, tiny: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.conllu"
+    source.write_text(TREEBANK + "\n# newpar\n" + TREEBANK.replace("one", "two"))
+    ended = run("embed", source, "-m", tiny, "-o", tmp_path / "out.parquet", "--fields", "all", "--device", "cpu")
+    assert ended.code == 0
+    assert "note: The field 'id' is called 'fields.id' in the output" in " ".join(ended.err.split())
+    first, second = polyseme.read_vectors(tmp_path / "out.parquet")
+    assert first.fields["fields.id"] == ["1", "2", "3", "4"]
+    assert (first.fields["newpar"], second.fields["newpar"]) == (None, "")
+    ended = run(
+        "embed", source, "-m", tiny, "-o", tmp_path / "out.csv", "--columns", "id,word,upos,v1", "--device", "cpu"
+    )
+    assert ended.code == 0
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "id,word,upos,v1"
+    assert len(lines) == 9
+    assert lines[2].split(",")[:3] == ['"one"', '"do"', '"AUX"']
+    assert float(lines[2].split(",")[3]) == pytest.approx(float(first.vectors[1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-o", "out.csv", "--columns", "id,v99"], "There is no column 'v99'. There are: v0, v31."),
+        (["-o", "out.npz", "--long"], "the long form is written as .parquet, .csv, .tsv"),
+        (["-o", "out.npz", "--columns", "id"], "'columns' is about a table with one row per word"),
+        (["-o", "out", "--long", "--shard-rows", "3"], "A table with one row per word is one file"),
+        (["-o", "out.parquet", "--long", "--store", "bf16"], "has no bf16"),
+        (["-o", "out.csv", "--columns", "id,mood"], "The option 'fields' is for jsonl"),
+    ],
+)
+def test_tables_of_words_that_cannot_be(
+    refuse: Refuse, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("Dawn broke.\n")
+    assert said in refuse("embed", "in.txt", "-m", tiny, "--device", "cpu", *options, folder=tmp_path)
+
+
+def test_bad_rows_are_skipped_and_counted(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "Dawn broke."}\n{"text": \n{"text": "The vase"}\n')
+    options = ["-m", tiny, "-o", tmp_path / "out.npz", "--device", "cpu", "--on-error", "skip"]
+    ended = run("embed", tmp_path / "in.jsonl", *options)
+    assert ended.code == 0
+    said = " ".join(ended.err.split())
+    assert "in.jsonl, line 2: this is not JSON" in said
+    assert "note: 1 row was skipped, as reported above." in said
+    assert [document.id for document in polyseme.read_vectors(tmp_path / "out.npz")] == ["1", "3"]
+
+
+def test_a_model_in_fp64_gives_and_stores_fp64(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Dawn broke.\n")
+    model = polyseme.load(tiny, device="cpu", dtype="fp64")
+    [expected] = model.embed(["Dawn broke."])
+    assert expected.vectors.dtype == np.float64
+    assert run("embed", tmp_path / "in.txt", "-m", tiny, "--dtype", "fp64", "-o", tmp_path / "out.npz").code == 0
+    [stored] = polyseme.read_vectors(tmp_path / "out.npz")
+    np.testing.assert_array_equal(stored.vectors, expected.vectors, strict=True)

@@ -66,9 +66,9 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def line(source: Path, model: Path, output: Path, *more: str) -> list[str]:
+def line(source: Path, model: Path, output: Path, *more: str, seed: int = 3) -> list[str]:
     read = ["--field", "prompt", "--id-field", "key", "--fields", "stars"]
-    drawn = ["--temperature", "1.1", "--top-p", "0.95", "--n", "2", "--max-new", "7", "--seed", "3"]
+    drawn = ["--temperature", "1.1", "--top-p", "0.95", "--n", "2", "--max-new", "7", "--seed", str(seed)]
     return ["generate", "--in", str(source), *read, *drawn, "-m", str(model), "-o", str(output), *more]
 
 
@@ -217,9 +217,9 @@ def stopped(run: Run, given: list[str], n_chunks: int) -> None:
 def test_other_settings_do_not_go_on(run: Run, refuse: Refuse, gpt2: Path, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.jsonl"
     stopped(run, line(source, gpt2, output), 3)
-    said = refuse(*line(source, gpt2, output, "--seed", "4"), folder=tmp_path)
+    said = refuse(*line(source, gpt2, output, seed=4), folder=tmp_path)
     assert "the unfinished output of other settings: seed was 3 and is 4" in said
-    assert run(*line(source, gpt2, output, "--seed", "4", "--force")).code == 0
+    assert run(*line(source, gpt2, output, "--force", seed=4)).code == 0
     assert not unfinished(output).exists()
 
 

@@ -19,7 +19,9 @@ def test_ewt(data: Path, part: str, n_sentences: int, n_words: int) -> None:
 def test_surface_tokens_of_ewt_are_the_words_of_its_text(data: Path) -> None:
     rows = list(read_rows(data / "tasks" / "ud-ewt" / "en_ewt-ud-dev.conllu.xz", words="surface"))
     for row in rows:
-        assert "".join("".join(row.content).split()) == "".join(row.fields["original"].split())
+        text = row.text or ""
+        assert "".join("".join(row.content).split()) == "".join(text.split())
+        assert [text[start:end] for start, end in row.spans or ()] == list(row.content)
 
 
 @pytest.mark.parametrize(("part", "n_sentences"), [("train", 3_394), ("dev", 1_009), ("test", 1_287)])

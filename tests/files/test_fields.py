@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -158,12 +159,31 @@ def test_a_treebank(tmp_path: Path) -> None:
     first, second = read_rows(path)
     assert (first.content, first.id, first.place.line) == (["Do", "n't", "go", "."], "s1", 5)
     assert first.fields == {
-        "original": "Don't go.",
         "ranges": [{"first": 1, "last": 2, "form": "Don't", "misc": "_"}],
         "empty_nodes": [{**EMPTY_NODE, "id": "3.1", "form": "there", "deps": "3:obl"}],
     }
     assert (second.content, second.id) == (["Yes"], "2")
-    assert second.fields == {"original": None, "ranges": [], "empty_nodes": []}
+    assert second.fields == {"ranges": [], "empty_nodes": []}
+
+
+def test_words_of_a_treebank_point_into_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "in.conllu"
+    path.write_text(TREEBANK)
+
+    def places(**options: Any) -> list[tuple[str | None, list[str]]]:
+        rows = read_rows(path, **options)
+        return [(row.text, [(row.text or "")[start:end] for start, end in row.spans or ()]) for row in rows]
+
+    assert places() == [("Don't go.", ["Do", "n't", "go", "."]), ("Yes", ["Yes"])]
+    assert places(words="surface") == [("Don't go.", ["Don't", "go", "."]), ("Yes", ["Yes"])]
+    assert places(field="lemma") == [(None, []), (None, [])]  # lemmas do not stand in the text
+    path.write_text(
+        "# text = Il va  au bal\n1\tIl" + "\t_" * 8 + "\n2\tva" + "\t_" * 8 + "\n3-4\tau" + "\t_" * 8 + "\n3\tà"
+        + "\t_" * 8 + "\n4\tle" + "\t_" * 8 + "\n5\tbal" + "\t_" * 8 + "\n"
+    )  # fmt: skip
+    assert places() == [("Il va  au bal", ["Il", "va", "au", "au", "bal"])]
+    path.write_text("# text = other\n1\tYes" + "\t_" * 8 + "\n")
+    assert places(check_text=False) == [(None, [])]
 
 
 def test_surface_tokens_of_a_treebank(tmp_path: Path) -> None:

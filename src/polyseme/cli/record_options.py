@@ -10,8 +10,20 @@ from typing import Any
 import click
 
 from polyseme.errors import OptionError
+from polyseme.files.source_paths import FileName
 from polyseme.options import Options, doc_of, fields_of
 
+
+class _FileName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in click 8.3 only
+    """The command line names files, and never texts."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> FileName:
+        return FileName(value)
+
+
+FILE_NAME = _FileName()
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool}
 """Types that the command line reads, as annotations spell them; everything else is a string."""
 FIRST = ("output", "model")
@@ -49,7 +61,8 @@ def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
     metavar = doc_of(field).metavar
     n_values = -1 if metavar.endswith("...") else 1
     required = field.default is dataclasses.MISSING
-    return click.Argument([field.name], metavar=metavar or None, nargs=n_values, required=required)
+    settings: dict[str, Any] = {"type": FILE_NAME} if "Sources" in str(field.type) else {}
+    return click.Argument([field.name], metavar=metavar or None, nargs=n_values, required=required, **settings)
 
 
 def _option(field: dataclasses.Field[Any]) -> click.Parameter:
@@ -70,6 +83,8 @@ def _option(field: dataclasses.Field[Any]) -> click.Parameter:
         settings |= {"default": str(spelled) if kind is str else spelled, "show_default": True}
     if kind is not bool:
         settings |= {"metavar": doc.metavar, "type": str if doc.parse else kind}
+    if "Sources" in str(field.type):
+        settings["type"] = FILE_NAME
     return click.Option([*flags, field.name], **settings)
 
 

@@ -7,7 +7,7 @@ have to be known where the work was stopped.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from os import PathLike
@@ -24,9 +24,12 @@ from polyseme.files.chunk_spool import Storage
 from polyseme.files.chunked_job import Chunk, Job, Shards, by_characters, run_job
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
-from polyseme.files.vector_files import Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
+from polyseme.files.vector_files import OWN, Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
+from polyseme.files.vectors_long import OF_WORDS, OTHERS, long_format
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Embedded, OnBatch, Pieces, Progress
+
+LONG_OWN = (*OF_WORDS, *OTHERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,10 @@ class Target:
     output: str | PathLike[str]
     per: Per = "word"
     store: Store = "fp32"
+    long: bool = False
+    """Whether the output is a table with one row per word."""
+    columns: tuple[str, ...] = ()
+    """Of such a table; none: all."""
     shard_rows: int | None = None
     """Rows of a shard, where the output is a folder of shards."""
     shard_format: str = "parquet"
@@ -48,20 +55,20 @@ class _VectorChunks(Storage[Embedded]):
 
     suffix = ".parquet"
 
-    def __init__(self, per: Per, store: Store) -> None:
+    def __init__(self, per: Per, store: Store, own: Collection[str]) -> None:
         self._per = per
-        self._fitted = Fitter(per=per, store=store)
+        self._fitted = Fitter(per=per, store=store, own={*OWN, *own})
 
     def save(self, path: Path, results: Sequence[Embedded]) -> dict[str, Any]:
         with opened(path, format_of(path), self._fitted, force=True, provenance={}, per=self._per) as writer:
             writer.write(results)
-        return {"fields": list(results[0].fields)}
+        return {}
 
     def load(self, path: Path) -> Iterator[Embedded]:
         return read_vectors(path)
 
     def expect(self, noted: Mapping[str, Any]) -> None:
-        self._fitted.expect(tuple(noted["fields"]))
+        """Nothing depends on the first chunk."""
 
 
 def embed_files(
@@ -79,7 +86,8 @@ def embed_files(
     `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
     """
     started = time.perf_counter() if started is None else started
-    own_fitter = Fitter(per=target.per, store=target.store)
+    own = LONG_OWN if target.long else OWN
+    own_fitter = Fitter(per=target.per, store=target.store, own=own)
 
     def prepare(rows: Sequence[Row]) -> list[tuple[Document, Pieces]]:
         documents = [document_of(row) for row in rows]
@@ -90,8 +98,8 @@ def embed_files(
         return embedder.embed(documents, encoded, on_batch)
 
     def open_output(path: AnyPath, force: bool, from_storage: bool) -> AbstractContextManager[VectorWriter]:
-        format = format_of(path, target.store)
-        fitter = Fitter(per=target.per, as_bits=True) if from_storage else own_fitter
+        format = long_format(path, target.columns) if target.long else format_of(path, target.store)
+        fitter = Fitter(per=target.per, as_bits=True, own=own) if from_storage else own_fitter
         return opened(path, format, fitter, force=force, provenance=target.provenance, per=target.per)
 
     job = Job(
@@ -101,7 +109,7 @@ def embed_files(
         compute=compute,
         tally=embedder.tally,
         open_output=open_output,
-        storage=_VectorChunks(target.per, target.store),
+        storage=_VectorChunks(target.per, target.store, own),
         settings=settings,
         can_resume=embedder.carried is None,
         before_first=embedder.inference.prepare,
@@ -115,7 +123,7 @@ def embed_files(
     return embedder.tally.cost(time.perf_counter() - started, embedder.device)
 
 
-def check_shards(shard_rows: int | None, shard_format: str, store: Store) -> None:
+def check_shards(shard_rows: int | None, shard_format: str, store: Store | None) -> None:
     """Refuse shards that cannot be."""
     if shard_rows is None:
         if shard_format != "parquet":

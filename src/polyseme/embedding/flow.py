@@ -7,7 +7,7 @@ takes many windows only the few words that lie across two of them wait for the e
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,8 +148,13 @@ class Embedder:
         self.carried = carried
         self.precision = precision
         self.device = bundle.device
+        is_double = any(each.dtype == torch.float64 for each in bundle.encoder.parameters())
+        self.dtype = np.dtype(np.float64 if is_double else np.float32)
+        """Of the vectors: that of the weights, where it is a NumPy one of enough precision."""
         self.batch_pieces = batch_pieces or BATCH_PIECES.get(precision) or BATCH_PIECES[self.device.type]
         self.tally = Tally()
+        self.n_pieces: list[int] | None = None
+        """Where a list is set, it grows by the number of pieces that were read of each document."""
 
     def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
         """One chunk; batches never cross it."""
@@ -188,7 +193,10 @@ class Embedder:
             word_vectors[number][:] = word_vectors[first]
         self.tally.documents += len(documents)
         self.tally.words += sum(len(pieces.words) for pieces in encoded)
-        self.tally.pieces += int(lengths.sum()) + _pieces_of(rows, twins.values())
+        counts = _pieces_by_document(rows, twins, len(documents))
+        self.tally.pieces += sum(counts)
+        if self.n_pieces is not None:
+            self.n_pieces += counts
         share = self.config.share_up_to(max(self.choice.layers))
         self.tally.flops += share * forward_flops(self.config, lengths.tolist())
         if self.below is not None:
@@ -242,7 +250,7 @@ class Embedder:
     def _room(self, pieces: Pieces) -> NDArray[Any]:
         """Where a document's vectors go."""
         n_vectors = len(pieces.words) if self.text_pooling is None else 1
-        return np.empty((n_vectors, *self.shape), dtype=np.float32)
+        return np.empty((n_vectors, *self.shape), dtype=self.dtype)
 
     def _flat(self, batch: Sequence[_Row]) -> PackedRows:
         ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))
@@ -316,12 +324,14 @@ def _twins(encoded: Sequence[Pieces]) -> dict[int, int]:
     return twins
 
 
-def _pieces_of(rows: Sequence[_Row], documents: Iterable[int]) -> int:
-    """How many pieces the rows of some documents have, each as often as it is named."""
-    counts: dict[int, int] = {}
+def _pieces_by_document(rows: Sequence[_Row], twins: Mapping[int, int], n_documents: int) -> list[int]:
+    """How many pieces the rows of each document have; those of a twin are its twin's."""
+    counts = [0] * n_documents
     for row in rows:
-        counts[row.document] = counts.get(row.document, 0) + len(row)
-    return sum(counts.get(document, 0) for document in documents)
+        counts[row.document] += len(row)
+    for number, first in twins.items():
+        counts[number] = counts[first]
+    return counts
 
 
 def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int) -> NDArray[np.int64]:
@@ -337,10 +347,11 @@ def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int
 
 
 def _to_numpy(vectors: Tensor) -> NDArray[Any]:
-    return vectors.float().cpu().numpy()
+    return (vectors if vectors.dtype == torch.float64 else vectors.float()).cpu().numpy()
 
 
 def _embedded(document: Document, vectors: NDArray[Any]) -> Embedded:
+    document = document.in_original()
     offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64).reshape(-1, 2)
     return Embedded(
         text=document.text,

@@ -11,6 +11,6 @@ from polyseme.types import Document
 def document_of(row: Row) -> Document:
     """A row with its words; errors name its place."""
     try:
-        return make_document(row.content, id=row.id, fields=row.fields)
+        return make_document(row.content, id=row.id, fields=row.fields, spans=row.spans, original=row.text)
     except InputError as error:
         raise InputError(f"{row.place}: {error}") from None

@@ -92,7 +92,8 @@ class Shards:
 
 def row_digest(row: Row) -> list[Any]:
     """All that is read of a row."""
-    return [row.id, row.content if isinstance(row.content, str) else list(row.content), dict(row.fields)]
+    places = [row.text, row.spans] if row.spans is not None else []
+    return [row.id, row.content if isinstance(row.content, str) else list(row.content), dict(row.fields), *places]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,11 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.bad_rows import BadRows
 from polyseme.files.rows import Place
 from polyseme.files.source import READ_ERRORS, Reading, Source, open_source
 
@@ -41,17 +43,18 @@ def read_lines(path: str | os.PathLike[str]) -> Reading[Line]:
     return Reading(source, lines_of(source))
 
 
-def lines_of(source: Source, *, with_ends: bool = False) -> Iterator[Line]:
+def lines_of(source: Source, *, with_ends: bool = False, bad: BadRows | None = None) -> Iterator[Line]:
     r"""The lines of a source, without their ends or with them (then `\r\n` is two characters, as it stands).
 
-    What the first bytes show to be no text is refused here, before the first line.
+    What the first bytes show to be no text is refused here, before the first line. Where `bad` rows are skipped, so are
+    lines that are not UTF-8.
     """
     try:
         refuse_binary(source)
     except InputError:
         source.close()
         raise
-    return _lines(source, with_ends)
+    return _lines(source, with_ends, bad)
 
 
 def refuse_binary(source: Source) -> None:
@@ -65,7 +68,7 @@ def refuse_binary(source: Source) -> None:
         raise InputError(f"{prefix}{source.name} looks to be {look.kind}. {look.advice}")
 
 
-def _lines(source: Source, with_ends: bool) -> Iterator[Line]:
+def _lines(source: Source, with_ends: bool, bad: BadRows | None) -> Iterator[Line]:
     number = offset = n_returns = 0
     blank = True
     with contextlib.closing(source):
@@ -74,7 +77,11 @@ def _lines(source: Source, with_ends: bool) -> Iterator[Line]:
             if number == 1 and raw.startswith(_BYTE_ORDER_MARK):
                 offset = len(_BYTE_ORDER_MARK)
                 raw = raw[offset:]
-            text = _decoded(raw if with_ends else _without_end(raw), source.name, number, offset)
+            decode = partial(_decoded, raw if with_ends else _without_end(raw), source.name, number, offset)
+            text = decode() if bad is None else bad.attempt(decode)
+            if text is None:
+                offset += len(raw)
+                continue
             blank = blank and not text.strip()
             if number == 1:
                 n_returns = text.removesuffix("\r\n").count("\r")

@@ -8,18 +8,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from polyseme.errors import OptionError
 from polyseme.files.readers import READERS
 from polyseme.options import Options, check_choice, doc, option
 
 if TYPE_CHECKING:
+    from polyseme.files.bad_rows import BadRows
     from polyseme.files.source_paths import Sources
 
 Words = Literal["syntactic", "surface"]
 Split = Literal["line", "sentence", "paragraph", "document"]
 Quotes = Literal["double", "none"]
+OnError = Literal["stop", "skip"]
+
+Value = TypeVar("Value")
 
 Sentences = Callable[[str], Sequence[tuple[int, int]]]
 """A text → where its sentences start and end. Readers know of none; a caller that splits into sentences brings it."""
@@ -77,10 +81,17 @@ class TextOptions(TableOptions):
         "Refuse CoNLL-U sentences whose words do not add up to their text (the default).",
         flags="--check-text/--no-check-text",
     )
+    on_error: OnError = option(
+        "stop",
+        "What a row that cannot be read does: stop (the work is refused), or skip (each such row is reported with its "
+        "line, and left out).",
+        "HOW",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "field", None if self.field is None else str(self.field))
+        check_choice("on_error", self.on_error, get_args(OnError))
         check_choice("words", self.words, get_args(Words))
         check_choice("split", self.split, get_args(Split))
 
@@ -105,13 +116,15 @@ class RowRequest(ReadingOptions):
     sources: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A path, folder, pattern or `-`, or several of them. A row's id is its number, counted from 1; of a text "
-            "in plain text, the number of its (first) line, and of a sentence also its place there (12.2). Where "
+            "A path, folder, pattern or `-`, or several of them; or texts, a frame or a dataset. A row's id is its "
+            "number, counted from 1; of a text in plain text, the number of its (first) line, and of a sentence also "
+            "its place there (12.2). Where "
             "several files are read, the name of the file goes before it."
         ),
     )
     sentences: Sentences | None = option(None, "What finds the sentences of a line, where they are texts.")
     file: str = option("", "Name that goes before the number of a row; set for each of several files.")
+    bad_rows: BadRows | None = option(None, "Where rows that are skipped are reported; set where they are.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,6 +136,10 @@ class RowRequest(ReadingOptions):
     @property
     def keeps_all(self) -> bool:
         return self.fields == (ALL,)
+
+    def attempt(self, make: Callable[[], Value]) -> Value | None:
+        """What is made of a row; None where it cannot be made, and such rows are skipped."""
+        return make() if self.bad_rows is None else self.bad_rows.attempt(make)
 
     def numbered(self, number: int) -> str:
         """The id of the row with this number, where it has no other."""

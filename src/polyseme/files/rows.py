@@ -1,6 +1,7 @@
-"""Users' files in: paths, folders, patterns, or `-` for standard input, to rows, each with its place for messages.
+"""What users have, in: files, folders, patterns, `-` for standard input, or texts and tables in memory, to rows.
 
-The ending of a file says how it is read, unless `format` does; `readers.READERS` is the list of formats.
+Each row has its place for messages. The ending of a file says how it is read, unless `format` does; `readers.READERS`
+is the list of formats, `in_memory` says what else is taken.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.bad_rows import BadRows
+from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS, FIELDS, READERS, STRUCTURED, Reader
 from polyseme.files.reading_options import ReadingOptions, RowRequest
 from polyseme.files.source import COMPRESSIONS, STANDARD_INPUT, Reading, Source, open_source, suffixes
 from polyseme.files.source_paths import InputFiles, find_files
 from polyseme.options import flat
+from polyseme.types import Document
 
 _FORMAT_OPTIONS = ("field", "id_field", "fields", "words", "split", "quotes", "delimiter", "check_text")
 """Options that only some formats take."""
@@ -58,6 +63,10 @@ class Row:
     id: str
     place: Place
     fields: Mapping[str, Any] = field(default_factory=dict)
+    text: str | None = None
+    """The text that given words come from; None: the words with a blank between them."""
+    spans: Sequence[tuple[int, int]] | None = None
+    """Where each word starts and ends, in that text or in a content that is a text."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -65,17 +74,88 @@ class Row:
 
 @flat(RowRequest)
 def read_rows(request: RowRequest) -> Reading[Row]:
-    """The rows of one file or of many, streamed: texts still to be split into words, or given words.
+    """The rows of one file or of many, or of what is in memory, streamed: texts to be split into words, or words.
 
     What can be seen to be wrong at once is refused here, before the first row. An option that none of the files has a
     use for is refused, too, and so is one that names a field where a file has none.
     """
+    bad_rows = BadRows() if request.on_error == "skip" else None
+    request = replace(request, bad_rows=bad_rows)
+    sources = inputs_of(request.sources)
+    if isinstance(sources, InMemory):
+        memory = _Memory(sources, request)
+        return Reading(memory, memory.rows(), bad_rows)
     chosen = None if request.format is None else _named(request.format)
-    inputs = find_files(request.sources, endings=ENDINGS if chosen is None else None)
+    inputs = find_files(sources, endings=ENDINGS if chosen is None else None)
     formats = [chosen or _format_of(name) for name in inputs.names]
     _refuse_useless(request, inputs, formats)
     files = _Files(inputs, [READERS[name] for name in formats], request)
-    return Reading(files, files.rows())
+    return Reading(files, files.rows(), bad_rows)
+
+
+class _Memory:
+    """What is in memory, row by row; it counts rows, where files count bytes."""
+
+    def __init__(self, data: InMemory, request: RowRequest) -> None:
+        self.name = data.name
+        self.total = data.n_rows
+        self.done = 0
+        self._data = data
+        self._request = request
+        self._check()
+
+    def rows(self) -> Iterator[Row]:
+        data, request = self._data, self._request
+        if data.columns is not None:
+            records = (Record(values, place) for values, place in self._placed())
+            yield from rows_of(records, request)
+            return
+        for text, place in self._placed():
+            row = request.attempt(partial(_row_of, text, place, request))
+            if row is None:
+                continue
+            if request.sentences is None or not isinstance(row.content, str):
+                yield row
+                continue
+            for number, (start, end) in enumerate(request.sentences(row.content), start=1):
+                yield replace(row, content=row.content[start:end], id=f"{row.id}.{number}", spans=None)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _placed(self) -> Iterator[tuple[Any, Place]]:
+        for number, item in enumerate(self._data.rows(), start=1):
+            self.done = number
+            yield item, Place(self.name, number, self._data.unit)
+
+    def _check(self) -> None:
+        """Refuse columns that are not there, and options that have no use for what is in memory."""
+        columns, request = self._data.columns, self._request
+        useful = {"split", "on_error"} | (FIELDS if columns is not None else set())
+        for option in request.changed(ReadingOptions):
+            if option not in useful or (option == "split" and request.sentences is None):
+                raise OptionError(
+                    f"The option {option!r} is about files, and has no use for {self.name}. Leave it out."
+                )
+        if columns is None:
+            return
+        beside = () if request.keeps_all else request.fields
+        for name in (request.field, request.id_field, *beside):
+            if name is not None and name not in columns and name.partition(".")[0] not in columns:
+                raise no_field(name, columns, self.name)
+
+
+def _row_of(text: Any, place: Place, request: RowRequest) -> Row:
+    """A text by itself, or a list of words; a document has both."""
+    if isinstance(text, Document):
+        spans = [(word.start, word.end) for word in text.words]
+        content = list(map(str, text.words)) if text.pretokenized else text.text
+        id = text.id or str(place.line)
+        return Row(content, id, place, text.fields, text.text if text.pretokenized else None, spans)
+    if not is_text(text):
+        raise InputError(f"{place}: this is {_kind(text)}. A text must be a string, or a list of words.")
+    _refuse_blank(text, place, request)
+    return Row(text, str(place.line), place)
 
 
 class _Files:
@@ -165,20 +245,43 @@ class Record(NamedTuple):
     place: Place
 
 
-def rows_of(records: Iterable[Record], request: RowRequest) -> Iterator[Row]:
-    """One row per record. Where no field was named, the first record must have exactly one it can be."""
+def rows_of(records: Iterable[Record | None], request: RowRequest) -> Iterator[Row]:
+    """One row per record. Where no field was named, the first record must have exactly one it can be.
+
+    A record that is None was skipped.
+    """
     field = request.field
+    first = True
     for number, record in enumerate(records, start=1):
+        if record is None:
+            continue
         if field is None:
             field = only_field(_text_names(record.values, request), record.values, record.place)
-        yield Row(
-            content=_content(_value(record, field), field, record.place),
-            id=request.numbered(number)
-            if request.id_field is None
-            else _id(_value(record, request.id_field), record, request),
-            place=record.place,
-            fields=_beside(record, field, request, first=number == 1) if request.fields else {},
-        )
+        row = request.attempt(partial(_row, record, field, number, request, first=first))
+        if row is not None:
+            yield row
+            first = False
+
+
+def _row(record: Record, field: str, number: int, request: RowRequest, *, first: bool) -> Row:
+    content = _content(_value(record, field), field, record.place)
+    _refuse_blank(content, record.place, request)
+    by_number = request.id_field is None
+    return Row(
+        content=content,
+        id=request.numbered(number) if by_number else _id(_value(record, str(request.id_field)), record, request),
+        place=record.place,
+        fields=_beside(record, field, request, first=first) if request.fields else {},
+    )
+
+
+def _refuse_blank(content: str | Sequence[str], place: Place, request: RowRequest) -> None:
+    """Where bad rows are skipped, a list with an empty word in it is one; elsewhere whoever needs words refuses it."""
+    if request.bad_rows is None or isinstance(content, str):
+        return
+    for position, word in enumerate(content):
+        if not word.strip():
+            raise InputError(f"{place}: word {position} of the list (counted from 0) is empty.")
 
 
 def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | str) -> str:

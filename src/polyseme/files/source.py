@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from polyseme.errors import InputError
+from polyseme.files.bad_rows import BadRows
 
 Item = TypeVar("Item")
 
@@ -146,12 +147,27 @@ class Reading(Iterator[Item]):
     `done` and `total` count bytes of the files on the disk, for a progress bar; `total` is None where there is a pipe.
     """
 
-    def __init__(self, source: Readable, items: Iterator[Item]) -> None:
+    def __init__(self, source: Readable, items: Iterator[Item], bad_rows: BadRows | None = None) -> None:
         self._source = source
         self._items = items
+        self._bad_rows = bad_rows
 
     def __next__(self) -> Item:
-        return next(self._items)
+        try:
+            return next(self._items)
+        except StopIteration:
+            if self._bad_rows is not None:
+                self._bad_rows.summary()
+                self._bad_rows = None
+            raise
+
+    def without_bad(self, make: Callable[[Item], object]) -> Reading[Item]:
+        """The same, without those that `make` refuses, where bad rows are skipped."""
+        bad = self._bad_rows
+        if bad is None:
+            return self
+        items = (each for each in self._items if bad.attempt(lambda: make(each) or True) is not None)  # noqa: B023
+        return Reading(self._source, items, bad)
 
     @property
     def name(self) -> str:

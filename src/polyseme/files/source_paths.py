@@ -18,18 +18,28 @@ import stat
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.source import STANDARD_INPUT, look_at, size_of, suffixes
 
 AnyPath = str | os.PathLike[str]
-Sources = AnyPath | Iterable[AnyPath]
+Sources = AnyPath | Iterable[Any]
+"""Names of files; or texts, a frame or a dataset (`in_memory`)."""
 
 _PATTERN = re.compile(r"[*?\[]")
 _DOUBLED = "the same file as one before it"
 _NAMED = 3
 """How many of the files that are left out for one reason are named."""
+
+
+class FileName(str):
+    """A string that is the name of a file, a folder or a pattern, also where texts could be given."""
+
+    __slots__ = ()
+
+    def __fspath__(self) -> str:
+        return str(self)
 
 
 class InputFiles(NamedTuple):

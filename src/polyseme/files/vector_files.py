@@ -12,7 +12,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning, nearest
 from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
+from polyseme.files.field_names import ColumnNames
 from polyseme.types import Embedded, Word
 
 FORMATS: Mapping[str, str] = {
@@ -41,7 +42,7 @@ Per = Literal["word", "text"]
 """What has a vector of its own: every word, or every text. Documents of the latter kind have one vector, [1, D], and
 no words."""
 
-Store = Literal["fp32", "fp16", "bf16"]
+Store = Literal["fp32", "fp16", "bf16", "fp64"]
 """What numbers are in the file. NumPy has no bf16: a sink that can store it is given the bits as uint16."""
 
 
@@ -49,7 +50,7 @@ class Sink(Protocol):
     """A file of vectors that is being written. It may leave parts in the folder of the path it was given."""
 
     def write(self, documents: Sequence[Embedded]) -> None:
-        """Write one chunk of documents as `Fitter` returns them: all of one kind, their fields strings."""
+        """Write one chunk of documents as `Fitter` returns them: all of one kind, their fields by names of columns."""
 
     def finish(self) -> None:
         """Complete the file; called once, after at least one document."""
@@ -65,7 +66,7 @@ class Format:
     sink: Callable[[Path, Provenance, Per], Sink]
     read: Callable[[str], Iterator[Embedded]]
     read_provenance: Callable[[str], dict[str, Any]]
-    stores: tuple[Store, ...] = ("fp32", "fp16")
+    stores: tuple[Store, ...] = ("fp32", "fp16", "fp64")
     """What it can hold."""
 
 
@@ -83,7 +84,7 @@ def not_ours(name: str, missing: str) -> InputError:
 
 
 OWN = ("id", "text", "words", "start", "end", "vectors", "vector", "offsets")
-"""Names that files of vectors have for what is in them; no field may bear one."""
+"""Names that files of vectors have for what is in them; a field that bears one gets another."""
 
 BF16_BITS = np.dtype(np.uint16)
 
@@ -95,13 +96,23 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 class Fitter:
     """Takes the documents of one file, in order, and gives each as the file will hold it, or refuses it."""
 
-    def __init__(self, *, per: Per = "word", store: Store | None = None, as_bits: bool = False) -> None:
-        """With no `store`, numbers stay what they are; `as_bits`, they may be those of bf16 already."""
+    def __init__(
+        self,
+        *,
+        per: Per = "word",
+        store: Store | None = None,
+        as_bits: bool = False,
+        own: Collection[str] = OWN,
+    ) -> None:
+        """With no `store`, numbers stay what they are; `as_bits`, they may be those of bf16 already.
+
+        `own` are the names that no field has in the file.
+        """
         self._per = per
         self._store = store
         self._dtypes = (*_DTYPES, BF16_BITS.name) if as_bits else _DTYPES
         self._like: NDArray[Any] | None = None
-        self._names: tuple[str, ...] | None = None
+        self._names = ColumnNames(own)
         self._repaired = False
 
     def __call__(self, document: Embedded) -> Embedded:
@@ -109,14 +120,9 @@ class Fitter:
         if self._like is None:
             self._check_first(document)
             self._like = document.vectors[:0]
-            self._names = tuple(document.fields) if self._names is None else self._names
         self._check_kind(document, self._like)
         fitting = dataclasses.replace(document, fields=self._fields(document), vectors=self._stored(document))
         return self._well_formed(fitting)
-
-    def expect(self, names: tuple[str, ...]) -> None:
-        """Set the names of the fields, where the first document was written earlier."""
-        self._names = names
 
     def _check_counts(self, document: Embedded) -> None:
         n_words, n_vectors = len(document.words), len(document.vectors)
@@ -138,12 +144,6 @@ class Fitter:
                 f"Vectors are [words, D] or [words, layers, D] of {', '.join(_DTYPES)}. "
                 f"Got {vectors.dtype} of shape {vectors.shape} instead."
             )
-        for name in document.fields:
-            if name in OWN or not name or _malformed(name):
-                raise InputError(
-                    f"A field {name!r} cannot be kept beside the vectors: the file has its own {', '.join(OWN)}. Leave "
-                    "it out, or give it another name in the input."
-                )
 
     def _check_kind(self, document: Embedded, like: NDArray[Any]) -> None:
         vectors = document.vectors
@@ -153,15 +153,10 @@ class Fitter:
                 f"it {like.dtype} of shape (words, {', '.join(map(str, like.shape[1:]))}). One file holds one kind."
             )
 
-    def _fields(self, document: Embedded) -> dict[str, str | None]:
-        names = self._names or ()
-        strange = [name for name in document.fields if name not in names]
-        if strange:
-            raise InputError(
-                f"The document {document.id!r} has a field {strange[0]!r}, which the first document has not, and all "
-                "documents of a file have the same. Name those to keep with --fields (fields=…)."
-            )
-        return {name: _as_text(document.fields.get(name)) for name in names}
+    def _fields(self, document: Embedded) -> dict[str, Any]:
+        """By the names of columns; those that other documents had before are None."""
+        columns = self._names.of(document.fields)
+        return {column: document.fields.get(name) for name, column in columns.items()}
 
     def _stored(self, document: Embedded) -> NDArray[Any]:
         if self._store is None:
@@ -178,8 +173,8 @@ class Fitter:
 
     def _well_formed(self, document: Embedded) -> Embedded:
         """The document with half characters (lone surrogates), which no file can hold, as U+FFFD."""
-        beside = "".join(value or "" for value in document.fields.values())
-        if not any(map(_malformed, (document.text, document.id, "".join(document.words), beside))):
+        strings = (document.text, document.id, "".join(document.words))
+        if not any(map(_malformed, strings)) and not any(map(_malformed_within, document.fields.values())):
             return document
         if not self._repaired:
             self._repaired = True
@@ -194,7 +189,7 @@ class Fitter:
             text=_repaired(document.text),
             id=_repaired(document.id),
             words=[Word(_repaired(word), word.start, word.end) for word in document.words],
-            fields={name: None if value is None else _repaired(value) for name, value in document.fields.items()},
+            fields={name: _repaired_within(value) for name, value in document.fields.items()},
         )
 
 
@@ -216,6 +211,7 @@ def _to_fp16(vectors: NDArray[Any]) -> NDArray[np.float16]:
 
 
 STORED: Mapping[Store, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "fp64": lambda vectors: vectors.astype(np.float64, copy=False),
     "fp32": lambda vectors: vectors.astype(np.float32, copy=False),
     "fp16": _to_fp16,
     "bf16": to_bf16_bits,
@@ -228,20 +224,28 @@ def _finite(stored: NDArray[Any]) -> NDArray[np.bool_]:
     return is_finite
 
 
-def _as_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float | list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value)  # a date, a decimal …
-
-
 def _malformed(text: str) -> bool:
     return not text.isascii() and _LONE_SURROGATE.search(text) is not None
 
 
 def _repaired(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def _malformed_within(value: Any) -> bool:
+    if isinstance(value, str):
+        return _malformed(value)
+    if isinstance(value, Mapping):
+        return any(_malformed_within(each) for pair in value.items() for each in pair)
+    return isinstance(value, list | tuple) and any(map(_malformed_within, value))
+
+
+def _repaired_within(value: Any) -> Any:
+    if isinstance(value, str):
+        return _repaired(value)
+    if isinstance(value, Mapping):
+        return {_repaired_within(name): _repaired_within(each) for name, each in value.items()}
+    return [_repaired_within(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 # --- writing and reading ----------------------------------------------------------------------------------------------
@@ -276,8 +280,8 @@ def open_writer(
 def read_vectors(path: AnyPath) -> Iterator[Embedded]:
     """The documents of a file that `open_writer` wrote, or of a folder of shards, in their order, streamed.
 
-    Text, words, offsets, id and vectors are exactly those that were written; fields are strings, or None. The arrays
-    are the reader's own.
+    Text, words, offsets, id and vectors are exactly those that were written, and so are fields, as far as the format
+    has their types. The arrays are the reader's own.
     """
     files = _files(path)
     if len(files) == 1:

@@ -56,7 +56,9 @@ class Hdf5Sink:
             self._add_to_index(document, str(number))
         first, self._n_documents = self._n_documents, self._n_documents + len(documents)
         self._documents.resize((self._n_documents,))
-        self._documents[first:] = [json.dumps(_beside(document), ensure_ascii=False) for document in documents]
+        self._documents[first:] = [
+            json.dumps(_beside(document), ensure_ascii=False, default=str) for document in documents
+        ]
         self._bytes.check()
 
     def finish(self) -> None:

@@ -56,7 +56,7 @@ class JsonlSink:
         vectors = document.vectors
         own = {"about": self._provenance, "dtype": vectors.dtype.name, "shape": vectors.shape[1:]}
         parts = [
-            json.dumps(line, ensure_ascii=False)[:-1],
+            json.dumps(line, ensure_ascii=False, default=str)[:-1],
             f'"vectors": {_spelled(vectors)}' if self._per == "word" else f'"vector": {_spelled(vectors[0])}',
             f'"{OWN_KEY}": {json.dumps(own, ensure_ascii=False, sort_keys=True)}}}\n',
         ]
@@ -103,7 +103,12 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _parsed(line: str) -> Any:
-    return json.loads(line, parse_int=float)  # -0 is a number, too
+    return json.loads(line, parse_int=_whole)
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; -0 is one, too."""
+    return -0.0 if digits == "-0" else int(digits)
 
 
 def _documents(name: str) -> Iterator[Embedded]:

@@ -154,18 +154,20 @@ class FlatSink:
         if documents and "vectors" not in self.arrays:
             first = documents[0].vectors
             self.arrays["vectors"] = GrowingArray(self._path.with_name("vectors"), first.dtype, first.shape[1:])
-            if documents[0].fields:
-                self.strings["fields"] = GrowingStrings(self._path.with_name("fields"))
         for document in documents:
             self.arrays["vectors"].add(document.vectors)
             if "words" in self.strings:
                 self.arrays["offsets"].add(document.offsets)
                 self.arrays["documents"].add(np.array([self.arrays["vectors"].n_rows], np.int64))
                 self.strings["words"].add(document.words)
+        if "fields" not in self.strings and any(document.fields for document in documents):
+            self.strings["fields"] = GrowingStrings(self._path.with_name("fields"))
+            self.strings["fields"].add(["{}"] * self.strings["ids"].ends.n_rows)
         self.strings["ids"].add([document.id for document in documents])
         self.strings["text"].add([document.text for document in documents])
         if "fields" in self.strings:
-            self.strings["fields"].add([json.dumps(document.fields, ensure_ascii=False) for document in documents])
+            fields = [json.dumps(document.fields, ensure_ascii=False, default=str) for document in documents]
+            self.strings["fields"].add(fields)
 
     def abandon(self) -> None:
         strings = self.strings.values()
@@ -401,5 +403,5 @@ SAFETENSORS = Format(
     sink=SafetensorsSink,
     read=read_safetensors,
     read_provenance=read_safetensors_provenance,
-    stores=("fp32", "fp16", "bf16"),
+    stores=("fp32", "fp16", "bf16", "fp64"),
 )

@@ -7,11 +7,14 @@
 | words | list<string> | |
 | start, end | list<int64> | where each word is in the text, in characters |
 | vectors | list<fixed_size_list<float, D>> | one vector per word; with all layers, a fixed list of layers |
-| … | string | one column per field copied from the input |
+| … | by their values | one column per field copied from the input (`typed_columns`) |
 
 Where a text has one vector, the column `vector`, fixed_size_list<float, D>, takes the place of the last four.
 
 How they came about is JSON under the key `polyseme` of the schema's metadata.
+
+A field that comes, or shows to be of another type, when rows have been written already is put into those, too: the file
+is then written once more.
 
 Vectors are stored plain and uncompressed, as every reader of Parquet knows them: numbers like these hardly compress (a
 sixth at best, with their bytes split by place), and it takes longer. Words, texts and offsets are compressed with zstd.
@@ -27,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +40,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
 from polyseme.types import Embedded, Word
 
@@ -60,15 +64,20 @@ class ParquetSink:
         self._provenance = provenance
         self._per = per
         self._writer: pq.ParquetWriter | None = None
+        self._fields = TypedColumns()
         self._n_rows = 0
         self._continued: list[int] = []
 
     def write(self, documents: Sequence[Embedded]) -> None:
         for group in _groups(documents):
+            self._fields.look_at([share.document.fields for share in group])
+            schema = _schema(group[0], self._fields.types, self._provenance, self._per)
             if self._writer is None:
-                self._writer = _open_writer(self._path, _schema(group[0], self._provenance, self._per))
+                self._writer = _open_writer(self._path, schema)
+            elif schema != self._writer.schema:
+                self._writer = rewritten(self._path, self._writer, schema, self._fields, _open_writer)
             self._note_continued(group)
-            table = _table(group, self._writer.schema)
+            table = _table(group, schema, self._fields)
             self._writer.write_table(table, row_group_size=table.num_rows)
             self._n_rows += table.num_rows
 
@@ -149,7 +158,7 @@ def _groups(documents: Sequence[Embedded]) -> Iterator[list[_Share]]:
         yield group
 
 
-def _schema(share: _Share, provenance: Provenance, per: Per) -> pa.Schema:
+def _schema(share: _Share, fields: Mapping[str, pa.DataType], provenance: Provenance, per: Per) -> pa.Schema:
     vector = pa.from_numpy_dtype(share.vectors.dtype)
     for width in reversed(share.vectors.shape[1:]):
         vector = pa.list_(vector, width)
@@ -159,34 +168,43 @@ def _schema(share: _Share, provenance: Provenance, per: Per) -> pa.Schema:
     else:
         types += [pa.list_(pa.string()), pa.list_(pa.int64()), pa.list_(pa.int64()), pa.list_(vector)]
         named = list(zip(_OF_WORDS, types, strict=True))
-    fields = [(name, pa.string()) for name in share.document.fields]
-    return pa.schema([*named, *fields], metadata={METADATA_KEY: provenance_to_json(provenance).encode()})
+    return pa.schema([*named, *fields.items()], metadata={METADATA_KEY: provenance_to_json(provenance).encode()})
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    leaves = {field.name: field.name + ".list.element" * _depth(field.type) for field in schema}
-    vectors = {leaf for name, leaf in leaves.items() if name in ("vectors", "vector")}
+    leaves = {field.name: [*_leaves(field.name, field.type)] for field in schema}
+    compression = {
+        leaf: "none" if name in ("vectors", "vector") else "zstd" for name, below in leaves.items() for leaf in below
+    }
+    repeated = [name for name in leaves if name not in (*_OF_WORDS, *_OF_TEXTS) or name == "words"]
     return pq.ParquetWriter(
         str(path),
         schema,
-        compression={leaf: "none" if leaf in vectors else "zstd" for leaf in leaves.values()},
-        use_dictionary=[leaves[name] for name in leaves if name not in (*_OF_WORDS, *_OF_TEXTS) or name == "words"],
+        compression=compression,
+        use_dictionary=[leaf for name in repeated for leaf in leaves[name]],
         write_statistics=False,
         write_page_checksum=True,
     )
 
 
-def _depth(kind: pa.DataType) -> int:
-    return 1 + _depth(kind.value_type) if pa.types.is_nested(kind) else 0
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The names by which Parquet knows what is in a column."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
 
 
-def _table(group: Sequence[_Share], schema: pa.Schema) -> pa.Table:
+def _table(group: Sequence[_Share], schema: pa.Schema, fields: TypedColumns) -> pa.Table:
     documents = [share.document for share in group]
-    vectors = _nested(_joined([share.vectors for share in group]))
+    vectors = nested(_joined([share.vectors for share in group]))
     columns = {
         "id": pa.array([document.id for document in documents], pa.string()),
         "text": pa.array([document.text for document in documents], pa.large_string()),
-        **{name: pa.array([one.fields[name] for one in documents], pa.string()) for name in documents[0].fields},
+        **fields.arrays([document.fields for document in documents]),
     }
     columns |= _words_of(group, vectors) if "words" in schema.names else {"vector": vectors}
     return pa.table([columns[name] for name in schema.names], schema=schema)
@@ -210,7 +228,7 @@ def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
 
 
-def _nested(vectors: NDArray[Any]) -> pa.Array:
+def nested(vectors: NDArray[Any]) -> pa.Array:
     """[N, …, D] as N fixed-size lists, over the same memory."""
     nested = pa.array(vectors.reshape(-1))
     for width in reversed(vectors.shape[1:]):

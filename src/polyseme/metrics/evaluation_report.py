@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyseme.cost import Cost
 from polyseme.metrics.task_metrics import METRICS
 from polyseme.packaged_models import model_name
+from polyseme.result_tables import ShownAsTable, Table
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class CurvePoint:
         return None if theirs is None else next(iter(theirs.figures.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report(Figures):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report(ShownAsTable, Figures):
     """The figures of an evaluation, with what they are of and how they came about."""
 
     evaluation: str
@@ -82,6 +83,14 @@ class Report(Figures):
     cost: Cost | None = None
     curve: Sequence[CurvePoint] = ()
     """Of a run: one point per model that it kept, by words; the report's own lines are those of the last."""
+
+    def table(self) -> Table:
+        def row(line: Line) -> tuple[str, ...]:
+            figures = (spelled(name, line.figures.get(name)) for name in self.columns)
+            return ("  " * line.depth + line.name, f"{line.n:,}", *figures)
+
+        table = Table.of(title_of(self), ("group", "items", *self.columns), self.lines, row)
+        return replace(table, note=" ".join(notes_of(self)))
 
 
 def spelled(name: str, value: float | None) -> str:

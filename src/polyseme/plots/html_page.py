@@ -49,6 +49,12 @@ def data(content: Any) -> str:
     return f'<script type="application/json" id="data">{written}</script>'
 
 
+def framed_page(page: str, *, height: int = 560) -> str:
+    """A whole page as an element for notebooks, apart from what is around it."""
+    style = f"width:100%; height:{height}px; border:0"
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
+
+
 def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
     """A complete page; `body` is HTML in which users' text is already escaped."""
     allowed = f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "'none'"

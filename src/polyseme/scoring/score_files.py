@@ -212,7 +212,7 @@ class SourcedRows:
                     f"{row.place}: there is no source for this text; {self._sources.name} has ended before. Each text "
                     "has its own source, in the same order."
                 )
-            yield SourcedRow(row.content, row.id, row.place, row.fields, source)
+            yield SourcedRow(row.content, row.id, row.place, row.fields, row.text, row.spans, source)
         if (more := next(sources, None)) is not None:
             raise InputError(
                 f"{more.place}: there is no text for this source; {self.name} has ended before. Each text has its "

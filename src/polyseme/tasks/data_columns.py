@@ -11,10 +11,11 @@ from typing import Any
 
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
+from polyseme.files.in_memory import InMemory
 from polyseme.files.lines import lines_of
 from polyseme.files.rows import Place, Row, no_field, read_rows, shown
 from polyseme.files.source import open_source
-from polyseme.files.source_paths import AnyPath
+from polyseme.files.source_paths import Sources
 from polyseme.options import doc, option
 from polyseme.text.tag_schemes import named_scheme
 from polyseme.training_options import Column, TaskDataOptions
@@ -30,8 +31,9 @@ class DataOptions(TaskDataOptions):
     """How users' files are read: what `finetune` takes, and what only callers from Python need."""
 
     kind: str = dataclasses.field(kw_only=False, metadata=doc("Kind of the task: classify, pair, tag, span, choose."))
-    files: Mapping[str, AnyPath] = dataclasses.field(
-        kw_only=False, metadata=doc("File of each split (train, dev, test). Without dev, part of train becomes dev.")
+    files: Mapping[str, Sources] = dataclasses.field(
+        kw_only=False,
+        metadata=doc("File or table of each split (train, dev, test). Without dev, part of train becomes dev."),
     )
     id: Column | None = option(None, "Column with the id of a row.", default="none")
     first: int = option(0, "Number of the first choice, where answers are numbers.")
@@ -56,7 +58,7 @@ class DataOptions(TaskDataOptions):
         return [self.choices] if isinstance(self.choices, str | int) else list(self.choices)
 
 
-def resolve_columns(options: DataOptions, file: str, usual: UsualNames, *, format: str) -> DataOptions:
+def resolve_columns(options: DataOptions, file: str | InMemory, usual: UsualNames, *, format: str) -> DataOptions:
     """The columns by name: those that were numbered, and the usual ones where none was named."""
     names = header_of(file, format, options.delimiter)
 
@@ -72,7 +74,7 @@ def resolve_columns(options: DataOptions, file: str, usual: UsualNames, *, forma
                 f"{_listed(names)}."
             )
         if isinstance(column, str) and not column.isdecimal():
-            raise no_field(column, names, file)
+            raise no_field(column, names, str(file))
         raise OptionError(
             f"{file} has {len(names)} columns ({_listed(names)}), counted from 1. Got {column} for {role!r} instead."
         )
@@ -105,15 +107,14 @@ def column_in(names: Sequence[str], column: Column | None, usual: Sequence[str])
     return names[int(column) - 1] if 1 <= int(column) <= len(names) else None
 
 
-def column_rows(file: str, format: str, options: DataOptions) -> Iterator[Row]:
-    """The rows of a file, with the values of the columns."""
+def column_rows(file: str | InMemory, format: str, options: DataOptions) -> Iterator[Row]:
+    """The rows of a file, or of a table in memory, with the values of the columns."""
     others = [options.second, options.label, options.start, options.marks, *options.choice_columns()]
-    reading: dict[str, Any] = {}
+    reading: dict[str, Any] = {} if isinstance(file, InMemory) else {"format": format}
     if format in ("csv", "tsv"):
-        reading = {"quotes": options.quotes, "delimiter": options.delimiter}
+        reading |= {"quotes": options.quotes, "delimiter": options.delimiter}
     with read_rows(
         file,
-        format=format,
         field=None if options.text is None else str(options.text),
         id_field=None if options.id is None else str(options.id),
         fields=[str(name) for name in others if name is not None],
@@ -155,8 +156,10 @@ def check_length(row: Row, noun: str, values: Sequence[Any]) -> None:
         raise InputError(f"{row.place}: there are {len(row.content)} words and {len(values)} {noun}.")
 
 
-def header_of(file: str, format: str, delimiter: str | None) -> list[str]:
-    """The names of the columns of a file."""
+def header_of(file: str | InMemory, format: str, delimiter: str | None) -> list[str]:
+    """The names of the columns of a file, or of a table in memory."""
+    if isinstance(file, InMemory):
+        return list(file.columns or ())
     if format == "parquet":
         parquet: Any = optional("pyarrow.parquet")
         try:

@@ -19,11 +19,13 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, OptionError
+from polyseme.files.in_memory import InMemory
 from polyseme.files.readers import ENDINGS
 from polyseme.files.rows import Row
 from polyseme.files.source import suffixes
 from polyseme.heads.head import Head
 from polyseme.heads.head_config import HeadConfig
+from polyseme.result_tables import Table, cell, counted
 from polyseme.tasks.data_columns import DataOptions, UsualNames, column_rows, resolve_columns
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData
@@ -47,7 +49,7 @@ class Judgment:
     """By how much "no answer" scores above the best one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction:
     """What a model says of one text, as it is returned and written."""
 
@@ -65,6 +67,17 @@ class Prediction:
     answers: tuple[Mapping[str, Any], ...] | None = None
     """The best answers, with their places in the text; None: the task has none."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        share = f", probability {cell(self.probability)}" if isinstance(self.probability, float) else ""
+        return f"Prediction({self.answer!r}{share}: {cell(self.text)!r})"
+
+    @property
+    def answer(self) -> str:
+        """The label in one line: words with their tags, several labels with commas."""
+        if self.words is not None:
+            return cell(" ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.label, strict=True)))
+        return ", ".join(map(str, self.label)) if isinstance(self.label, list | tuple) else str(self.label)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -93,6 +106,17 @@ class Prediction:
         if self.fields:
             content["fields"] = dict(self.fields)
         return content
+
+
+def predictions_table(predictions: Sequence[Prediction]) -> Table:
+    """Predictions, one row each."""
+
+    def row(each: Prediction) -> tuple[Any, ...]:
+        share = each.probability if isinstance(each.probability, float) else None
+        return each.id, each.answer, share, each.text if each.second is None else f"{each.text} | {each.second}"
+
+    title = counted(len(predictions), "prediction")
+    return Table.of(title, ("id", "label", "probability", "text"), predictions, row)
 
 
 class Kind(ABC):
@@ -149,8 +173,8 @@ class Kind(ABC):
             raise OptionError(f"{file} is read as {read_as}, and {listed}. Say with --format (format=…) what it is.")
         return read_as
 
-    def read(self, file: str, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
-        """The items of a user's file."""
+    def read(self, file: str | InMemory, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
+        """The items of a user's file, or of a table in memory."""
         options = resolve_columns(options, file, self.usual_columns, format=format)
         return [self.item(row, options, log) for row in column_rows(file, format, options)]
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike, fspath
 from pathlib import Path
 from typing import get_args
 
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.rows import shown
+from polyseme.files.source_paths import Sources
 from polyseme.options import flat
 from polyseme.tasks.data_columns import DataOptions
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
@@ -29,6 +30,8 @@ from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.splits import dev_note, with_dev
 from polyseme.training_options import Column, Unseen
 
+IN_MEMORY = "table"
+"""The format of a table that is in memory."""
 _NAMED = 5
 """Labels that a message names at most."""
 
@@ -39,7 +42,10 @@ def read_own(options: DataOptions) -> TaskData:
     if options.kind not in KINDS:
         raise OptionError(f"There is no kind of task {options.kind!r}. {nearest(options.kind, KINDS)}")
     kind, paths, log = KINDS[options.kind], _distinct(options.files), ReadingLog()
-    formats = {split: kind.format_of(file, options.format) for split, file in paths.items()}
+    formats = {
+        split: IN_MEMORY if isinstance(file, InMemory) else kind.format_of(file, options.format)
+        for split, file in paths.items()
+    }
     splits = {split: kind.read(file, formats[split], options, log) for split, file in paths.items()}
     notes = list(log.notes())
     tables = [file for split, file in paths.items() if formats[split] in ("csv", "tsv")]
@@ -47,7 +53,8 @@ def read_own(options: DataOptions) -> TaskData:
         notes.append(
             f"The first line of {tables[0]} was read as the names of its columns. If it is a row, put names above it."
         )
-    name = options.name or Path(next(iter(paths.values()))).name
+    first = next(iter(paths.values()))
+    name = options.name or (first.name if isinstance(first, InMemory) else Path(first).name)
     by_line = all(each == "conll" for each in formats.values())
     data = kind.task(name, splits, options, notes, by_line=by_line)
     # All that was read is checked before part of it becomes dev, so that notes on train are on all of it.
@@ -70,16 +77,25 @@ def _all_numbers(columns: Sequence[Column | None]) -> bool:
     return bool(named) and all(column.isdecimal() for column in named)
 
 
-def _distinct(files: Mapping[str, str | PathLike[str]]) -> dict[str, str]:
+def _distinct(files: Mapping[str, Sources]) -> dict[str, str | InMemory]:
+    """The file of each split, or the table that is in memory."""
     if not files:
         raise InputError("There is nothing to read: no file was named.")
-    seen: dict[Path, str] = {}
+    distinct: dict[str, str | InMemory] = {}
+    seen: dict[Path | int, str] = {}
     for split, file in files.items():
-        place = Path(file).resolve()
+        table_or_files = inputs_of(file)
+        if isinstance(table_or_files, InMemory) and table_or_files.columns is None:
+            raise InputError(f"{split} is {table_or_files}. A task is learned from a table with a column of labels.")
+        if not isinstance(table_or_files, InMemory) and len(table_or_files) != 1:
+            raise InputError(f"{split} is {len(table_or_files)} files. Each split is one file, or a table in memory.")
+        place = id(file) if isinstance(table_or_files, InMemory) else Path(table_or_files[0]).resolve()
         if place in seen:
-            raise OptionError(f"{fspath(file)} is both {seen[place]} and {split}. What is measured on must be apart.")
+            both = f"{seen[place]} and {split}"
+            raise OptionError(f"{distinct[seen[place]]} is both {both}. What is measured on must be apart.")
         seen[place] = split
-    return {split: fspath(file) for split, file in files.items()}
+        distinct[split] = table_or_files if isinstance(table_or_files, InMemory) else str(table_or_files[0])
+    return distinct
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, ModelError
+from polyseme.files.in_memory import InMemory
 from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import READ_ERRORS, open_source
 from polyseme.heads.head_config import HeadConfig
@@ -48,9 +49,9 @@ class Span(Kind):
 
     # --- users' files -------------------------------------------------------------------------------------------------
 
-    def read(self, file: str, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
+    def read(self, file: str | InMemory, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         if format == "json":
-            return list(squad_items(Path(file), log, repair=options.repair))
+            return list(squad_items(Path(str(file)), log, repair=options.repair))
         return super().read(file, format, options, log)
 
     def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
+from polyseme.files.in_memory import InMemory
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
 from polyseme.files.rows import Row, read_rows, shown
 from polyseme.heads.head import NO_GOLD
@@ -53,9 +54,9 @@ class Tag(Kind):
 
     # --- users' files -------------------------------------------------------------------------------------------------
 
-    def read(self, file: str, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
+    def read(self, file: str | InMemory, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         if format in SENTENCES:
-            return list(_sentences(file, format, options))
+            return list(_sentences(str(file), format, options))
         return super().read(file, format, options, log)
 
     def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:

@@ -9,26 +9,37 @@ from typing import Any
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.text.words import split_words
-from polyseme.types import Document, Word
+from polyseme.types import Document, Original, Word
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def make_document(text: str | Sequence[str], id: str = "", fields: Mapping[str, Any] | None = None) -> Document:
+def make_document(
+    text: str | Sequence[str],
+    id: str = "",
+    fields: Mapping[str, Any] | None = None,
+    *,
+    spans: Sequence[tuple[int, int]] | None = None,
+    original: str | None = None,
+) -> Document:
     """A document from raw text, which is split into words, or from a list of words, which are not changed.
 
-    The text of a list of words is the words joined by blanks. Lone surrogates, which no tokenizer can read, are
-    replaced by U+FFFD, with a warning.
+    The text of a list of words is the words joined by blanks; results point into the `original` text, where that is
+    known, at `spans`. Of raw text, `spans` are its words where it is not to be split. Lone surrogates, which no
+    tokenizer can read, are replaced by U+FFFD, with a warning.
     """
     if isinstance(text, str):
         [text] = _readable([text])
-        return Document(text=text, words=split_words(text), id=id, fields=fields or {})
+        words = split_words(text) if spans is None else [Word(text[start:end], start, end) for start, end in spans]
+        return Document(text=text, words=words, id=id, fields=fields or {})
     strings = _readable([_checked(word, position) for position, word in enumerate(text)])
-    words, start = [], 0
+    words = []
+    start = 0
     for word in strings:
         words.append(Word(word, start, start + len(word)))
         start += len(word) + 1
-    return Document(text=" ".join(strings), words=words, id=id, fields=fields or {}, pretokenized=True)
+    source = None if original is None or spans is None else Original(_readable([original])[0], spans)
+    return Document(text=" ".join(strings), words=words, id=id, fields=fields or {}, pretokenized=True, original=source)
 
 
 def to_documents(texts: Any) -> list[Document]:

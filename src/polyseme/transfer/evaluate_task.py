@@ -12,6 +12,7 @@ from typing import Any
 from polyseme.bundle import model_folder
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.in_memory import InMemory
 from polyseme.metrics.evaluation_report import Line, Report
 from polyseme.metrics.task_metrics import METRICS, measure, undefined
 from polyseme.tasks.items import Item, TaskData
@@ -24,7 +25,7 @@ from polyseme.types import Progress
 
 
 def evaluate_labeled(
-    name: str,
+    name: str | InMemory,
     folder: str | PathLike[str],
     *,
     data: str | PathLike[str] | None = None,
@@ -85,10 +86,10 @@ def has_head(folder: str | PathLike[str]) -> bool:
 
 
 def _data(
-    name: str, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
+    name: str | InMemory, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
 ) -> TaskData:
     head = model.head.config
-    if Path(name).is_file() or Path(name).suffix:
+    if isinstance(name, InMemory) or Path(name).is_file() or Path(name).suffix:
         reading = {**columns, **KINDS[head.kind].reading_options(head), "unseen": "keep"}
         return read_own(head.kind, {"test": name}, **reading)
     task = read_benchmark(name, data)

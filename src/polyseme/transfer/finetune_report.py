@@ -10,6 +10,7 @@ from typing import Any
 from polyseme.plots.charts import Curve
 from polyseme.plots.confusion_matrix import Confusion
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
+from polyseme.plots.html_page import framed_page
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment, Kind
 from polyseme.tasks.kinds import KINDS
@@ -52,7 +53,7 @@ class Errors:
     """The worst of them, the worst first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FinetuneReport:
     """A fine-tuning in figures. All are fractions."""
 
@@ -83,6 +84,13 @@ class FinetuneReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     baseline_name: str = ""
     """What the baseline answers: the majority label, the mean (`Kind.baseline_name`)."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the page of the report, with curves, confusions and errors."""
+        return framed_page(page_of(self))
 
     @property
     def n_failed(self) -> int:

@@ -318,7 +318,7 @@ class _Finetuning:
             if settings.frozen:
                 stores = [each for each in self.prepared.values() if self._computed(each)]
                 pieces = sum(each.n_pieces for each in stores)
-                flops = sum(self.first.forward_flops(each.row_lengths) for each in stores)
+                flops = sum(each.forward_flops(self.first) for each in stores)
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch

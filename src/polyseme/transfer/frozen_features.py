@@ -6,6 +6,7 @@ A store is a folder named after what decides its content: the model, the layers,
 |---|---|
 | vectors.npy | [N, D], or [N, layers, D] where they are mixed by what a task learns: all words end to end |
 | ends.npy | [n + 1]: the words of text i are `ends[i]:ends[i + 1]` |
+| pieces.npy | [n]: how many pieces the encoder read of each text, specials included |
 | about.json | what decided it |
 """
 
@@ -15,7 +16,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.bundle import Bundle
+from polyseme.cost import forward_flops
 from polyseme.embedding.decoder_stack import Stack
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.layer_selection import LayerChoice
@@ -54,8 +56,17 @@ class Store:
     vectors: Tensor
     """[N, …]; memory-mapped where they come from the disk"""
     ends: NDArray[np.int64]
+    n_pieces: NDArray[np.int64]
+    """[n]: how many pieces the encoder read of each text, specials included"""
     computed: bool = True
     """Whether they were computed here; otherwise they were there already."""
+    flops: float = 0.0
+    """What computing them here took."""
+
+    @property
+    def n_words(self) -> NDArray[np.int64]:
+        """[n]: how many words each text has."""
+        return np.diff(self.ends)
 
     @classmethod
     def open(cls, folder: Path, n_texts: int) -> Store:
@@ -65,11 +76,18 @@ class Store:
         """
         try:
             vectors, ends = np.load(folder / "vectors.npy", mmap_mode="c"), np.load(folder / "ends.npy")
+            n_pieces = np.load(folder / "pieces.npy")
         except (OSError, EOFError) as error:
             raise ValueError(str(error)) from error
-        if len(ends) != n_texts + 1 or ends[0] or (np.diff(ends) < 0).any() or ends[-1] != len(vectors):
+        if (
+            len(ends) != n_texts + 1
+            or len(n_pieces) != n_texts
+            or ends[0]
+            or (np.diff(ends) < 0).any()
+            or ends[-1] != len(vectors)
+        ):
             raise ValueError("it holds the vectors of other texts, or not of all")
-        return cls(torch.from_numpy(vectors), ends, computed=False)
+        return cls(torch.from_numpy(vectors), ends, n_pieces, computed=False)
 
     def on(self, device: torch.device) -> Store:
         """The same on a GPU, where it has the room."""
@@ -130,6 +148,18 @@ class VectorSource:
             dtype=np.int64,
         )
 
+    @property
+    def stored(self) -> Store:
+        """The vectors; refused where there are none, since inputs of the head's own are all that it reads."""
+        if self.store is None:
+            raise RuntimeError("The head reads no vectors.")
+        return self.store
+
+    def total(self, counts: NDArray[np.int64]) -> int:
+        """The sum of what is counted of each text of the store, over the texts of all units."""
+        texts = [{first for first, _ in pairs} | {other for _, other in pairs if other >= 0} for pairs in self._texts]
+        return int(sum(counts[list(each)].sum() for each in texts))
+
     def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
         units = [self.units[number] for number in numbers]
         result = TaskBatch(**beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest))
@@ -165,7 +195,7 @@ class WholeSource:
 
 def _texts(unit: Unit, places: Mapping[Key, int]) -> list[tuple[int, int]]:
     first, others = places[key_of(document_of(unit.item))], other_documents(unit.item)
-    return [(first, places[key_of(others[row.choice])] if others else 0) for row in unit.rows]
+    return [(first, places[key_of(others[row.choice])] if others else -1) for row in unit.rows]
 
 
 # --- how vectors are made ---------------------------------------------------------------------------------------------
@@ -195,17 +225,28 @@ def word_store(
     decides = {"layer": layer, "pool": pool, "unit": "word"}
     texts = list(documents.values())
 
-    def make() -> Iterator[list[NDArray[Any]]]:
+    def make(reading: _Reading) -> Iterator[list[NDArray[Any]]]:
         embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
+        embedder.n_pieces = reading.n_pieces
         embedder.inference.prepare()
         done = 0
         for chunk in _chunks(texts):
             yield [each.vectors for each in embedder(chunk)]
+            reading.flops = embedder.tally.flops
             done += len(chunk)
             if progress is not None:
                 progress(done, len(texts))
 
     return _stored(bundle, decides, list(documents), make, cache, stack)
+
+
+@dataclass
+class _Reading:
+    """What was read to make vectors: it is filled as they are made."""
+
+    n_pieces: list[int] = field(default_factory=list)
+    """Of each text."""
+    flops: float = 0.0
 
 
 def whole_store(
@@ -222,8 +263,10 @@ def whole_store(
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     budget = BATCH_PIECES[bundle.device.type]
 
-    def make() -> Iterator[list[NDArray[Any]]]:
+    def make(reading: _Reading) -> Iterator[list[NDArray[Any]]]:
         inference.prepare()
+        reading.n_pieces += map(len, texts)
+        reading.flops = forward_flops(bundle.config, map(len, texts))
         rows: list[NDArray[Any] | None] = [None] * len(texts)
         for numbers in _fitting(order, texts, budget):
             states = inference(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
@@ -249,14 +292,16 @@ def _stored(
     bundle: Bundle,
     decides: Mapping[str, Any],
     keys: Sequence[Any],
-    make: Callable[[], Iterator[list[NDArray[Any]]]],
+    make: Callable[[_Reading], Iterator[list[NDArray[Any]]]],
     cache: Path | None,
     stack: Stack = "encoder",
 ) -> Store:
+    reading = _Reading()
     if cache is None:
-        arrays = [array for chunk in make() for array in chunk]
+        arrays = [array for chunk in make(reading) for array in chunk]
         ends = np.cumsum([0, *map(len, arrays)])
-        return Store(torch.from_numpy(np.concatenate(arrays)), ends)
+        vectors = torch.from_numpy(np.concatenate(arrays))
+        return Store(vectors, ends, np.array(reading.n_pieces, np.int64), flops=reading.flops)
     about = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
     name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache / name
@@ -272,9 +317,10 @@ def _stored(
     with explained(cache):
         cache.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, force=True) as unfinished:
-        _write(unfinished, make())
+        _write(unfinished, make(reading))
+        np.save(unfinished / "pieces.npy", np.array(reading.n_pieces, np.int64))
         (unfinished / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    return replace(Store.open(folder, len(keys)), computed=True)
+    return replace(Store.open(folder, len(keys)), computed=True, flops=reading.flops)
 
 
 def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, OptionError
+from polyseme.files.in_memory import InMemory, Inputs, inputs_of, names_of
 from polyseme.files.readers import ENDINGS
 from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Reading, suffixes
-from polyseme.files.source_paths import InputFiles, Sources, find_files, listed
+from polyseme.files.source_paths import InputFiles, Sources, find_files
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.data_columns import column_in, header_of, marks_of, text_of
 from polyseme.tasks.items import Item
@@ -41,6 +42,12 @@ class Columns:
     marks: str | None = None
     missing: Mapping[str, str] = dataclass_field(default_factory=dict)
     """Those of training that the input lacks, by what they held."""
+
+    @classmethod
+    def named(cls, field: str | None, second: str | None, choices: str | Sequence[str], marks: str | None) -> Columns:
+        """As a user names them."""
+        several = (choices,) if isinstance(choices, str) else tuple(choices)
+        return cls(field=field, second=second, choices=several, marks=marks)
 
     def fields(self, kept_fields: Sequence[str]) -> tuple[str, ...]:
         """The fields besides the text that must be read."""
@@ -143,6 +150,29 @@ def as_trained(
     return replace(columns, **filled, missing=spelled)
 
 
+def by_role(inputs: Inputs, head: HeadConfig) -> Inputs:
+    """Inputs; where a list in memory has a pair for each item (two texts, a text and its choices), as a table.
+
+    Where a task has one text, such a list is one of words.
+    """
+    kind = KINDS[head.kind]
+    if not isinstance(inputs, InMemory) or inputs.columns is not None or not (kind.has_two_texts or head.n_marks):
+        return inputs
+    names = ("text", "marks" if head.n_marks else "choices" if kind.has_choices else "second")
+
+    def records() -> Iterator[dict[str, Any]]:
+        for number, item in enumerate(inputs.rows(), start=1):
+            if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2:
+                of_what = {"marks": "words and their marks", "choices": "a question and a list of choices"}
+                raise InputError(
+                    f"{inputs.name}, {inputs.unit} {number}: a model for task {kind.name!r} reads pairs of "
+                    f"{of_what.get(names[1], f'a text and the {kind.second}')}. Got {item!r:.80} instead."
+                )
+            yield dict(zip(names, item, strict=True))
+
+    return InMemory("the list of pairs", names, inputs.n_rows, records)
+
+
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
@@ -151,6 +181,9 @@ def _looking(
     kind: str, sources: Sources, format: str | None, delimiter: str | None
 ) -> Callable[[str, Any], str | None] | None:
     """What finds the column of a role in the input; None where columns have no names or numbers to go by."""
+    if isinstance(sources, InMemory):
+        there = sources.columns
+        return None if there is None else lambda role, column: _column_in_memory(there, role, column, kind)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # reported where the files are read
         files = find_files(sources, endings=None if format else ENDINGS)
@@ -168,6 +201,13 @@ def _looking(
     except InputError:  # the reader will say what is wrong
         return None
     return lambda role, column: column_in(header, column, KINDS[kind].usual_columns.get(role, ()))
+
+
+def _column_in_memory(names: Sequence[str], role: str, column: Any, kind: str) -> str | None:
+    """As in training, or as it is usual; where that is not there, a column that is called as its role is."""
+    usual = KINDS[kind].usual_columns.get(role, ())
+    as_before = None if column is None else column_in(names, column, ())
+    return as_before or column_in(names, None, (*usual, role))
 
 
 def _format_of(name: str, format: str | None) -> str:
@@ -191,7 +231,7 @@ def is_squad(kind: str, sources: Sources, format: str | None) -> bool:
         return False
     if format is not None:
         return format.lower().removeprefix(".") == "json"
-    return any(suffixes(name)[0] == ".json" for name in listed(sources))
+    return any(suffixes(name)[0] == ".json" for name in names_of(inputs_of(sources)))
 
 
 def refuse_useless(options: Mapping[str, Any]) -> None:

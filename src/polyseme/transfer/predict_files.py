@@ -20,6 +20,7 @@ from polyseme.extras import later
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Job, Writer, every, results_of, run_job
+from polyseme.files.field_names import ColumnNames
 from polyseme.files.reading_options import ALL
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading
@@ -56,9 +57,9 @@ class Predictor:
         config = self.model.head.config
         self.tally.documents += len(items)
         read = self._words_read - before
-        self.tally.words += read or sum(unit.rows[0].n_words for unit in prepared.source.units)
+        self.tally.words += read or prepared.n_words
         self.tally.pieces += prepared.n_pieces
-        self.tally.flops += self.model.forward_flops(prepared.row_lengths)
+        self.tally.flops += prepared.forward_flops(self.model)
         kind = KINDS[config.kind]
         return [kind.prediction(config, item, each) for item, each in zip(items, judgments, strict=True)]
 
@@ -138,8 +139,10 @@ def predict_files(
 def _rows(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], columns: Columns) -> Reading[Row]:
     """What is read; the columns are checked first."""
     columns.check(config)
-    options = {**reading, "field": columns.field, "fields": columns.fields(tuple(reading.get("fields", ())))}
-    return (read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows)(sources, **options)
+    fields = tuple(reading.get("fields", ()))
+    options = {**reading, "field": columns.field, "fields": columns.fields(fields)}
+    read = read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows
+    return read(sources, **options).without_bad(lambda row: columns.item(row, fields))
 
 
 # --- files of predictions ---------------------------------------------------------------------------------------------
@@ -268,29 +271,53 @@ def _plain(text: str) -> str:
 
 @contextmanager
 def _parquet(path: Path, config: HeadConfig) -> Iterator[Writer[Prediction]]:
-    arrow, parquet = later("pyarrow"), later("pyarrow.parquet")
-    schema = _schema(arrow, config)
-    with parquet.ParquetWriter(path, schema) as file:
-        yield _Table(file, arrow, schema)
+    table = _Table(path, config)
+    try:
+        yield table
+        table.close()
+    except BaseException:
+        table.close()
+        raise
 
 
 class _Table:
-    def __init__(self, file: Any, arrow: Any, schema: Any) -> None:
-        self.file = file
-        self.arrow = arrow
-        self.schema = schema
+    """Predictions as columns, and a column for each field, with its type."""
+
+    def __init__(self, path: Path, config: HeadConfig) -> None:
+        self._arrow, self._typed = later("pyarrow"), later("polyseme.files.typed_columns")
+        self._path = path
+        self._metadata = {"labels": json.dumps(list(config.labels))}
+        self._own = KINDS[config.kind].arrow_columns(self._arrow, config)
+        self._names = ColumnNames(self._own)
+        self._fields = self._typed.TypedColumns()
+        self._file = self._open(path, self._schema())
 
     def write(self, predictions: Sequence[Prediction]) -> None:
-        rows = []
-        for each in predictions:
-            row = each.record()
-            if isinstance(row.get("probabilities"), dict):
-                row["probabilities"] = list(row["probabilities"].values())
-            row["fields"] = json.dumps(row.get("fields", {}), ensure_ascii=False, default=str)
-            rows.append({name: row.get(name) for name in self.schema.names})
-        self.file.write_table(self.arrow.Table.from_pylist(rows, schema=self.schema))
+        fields = [self._columns(each.fields) for each in predictions]
+        self._fields.look_at(fields)
+        schema = self._schema()
+        if schema != self._file.schema:
+            self._file = self._typed.rewritten(self._path, self._file, schema, self._fields, self._open)
+        own = [self._record(each) for each in predictions]
+        arrays = [self._arrow.array([row.get(name) for row in own], kind) for name, kind in self._own.items()]
+        beside = self._fields.arrays(fields)
+        self._file.write_table(self._arrow.table([*arrays, *beside.values()], schema=schema))
 
+    def close(self) -> None:
+        self._file.close()
 
-def _schema(arrow: Any, config: HeadConfig) -> Any:
-    columns = {**KINDS[config.kind].arrow_columns(arrow, config), "fields": arrow.string()}
-    return arrow.schema(list(columns.items()), metadata={"labels": json.dumps(list(config.labels))})
+    def _columns(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        columns = self._names.of(fields)
+        return {columns[name]: value for name, value in fields.items()}
+
+    def _record(self, prediction: Prediction) -> dict[str, Any]:
+        row = prediction.record()
+        if isinstance(row.get("probabilities"), dict):
+            row["probabilities"] = list(row["probabilities"].values())
+        return row
+
+    def _schema(self) -> Any:
+        return self._arrow.schema([*self._own.items(), *self._fields.types.items()], metadata=self._metadata)
+
+    def _open(self, path: Path, schema: Any) -> Any:
+        return later("pyarrow.parquet").ParquetWriter(path, schema)

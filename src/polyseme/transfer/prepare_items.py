@@ -16,7 +16,13 @@ from polyseme.tasks.encoder_rows import TaskRow, word_rows
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
-from polyseme.transfer.frozen_features import VectorSource, WholeSource, different_documents, whole_store, word_store
+from polyseme.transfer.frozen_features import (
+    VectorSource,
+    WholeSource,
+    different_documents,
+    whole_store,
+    word_store,
+)
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.unit_batches import RowSource, Source, Unit, by_length
 from polyseme.types import Progress
@@ -35,7 +41,29 @@ class Prepared:
     @property
     def n_pieces(self) -> int:
         """Pieces that the encoder reads to go through all of them once."""
-        return sum(unit.n_pieces for unit in self.source.units)
+        words = self._word_vectors
+        return sum(unit.n_pieces for unit in self.source.units) if words is None else words.total(words.stored.n_pieces)
+
+    @property
+    def n_words(self) -> int:
+        """Words of all texts that the head reads."""
+        words = self._word_vectors
+        if words is None:
+            return sum(unit.rows[0].n_words for unit in self.source.units)
+        return words.total(words.stored.n_words)
+
+    def forward_flops(self, model: TaskModel, *, learning: bool = False) -> float:
+        """Floating-point operations that the encoder takes to go through all of them once; of frozen vectors, took."""
+        words = self._word_vectors
+        if words is None:
+            return model.forward_flops(self.row_lengths, learning=learning)
+        return words.stored.flops or model.forward_flops(words.stored.n_pieces.tolist())
+
+    @property
+    def _word_vectors(self) -> VectorSource | None:
+        """The source, if vectors of words were computed for it; None: the encoder reads rows."""
+        source = self.source
+        return source if isinstance(source, VectorSource) and source.store is not None else None
 
     @property
     def row_lengths(self) -> list[int]:

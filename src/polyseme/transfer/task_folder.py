@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from polyseme.bundle import CARD, load_bundle, model_folder, save_bundle
+from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
@@ -66,8 +66,8 @@ def save_task_model(
             (folder / name).write_text(content, encoding="utf-8")
 
 
-def load_task_model(path: str | PathLike[str], *, device: str = "cpu") -> TaskModel:
-    """The task model in a folder."""
+def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: Bundle | None = None) -> TaskModel:
+    """The task model in a folder; its encoder is the `bundle`, where that is loaded already."""
     folder = model_folder(Path(path))
     task = task_card(folder)
     if task is None:
@@ -81,7 +81,8 @@ def load_task_model(path: str | PathLike[str], *, device: str = "cpu") -> TaskMo
         inputs = None if task.get("inputs") is None else WordInputs(WordInputsConfig.from_json(task["inputs"]))
     except (KeyError, TypeError) as error:
         raise ModelError(f"{folder / CARD} does not say what the head is ({error!r}).") from None
-    bundle = load_bundle(folder, device=device) if (folder / "config.json").exists() or inputs is None else None
+    if bundle is None and ((folder / "config.json").exists() or inputs is None):
+        bundle = load_bundle(folder, device=device)
     model = TaskModel(bundle, config, head, inputs)
     try:
         weights = load_file(folder / HEAD)

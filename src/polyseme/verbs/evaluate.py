@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyseme.api import AnyPath, load
+from polyseme.api import AnyPath, folder_of, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost, sum_of
 from polyseme.datasets import agreement, babylm, lambada
@@ -22,6 +22,7 @@ from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
@@ -80,11 +81,14 @@ def evaluate(options: EvaluateOptions) -> Report:
     the figures of each.
     """
     started = time.perf_counter()
-    name, model, output, force = options.name, options.model, options.output, options.force
+    output, force = options.output, options.force
+    model = folder_of(options.model)
+    table = None if isinstance(options.name, str) else inputs_of(options.name)
+    name = table if isinstance(table, InMemory) else str(options.name)
     check_hide(options.hide)
     if output is not None:
         check_report_output(output, force=force)
-    folder = None if name in EVALUATIONS or model is None else find_model(str(model))
+    folder = None if model is None or (isinstance(name, str) and name in EVALUATIONS) else find_model(str(model))
     if folder is not None and has_head(folder):
         if options.curve or options.pairs is not None:
             useless = "curve" if options.curve else "pairs"
@@ -97,16 +101,18 @@ def evaluate(options: EvaluateOptions) -> Report:
             device=find_device(options.device),
             progress=options.progress,
         )
+    elif isinstance(name, InMemory):
+        raise OptionError(f"What is evaluated on {name} is a model with a task's head. Name one with -m (model=…).")
     else:
-        report = _evaluate_language_model(options, started)
+        report = _evaluate_language_model(options, name, started)
     if output is not None:
         write_report(report, output, force=force)
     return report
 
 
-def _evaluate_language_model(options: EvaluateOptions, started: float) -> Report:
-    name = options.name
-    chosen, files = _chosen(name, options.data, options.source, listed(options.reference), options.model)
+def _evaluate_language_model(options: EvaluateOptions, name: str, started: float) -> Report:
+    model = folder_of(options.model)
+    chosen, files = _chosen(name, options.data, options.source, listed(options.reference), model)
     evaluation = EVALUATIONS[chosen]
     if options.pairs is not None and not evaluation.of_pairs:
         raise OptionError(
@@ -114,7 +120,7 @@ def _evaluate_language_model(options: EvaluateOptions, started: float) -> Report
         )
     if options.curve and (evaluation.two_sides or options.model is None):
         raise OptionError(f"A curve is of a run: name its folder with -m (model=…). {name} alone has none.")
-    models = kept_models(find_model(str(options.model))) if options.curve else []
+    models = kept_models(find_model(str(model))) if options.curve else []
     items = evaluation.read(files)
     if options.pairs is not None:
         items = thinned(items, options.pairs)

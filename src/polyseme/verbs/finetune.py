@@ -17,6 +17,8 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output
+from polyseme.files.in_memory import inputs_of, names_of
+from polyseme.files.source_paths import Sources
 from polyseme.files.unfinished_folder import unfinished_work
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
@@ -54,7 +56,8 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     files = {"train": options.train, "dev": options.dev, "test": options.test}
     if output is not None:
         path = model.path if isinstance(model, Model) else model
-        inputs = [path, options.data, *files.values()]
+        named = [name for file in files.values() if file is not None for name in names_of(inputs_of(file))]
+        inputs = [path, options.data, *named]
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=["polyseme.json"])
     columns = options.values(TaskDataOptions)
     read = _read_task(task, options.data, files, columns)
@@ -69,7 +72,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
 
 
 def _read_task(
-    task: str | TaskData, data: AnyPath | None, files: Mapping[str, AnyPath | None], columns: Mapping[str, Any]
+    task: str | TaskData, data: AnyPath | None, files: Mapping[str, Sources | None], columns: Mapping[str, Any]
 ) -> TaskData:
     """The data of a task, read and checked."""
     named = {split: file for split, file in files.items() if file is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from polyseme import __version__
@@ -14,20 +14,21 @@ from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, explained, whole_file
+from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
-from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.generating import generate_files
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.text_generator import Continuation, TextGenerator
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
+from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.text.documents import to_documents
 from polyseme.verb_options import GenerateOptions
 
 
-@dataclass(frozen=True, kw_only=True)
-class Generated:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Generated(ShownAsTable):
     """Prompts with what follows each, and what it cost; those of files are in the output alone."""
 
     prompts: list[str]
@@ -35,6 +36,12 @@ class Generated:
     cost: Cost
     continues: bool = True
     """Whether texts continue their prompts; otherwise each is a text of its own, written from its prompt."""
+
+    def table(self) -> Table:
+        prompts = zip(self.prompts, self.continuations, strict=True)
+        rows = [(prompt, each.text) for prompt, texts in prompts for each in texts]
+        table = Table.of(counted(len(rows), "text"), ("prompt", "text"), rows, lambda row: row)
+        return replace(table, note=self.cost.line())
 
 
 @flat(GenerateOptions)
@@ -46,7 +53,7 @@ def generate(options: GenerateOptions) -> Generated:
     started = time.perf_counter()
     decoding = Decoding.of(options)
     prompts = [options.prompts] if isinstance(options.prompts, str) else list(options.prompts)
-    sources = [] if options.source is None else listed(options.source)
+    sources = [] if options.source is None else inputs_of(options.source)
     _check(prompts, sources, options)
     loaded = load(model_or_default("generate", options.model), device=options.device, dtype=options.dtype)
     if options.max_new is None:
@@ -75,7 +82,7 @@ def generate(options: GenerateOptions) -> Generated:
     return Generated(prompts=prompts, continuations=continuations, cost=cost, continues=continues)
 
 
-def _check(prompts: Sequence[str], sources: Sequence[str], options: GenerateOptions) -> None:
+def _check(prompts: Sequence[str], sources: Inputs, options: GenerateOptions) -> None:
     """Refuse, before the model is loaded, what is not enough, too much, or could not be written."""
     if prompts and sources:
         raise OptionError("Prompts were given and a source of prompts too. Give one or the other.")
@@ -90,7 +97,7 @@ def _check(prompts: Sequence[str], sources: Sequence[str], options: GenerateOpti
         return
     generate_files.lines_for(options.output, options.n)
     clear_up(options.output)
-    check_output(options.output, force=options.force, inputs=sources)
+    check_output(options.output, force=options.force, inputs=names_of(sources))
 
 
 def _write(
@@ -106,9 +113,7 @@ def _write(
         path.write_text("".join(text), encoding="utf-8", newline="\n")
 
 
-def _settings(
-    loaded: Model, generator: TextGenerator, sources: Sequence[str], options: GenerateOptions
-) -> dict[str, Any]:
+def _settings(loaded: Model, generator: TextGenerator, sources: Inputs, options: GenerateOptions) -> dict[str, Any]:
     """Everything that decides the result."""
     return {
         "model": loaded.path,
@@ -116,7 +121,7 @@ def _settings(
         "the model's outputs": outputs_fingerprint(loaded.bundle),
         **{f"the model's {name}": value for name, value in loaded.bundle.foreign.items() if name in OF_WRITING},
         **generator.decoding.to_json(),
-        "input": list(sources),
+        "input": described(sources),
         **options.values(ReadingOptions),
         "dtype": options.dtype,
         "batch_size": generator.batch_size,

@@ -3,89 +3,85 @@
 from __future__ import annotations
 
 import time
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from polyseme import __version__
+from polyseme.api import Model
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
-from polyseme.errors import OptionError, PolysemeWarning, nearest
+from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output
+from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
-from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.tasks.kind import Prediction
+from polyseme.result_tables import ShownAsTable, Table
+from polyseme.tasks.kind import Prediction, predictions_table
 from polyseme.training_options import PredictOptions
-from polyseme.transfer.predict_columns import Columns, as_trained
-from polyseme.transfer.predict_files import Predictor, check_predictions_output, predict_files
-from polyseme.transfer.task_folder import load_task_model, task_card, weights_digest
+from polyseme.transfer.predict_columns import Columns
+from polyseme.transfer.predict_files import check_predictions_output
+from polyseme.transfer.predict_inputs import predict_inputs
+from polyseme.transfer.task_folder import load_task_model, task_card
+from polyseme.transfer.task_model import TaskModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class Predicted:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Predicted(ShownAsTable):
     """What was predicted, and what it cost; of what went to a file, the file has it alone."""
 
     predictions: list[Prediction]
     kind: str
     cost: Cost
 
+    def table(self) -> Table:
+        table = predictions_table(self.predictions)
+        title = f"{table.title}, task {self.kind}" if self.predictions else f"task {self.kind}, predictions in a file"
+        return replace(table, title=title, note=self.cost.line())
+
 
 @flat(PredictOptions)
 def predict(options: PredictOptions) -> Predicted:
-    """Predict every text of files with a task model, in their order. Interrupted work is resumed by the same call.
+    """Predict every text of files, or texts themselves, with a task model, in their order.
 
     Fields that are not named are those of training, where the input has them. A model that answers questions also reads
-    SQuAD's JSON.
+    SQuAD's JSON. Where a task has two texts, or choices, a list has pairs: `[("A man sleeps.", "Someone is awake.")]`.
+    Interrupted work on files is resumed by the same call.
+
+        >>> polyseme.predict(["A great film"], model="models/stars").predictions[0].label       # doctest: +SKIP
     """
     started = time.perf_counter()
     output, dtype = options.output, options.dtype
     if dtype not in ("fp32", "bf16"):
         raise OptionError(f"There is no dtype {dtype!r} here. {nearest(dtype, ('fp32', 'bf16'))}")
-    folder = model_folder(find_model(str(options.model)))
-    chosen = find_device(options.device)
-    names = listed(options.sources)
+    inputs = inputs_of(options.sources)
     if output is not None:
         clear_up(output)
-        check_output(output, force=options.force, inputs=names)
-    loaded = load_task_model(folder, device=chosen)
+        check_output(output, force=options.force, inputs=names_of(inputs))
+    loaded, card = _task_model(options)
     if output is not None:
         check_predictions_output(output, loaded.head.config)
-    predictor = Predictor(loaded, bf16=dtype == "bf16")
-    reading = options.values(ReadingOptions)
-    choices = (options.choices,) if isinstance(options.choices, str) else tuple(options.choices)
-    columns = as_trained(
-        Columns(field=options.field, second=options.second, choices=choices, marks=options.marks),
-        loaded.head.config,
-        (task_card(folder) or {}).get("columns", {}),
-        names,
-        format=options.format,
-        delimiter=options.delimiter,
-    )
-    predictions = predict_files(
-        predictor,
-        names,
-        output,
-        reading=reading,
-        columns=columns,
-        settings=lambda: {
-            "model": weights_digest(loaded),
-            "input": names,
-            **reading,
-            "field": columns.field,
-            "second": columns.second,
-            "choices": list(columns.choices),
-            "marks": columns.marks,
-            "dtype": dtype,
-            "device": chosen.partition(":")[0],
-            "polyseme": __version__,
-        },
+    judged = predict_inputs(
+        loaded,
+        card,
+        inputs,
+        columns=Columns.named(**{name: getattr(options, name) for name in ("field", "second", "choices", "marks")}),
+        reading=options.values(ReadingOptions),
+        output=output,
+        bf16=dtype == "bf16",
         force=options.force,
         progress=options.progress,
+        started=started,
     )
-    for note in predictor.notes():
-        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=3)
-    cost = predictor.cost(time.perf_counter() - started)
-    return Predicted(predictions=predictions, kind=loaded.config.kind, cost=cost)
+    return Predicted(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
+
+
+def _task_model(options: PredictOptions) -> tuple[TaskModel, dict[str, Any]]:
+    """The task model, and what its folder says of the task."""
+    if isinstance(options.model, Model):
+        if options.device != "auto":
+            raise OptionError("The model is loaded already, with its device. Leave it out here, and give it to load().")
+        return options.model.task_model
+    folder = model_folder(find_model(str(options.model)))
+    return load_task_model(folder, device=find_device(options.device)), task_card(folder) or {}

@@ -15,9 +15,9 @@ from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
 from polyseme.files import chunked_job
+from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import read_rows
-from polyseme.files.source_paths import listed
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.scoring.any_order import parse_order
@@ -45,7 +45,7 @@ class Scores:
 
 @flat(ScoreOptions)
 def score(options: ScoreOptions) -> Scores:
-    """Score every text of files (folders, patterns, `-`): how likely a model finds its words, pieces or bytes.
+    """Score every text of files (folders, patterns, `-`), or texts in memory: how likely their words or pieces are.
 
     Interrupted work is resumed by the same call.
     """
@@ -61,9 +61,9 @@ def score(options: ScoreOptions) -> Scores:
     output, source = options.output, options.source
     if source is None and options.source_field is not None:
         raise OptionError(f"The option 'source_field' ({options.source_field!r}) is about a source, and there is none.")
-    names = listed(options.sources)
+    inputs = inputs_of(options.sources)
     if output is not None:
-        check_scores_output(output, by=options.by, force=options.force, inputs=[*names, source])
+        check_scores_output(output, by=options.by, force=options.force, inputs=[*names_of(inputs), source])
     loaded = load(model_or_default("score", options.model), device=options.device, dtype=options.dtype)
     scorer = loaded.scorer(options, options.batch_pieces)
     if scorer.needs_source and source is None:
@@ -87,7 +87,7 @@ def score(options: ScoreOptions) -> Scores:
             "by": options.by,
             "marked": options.marked,
             **options.values(MaskOptions),
-            "input": names,
+            "input": described(inputs),
             "source": None if source is None else os.fspath(source),
             "source_field": source_field,
             **options.values(ReadingOptions),
@@ -99,7 +99,7 @@ def score(options: ScoreOptions) -> Scores:
         }
 
     with (
-        read_rows(names, **reading) as rows,
+        read_rows(inputs, **reading) as rows,
         nullcontext() if source is None else read_rows([os.fspath(source)], **of_source) as source_rows,
     ):
         total, scored = score_files(

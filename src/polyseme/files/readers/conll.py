@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError
@@ -49,25 +50,31 @@ def read(source: Source, request: RowRequest) -> Iterator[Row]:
             f"The columns of {source.name} have no names: the field of a CoNLL file must be a number from 1 on. Got "
             f"{field!r} instead."
         )
-    return _rows(_Sentences(source.name).of(lines_of(source)), int(field), source.name, request)
+    lines = lines_of(source, bad=request.bad_rows)
+    return _rows(_Sentences(source.name, request).of(lines), int(field), source.name, request)
 
 
 def _rows(sentences: Iterable[_Sentence], column: int, name: str, request: RowRequest) -> Iterator[Row]:
     any_rows = False
     for number, sentence in enumerate(sentences, start=1):
         any_rows = True
-        place = Place(name, sentence.lines[0].number)
-        if column > sentence.width:
-            raise InputError(f"{place}: there is no column {column}. The sentence has {sentence.width}.")
-        words = [columns[column - 1] for columns in sentence.words]
-        for word, line in zip(words, sentence.lines, strict=True):
-            if not word.strip():
-                raise InputError(f"{Place(name, line.number)}: the word, in column {column}, is empty.")
-        yield Row(
-            words, request.numbered(number), place, _beside(sentence, column, request, place) if request.fields else {}
-        )
+        row = request.attempt(partial(_row, sentence, column, number, name, request))
+        if row is not None:
+            yield row
     if not any_rows:
         raise InputError(f"{name} has no words in it: there is nothing to read.")
+
+
+def _row(sentence: _Sentence, column: int, number: int, name: str, request: RowRequest) -> Row:
+    place = Place(name, sentence.lines[0].number)
+    if column > sentence.width:
+        raise InputError(f"{place}: there is no column {column}. The sentence has {sentence.width}.")
+    words = [columns[column - 1] for columns in sentence.words]
+    for word, line in zip(words, sentence.lines, strict=True):
+        if not word.strip():
+            raise InputError(f"{Place(name, line.number)}: the word, in column {column}, is empty.")
+    beside = _beside(sentence, column, request, place) if request.fields else {}
+    return Row(words, request.numbered(number), place, beside)
 
 
 def _beside(sentence: _Sentence, column: int, request: RowRequest, place: Place) -> dict[str, Any]:
@@ -89,8 +96,9 @@ def _is_comment(text: str, n_columns: int, width: int) -> bool:
 class _Sentences:
     """Lines to sentences; what was seen of the file decides what separates columns and what a `#` means."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, request: RowRequest) -> None:
         self._name = name
+        self._request = request
         self._tabs: bool | None = None
         self._width: int | None = None
         self._document = 0
@@ -99,7 +107,7 @@ class _Sentences:
     def of(self, lines: Iterable[Line]) -> Iterator[_Sentence]:
         for block in sentences(lines, self._name):
             for part in self._parts(block):
-                sentence = self._sentence(part)
+                sentence = self._request.attempt(partial(self._sentence, part))
                 if sentence is not None:
                     yield sentence
 

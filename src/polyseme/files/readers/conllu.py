@@ -2,9 +2,12 @@
 
 - A row's words are the syntactic words (*do* *n't*); with `words="surface"` they are the tokens as written (*don't*).
 - The id is the sentence's `sent_id`, where it has one and no other `id_field` is named.
-- What the words alone cannot say is always kept in the fields: `original`, the `# text` of the sentence; `ranges`, the
-  tokens that stand for several words; `empty_nodes`. Other fields are the columns by their names in small letters (one
-  value per word) and the comments by theirs: `upos`, `newdoc id`.
+- Offsets point into the sentence's `# text`, or where it has none into its tokens with the blanks that `SpaceAfter`
+  leaves; words of a token that they do not spell (au: à, le) have all of it. Where another column than the form has the
+  words, or the tokens do not add up to the text, offsets point into the words with a blank between them.
+- What the words alone cannot say is always kept in the fields: `ranges`, the tokens that stand for several words, and
+  `empty_nodes`. Other fields are the columns by their names in small letters (one value per word) and the comments by
+  theirs: `upos`, `newdoc id`.
 - Comments that stand by themselves belong to the next sentence.
 - The tokens and their `SpaceAfter=No` must add up to `# text`, if there is one; a sentence where they do not is
   refused, unless `check_text` is off. How many blanks stand between two tokens does not matter.
@@ -15,8 +18,9 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError, nearest
@@ -66,7 +70,7 @@ class _Sentence:
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """One row per sentence, with its own words."""
-    return _rows(lines_of(source), _column(request.field), source.name, request)
+    return _rows(lines_of(source, bad=request.bad_rows), _column(request.field), source.name, request)
 
 
 def _column(name: str | None) -> int:
@@ -84,24 +88,35 @@ def _rows(lines: Iterable[Line], column: int, name: str, request: RowRequest) ->
     number = 0
     above: dict[str, str] = {}
     for block in sentences(lines, name):
-        sentence = _parsed(block, name)
+        sentence = request.attempt(partial(_parsed, block, name))
+        if sentence is None:
+            number += 1
+            continue
         sentence.comments = {**above, **sentence.comments}
         above = {} if sentence.words else sentence.comments
-        if not sentence.words:
-            continue
-        if request.check_text and "text" in sentence.comments:
-            _check_text(sentence, name)
-        number += 1
-        tokens = sentence.words if request.words == "syntactic" else sentence.surface()
-        place = Place(name, tokens[0].line)
-        yield Row(
-            content=[_word(token, column, name) for token in tokens],
-            id=_id(sentence, number, place, request),
-            place=place,
-            fields=_beside(sentence, tokens, column, place, request, first=number == 1),
-        )
+        if sentence.words:
+            number += 1
+            row = request.attempt(partial(_row, sentence, column, number, name, request))
+            if row is not None:
+                yield row
     if not number:
         raise InputError(f"{name} has no words in it: there is nothing to read.")
+
+
+def _row(sentence: _Sentence, column: int, number: int, name: str, request: RowRequest) -> Row:
+    if request.check_text and "text" in sentence.comments:
+        _check_text(sentence, name)
+    tokens = sentence.words if request.words == "syntactic" else sentence.surface()
+    place = Place(name, tokens[0].line)
+    text = _text_of(sentence) if COLUMNS[column] == "form" else None
+    return Row(
+        content=[_word(token, column, name) for token in tokens],
+        id=_id(sentence, number, place, request),
+        place=place,
+        fields=_beside(sentence, tokens, column, place, request, first=number == 1),
+        text=None if text is None else text.text,
+        spans=None if text is None else [text.span(token) for token in tokens],
+    )
 
 
 def _word(token: _Token, column: int, name: str) -> str:
@@ -127,7 +142,6 @@ def _beside(
     sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, request: RowRequest, *, first: bool
 ) -> dict[str, Any]:
     beside: dict[str, Any] = {
-        "original": sentence.comments.get("text"),
         "ranges": [
             {"first": token.first, "last": token.last, "form": token.form, "misc": token.columns[9]}
             for token in sentence.ranges
@@ -209,6 +223,61 @@ def _add(sentence: _Sentence, columns: list[str], place: Place) -> None:
 
 
 # --- the text --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A sentence's text, and where each of its words is in it, by the number of the word."""
+
+    text: str
+    spans: Mapping[int, tuple[int, int]]
+
+    def span(self, token: _Token) -> tuple[int, int]:
+        """Where a word, or a range of words, starts and ends."""
+        return self.spans[token.first][0], self.spans[token.last][1]
+
+
+def _text_of(sentence: _Sentence) -> _Text | None:
+    """The `# text` of a sentence, or else its tokens with the blanks that they have; None: they do not add up to it.
+
+    Words of a token that they spell share it out (do, n't); of one that they do not (au: à, le), each has all of it.
+    """
+    tokens = sentence.surface()
+    spelled = "".join(token.form + " " * token.space_after for token in tokens).rstrip()
+    text = sentence.comments.get("text") or spelled
+    spans: dict[int, tuple[int, int]] = {}
+    start = 0
+    for token in tokens:
+        start = _after_blanks(text, start)
+        end = _end_of(token.form, text, start)
+        if end is None:
+            return None
+        inside = sentence.words[token.first - 1 : token.last]
+        shares = "".join(word.form for word in inside) == text[start:end]
+        for word in inside:
+            stop = start + len(word.form) if shares else end
+            spans[word.first] = start, stop
+            start = stop if shares else start
+        start = end
+    return _Text(text, spans)
+
+
+def _after_blanks(text: str, start: int) -> int:
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def _end_of(form: str, text: str, start: int) -> int | None:
+    """Where a form ends that begins in a text; blanks within it are as many as there are."""
+    if text.startswith(form, start):
+        return start + len(form)
+    for number, part in enumerate(form.split()):
+        start = _after_blanks(text, start) if number else start
+        if not text.startswith(part, start):
+            return None
+        start += len(part)
+    return start
 
 
 def _check_text(sentence: _Sentence, name: str) -> None:

@@ -18,10 +18,14 @@ from dataclasses import replace
 from functools import partial
 
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.bad_rows import BadRows, LostInputError
 from polyseme.files.lines import Line, lines_of
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, no_field, only_field, rows_of
 from polyseme.files.source import Source
+
+_Fields = tuple[list[str], Place]
+"""The fields of a record, and the line in which it begins."""
 
 MOST_QUOTED = 1 << 26
 """The most characters between two quotes. Past that one was most likely left open, and memory is not endless."""
@@ -35,10 +39,11 @@ _LOOKED_AT = 100
 
 def _read(source: Source, request: RowRequest, *, format: str) -> Iterator[Row]:
     delimiter = request.delimiter or _DELIMITERS[format]
-    records = _split(lines_of(source, with_ends=True), source.name, delimiter, quoted=request.quotes == "double")
-    header, place = next(records)
+    lines = lines_of(source, with_ends=True, bad=request.bad_rows)
+    records = _split(lines, source.name, delimiter, quoted=request.quotes == "double", bad=request.bad_rows)
+    header, place = next(each for each in records if each is not None)
     request = _chosen(header, place, request, delimiter)
-    return _warn_of_numbers(rows_of(_records(records, header, source.name), request), request, source.name)
+    return _warn_of_numbers(rows_of(_records(records, header, source.name, request), request), request, source.name)
 
 
 read_csv: Callable[[Source, RowRequest], Iterator[Row]] = partial(_read, format="csv")
@@ -76,21 +81,28 @@ def _other_delimiter(header: list[str], delimiter: str) -> str:
     return ""
 
 
-def _records(records: Iterable[tuple[list[str], Place]], header: list[str], name: str) -> Iterator[Record]:
+def _records(
+    records: Iterable[_Fields | None], header: list[str], name: str, request: RowRequest
+) -> Iterator[Record | None]:
     any_rows = False
-    for values, place in records:
+    for each in records:
         any_rows = True
-        if len(values) != len(header):
-            raise InputError(
-                f"{place}: {_fields(len(values))}, and the header has {len(header)}. A text that has the delimiter in "
-                f"it must be in double quotes; {_NO_QUOTES}"
-            )
-        yield Record(dict(zip(header, values, strict=True)), place)
+        yield None if each is None else request.attempt(partial(_record, each, header))
     if not any_rows:
         raise InputError(f"{name} has a header and no rows: there is nothing to read.")
 
 
-def _fields(count: int) -> str:
+def _record(fields: _Fields, header: list[str]) -> Record:
+    values, place = fields
+    if len(values) != len(header):
+        raise InputError(
+            f"{place}: {_counted(len(values))}, and the header has {len(header)}. A text that has the delimiter in "
+            f"it must be in double quotes; {_NO_QUOTES}"
+        )
+    return Record(dict(zip(header, values, strict=True)), place)
+
+
+def _counted(count: int) -> str:
     return "there is 1 field" if count == 1 else f"there are {count} fields"
 
 
@@ -119,15 +131,19 @@ def _say_numbers(request: RowRequest, name: str, where: str) -> None:
 # --- lines to fields -------------------------------------------------------------------------------------------------
 
 
-def _split(lines: Iterator[Line], name: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[list[str], Place]]:
-    """The fields of each record, and the line in which it begins."""
+def _split(
+    lines: Iterator[Line], name: str, delimiter: str, *, quoted: bool, bad: BadRows | None
+) -> Iterator[_Fields | None]:
+    """The fields of each record, and the line in which it begins; None where `bad` records are skipped."""
     for line in lines:
         text = _without_end(line.text)
         if not text:
             continue
         place = Place(name, line.number)
         if quoted and '"' in text:
-            yield _with_quotes(line, lines, delimiter, name), place
+            split = partial(_with_quotes, line, lines, delimiter, name)
+            fields = split() if bad is None else bad.attempt(split)
+            yield None if fields is None else (fields, place)
         else:
             yield text.split(delimiter), place
 
@@ -179,7 +195,7 @@ def _next_line(lines: Iterator[Line], opened: Place, length: int) -> Line:
     line = next(lines, None)
     if line is None or length > MOST_QUOTED:
         how_far = "to the end of the file" if line is None else f"for {length:,} characters"
-        raise InputError(
+        raise LostInputError(
             f"{opened}: a double quote opens a field and is not closed {how_far}. A quote inside of quotes must be "
             f"doubled; {_NO_QUOTES}"
         )

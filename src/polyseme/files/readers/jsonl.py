@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from polyseme.errors import InputError
@@ -24,14 +25,17 @@ _WHOLE = "the line itself"
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """One row per line."""
-    return rows_of(_records(lines_of(source), source.name, request), request)
+    return rows_of(_records(lines_of(source, bad=request.bad_rows), source.name, request), request)
 
 
-def _records(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Record]:
+def _records(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Record | None]:
     for line in lines:
         if line.text and not line.text.isspace():
-            place = Place(name, line.number)
-            yield Record(_fields(_parsed(line.text, place), place, request), place)
+            yield request.attempt(partial(_record, line.text, Place(name, line.number), request))
+
+
+def _record(text: str, place: Place, request: RowRequest) -> Record:
+    return Record(_fields(_parsed(text, place), place, request), place)
 
 
 def _parsed(text: str, place: Place) -> Any:

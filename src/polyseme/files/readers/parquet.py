@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ def read(source: Source, request: RowRequest) -> Iterator[Row]:
     except InputError:
         file.close()
         raise
-    return rows_of(_records(file, columns, source), request)
+    return rows_of(_records(file, columns, source, request), request)
 
 
 def _open(source: Source) -> pq.ParquetFile:
@@ -116,15 +117,15 @@ _LISTS: Sequence[Callable[[pa.DataType], bool]] = (
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _records(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterator[Record]:
+def _records(file: pq.ParquetFile, columns: list[str], source: Source, request: RowRequest) -> Iterator[Record | None]:
     n_rows, row = file.metadata.num_rows, 0
     with file:
         for batch in _batches(file, columns, source):
-            values = {name: _values(batch.column(name), name, row, source.name) for name in batch.schema.names}
+            values = {name: _values(batch.column(name)) for name in batch.schema.names}
             source.jump((source.total or 0) * (row + batch.num_rows) // n_rows)
             for number in range(batch.num_rows):
-                record = {name: column[number] for name, column in values.items()}
-                yield Record(record, Place(source.name, row + number + 1, "row"))
+                place = Place(source.name, row + number + 1, "row")
+                yield request.attempt(partial(_record, values, number, place))
             row += batch.num_rows
     if row != n_rows:
         raise InputError(f"{source.name} is damaged: it says that it has {n_rows:,} rows, and has {row:,}.")
@@ -141,19 +142,23 @@ def _batches(file: pq.ParquetFile, columns: list[str], source: Source) -> Iterat
             ) from error
 
 
-def _values(column: pa.Array, name: str, before: int, file: str) -> list[Any]:
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; where one is damaged, as Arrow has them, to be looked at one by one."""
     try:
-        values: list[Any] = column.to_pylist()
+        return column.to_pylist()  # type: ignore[no-any-return]
     except _DAMAGED:
-        values = [
-            _value(column[number], name, Place(file, before + number + 1, "row")) for number in range(len(column))
-        ]
-    return values
+        return list(column)
 
 
-def _value(scalar: pa.Scalar, name: str, place: Place) -> Any:
+def _record(values: dict[str, list[Any]], number: int, place: Place) -> Record:
+    return Record({name: _value(column[number], name, place) for name, column in values.items()}, place)
+
+
+def _value(value: Any, name: str, place: Place) -> Any:
+    if not isinstance(value, pa.Scalar):
+        return value
     try:
-        return scalar.as_py()
+        return value.as_py()
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: the field {name!r} is not UTF-8, at byte {error.start} of the text.") from error
     except _DAMAGED as error:

@@ -20,10 +20,10 @@ def read(source: Source, request: RowRequest) -> Iterator[Row]:
     ends a sentence, and an empty line has none.
     """
     if request.sentences is not None:
-        return _sentences(lines_of(source), source.name, request, request.sentences)
+        return _sentences(lines_of(source, bad=request.bad_rows), source.name, request, request.sentences)
     if request.split == "line":
-        return _lines(lines_of(source), source.name, request)
-    lines = lines_of(source, with_ends=True)
+        return _lines(lines_of(source, bad=request.bad_rows), source.name, request)
+    lines = lines_of(source, with_ends=True, bad=request.bad_rows)
     if request.split == "paragraph":
         return _paragraphs(lines, source.name, request)
     return _whole(lines, source.name, request)

@@ -1,0 +1,76 @@
+"""What a task model says of files, or of texts in memory: the work of `predict`, in Python and on the command line."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from polyseme import __version__
+from polyseme.cost import Cost
+from polyseme.errors import PolysemeWarning
+from polyseme.files.atomic import AnyPath
+from polyseme.files.in_memory import Inputs, described
+from polyseme.tasks.kind import Prediction
+from polyseme.transfer.predict_columns import Columns, as_trained, by_role
+from polyseme.transfer.predict_files import Predictor, predict_files
+from polyseme.transfer.task_folder import weights_digest
+from polyseme.transfer.task_model import TaskModel
+from polyseme.types import Progress
+
+
+class Judged(NamedTuple):
+    """Predictions, unless they went to a file, and what they cost."""
+
+    predictions: list[Prediction]
+    cost: Cost
+
+
+def predict_inputs(
+    model: TaskModel,
+    card: Mapping[str, Any],
+    inputs: Inputs,
+    *,
+    columns: Columns,
+    reading: Mapping[str, Any],
+    output: AnyPath | None = None,
+    bf16: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    started: float | None = None,
+) -> Judged:
+    """Predict for every text of inputs; `card` is what the model's folder says of its task."""
+    started = time.perf_counter() if started is None else started
+    predictor = Predictor(model, bf16=bf16)
+    inputs = by_role(inputs, model.head.config)
+    columns = as_trained(
+        columns,
+        model.head.config,
+        card.get("columns", {}),
+        inputs,
+        format=reading.get("format"),
+        delimiter=reading.get("delimiter"),
+    )
+
+    def settings() -> dict[str, Any]:
+        """Everything that decides the result."""
+        return {
+            "model": weights_digest(model),
+            "input": described(inputs),
+            **reading,
+            "field": columns.field,
+            "second": columns.second,
+            "choices": list(columns.choices),
+            "marks": columns.marks,
+            "dtype": "bf16" if bf16 else "fp32",
+            "device": model.device.type,
+            "polyseme": __version__,
+        }
+
+    predictions = predict_files(
+        predictor, inputs, output, reading=reading, columns=columns, settings=settings, force=force, progress=progress
+    )
+    for note in predictor.notes():
+        warnings.warn(f"{note}.", PolysemeWarning, stacklevel=4)
+    return Judged(predictions, predictor.cost(time.perf_counter() - started))

@@ -1,0 +1,73 @@
+"""Results are short when they are printed, whatever their size, and a notebook shows them as tables and pictures."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polyseme
+from polyseme.errors import PolysemeWarning
+from polyseme.result_tables import MOST_ROWS, ResultList, Table
+from tiny_models import tiny_model
+from transfer.small_tasks import small_task
+
+
+def lines_of(result: Any) -> list[str]:
+    return repr(result).splitlines()
+
+
+def test_a_model_says_family_size_and_path(tmp_path: Path) -> None:
+    tiny_model("bert").save(tmp_path / "model")
+    shown = repr(polyseme.load(tmp_path / "model", device="cpu"))
+    assert re.fullmatch(
+        rf"Model\(bert, 3 layers of width 32, [\d.]+ K parameters, float32 on cpu, {tmp_path}/model\)", shown
+    )
+    assert "from no folder" in repr(tiny_model("bert"))
+    assert str(tmp_path / "model") in repr(polyseme.load(tmp_path / "model", device="cpu").show())
+
+
+def test_many_documents_are_a_short_table() -> None:
+    model = tiny_model("bert")
+    with pytest.warns(PolysemeWarning, match="no pieces for"):
+        documents = model.embed(["the <b>vase"] * 500 + ["the vase"])
+    assert isinstance(documents, list)
+    lines = lines_of(documents)
+    assert lines[0] == "501 documents, 2,502 vectors of 32 float32"
+    assert lines[1].split() == ["id", "vectors", "text"]
+    assert len(lines) == 2 + MOST_ROWS
+    assert lines[-1].split() == ["500", "2", "the", "vase"]
+    html = documents._repr_html_()
+    assert html.count("<tr>") == 1 + MOST_ROWS
+    assert "&lt;b&gt;" in html
+    assert "<b>vase" not in html
+    assert repr(documents[-1]) == "Embedded('the vase', id '500', 2 words, vectors 2×32 float32)"
+    assert "<" in str(documents[0]._repr_html_())
+    assert type(pickle.loads(pickle.dumps(documents))) is list
+
+
+def test_a_long_text_takes_one_line() -> None:
+    [document] = tiny_model("bert").embed(["word " * 3000])
+    assert len(repr(document)) < 150
+    assert len(lines_of(tiny_model("bert").pieces("the vase broke " * 5))) <= 2 + MOST_ROWS
+
+
+def test_a_fine_tuning_is_a_few_lines_and_in_a_notebook_its_page() -> None:
+    report = polyseme.finetune(
+        small_task("classify", n_train=32, n_dev=8), model=tiny_model("bert"), frozen=True, epochs=1, device="cpu"
+    )
+    assert len(lines_of(report)) < 15
+    assert "baseline on dev" in repr(report)
+    page = report._repr_html_()
+    assert page.startswith('<iframe sandbox="allow-scripts"')
+    assert "&lt;svg" in page
+
+
+def test_a_list_of_results_is_a_list() -> None:
+    results: ResultList[int] = ResultList([1, 2], lambda items: Table(title=f"{len(items)} numbers"))
+    assert results == [1, 2]
+    results.append(3)
+    assert repr(results) == "3 numbers"
