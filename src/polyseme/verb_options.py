@@ -217,14 +217,18 @@ class DecodingOptions(Options):
     min_new: int = option(0, "Pieces before which no text ends by itself.", "N")
     temperature: float | None = option(
         None,
-        "Temperature of sampling: 0 takes the most probable piece each time.",
+        "Temperature of sampling: below 1 the probable pieces become more so, 0 takes the most probable one each time.",
         "T",
-        default="1 with top-k, top-p or several texts per prompt, else 0",
+        default="0.8; 1 with top-k or top-p; 0 with a beam, or by a model that reads sources",
     )
     top_k: int | None = option(None, "Sample among the N most probable pieces.", "N", default="all")
     top_p: float | None = option(
-        None, "Sample among the fewest most probable pieces with this share of the probability.", "SHARE", default="all"
+        None,
+        "Sample among the fewest most probable pieces with this share of the probability.",
+        "SHARE",
+        default="0.95; all, where temperature or top-k is set",
     )
+    greedy: bool = option(False, "Take the most probable piece each time, instead of sampling; as temperature 0.")
     beam: int = option(1, "Beam size: how many texts per prompt are kept side by side.", "N")
     length_penalty: float = option(
         1.0, "In a beam, a text's score is its log-probability divided by its length to this power.", "POWER"

@@ -21,8 +21,14 @@ from typing import TextIO
 import pytest
 
 from forked import Forked
+from polyseme.cli import terminal
 from polyseme.cli.terminal import Bar
-from polyseme.files.chunked_job import CHUNK_CHARACTERS
+from polyseme.cost import Tally
+from polyseme.errors import PolysemeWarning
+from polyseme.files.chunk_spool import JsonLines
+from polyseme.files.chunked_job import CHUNK_CHARACTERS, Chunk, Job, every, open_lines, run_job
+from polyseme.files.rows import read_rows
+from polyseme.types import OnBatch
 
 ALWAYS, NEVER = 0.0, 3600.0
 """Seconds before a bar is drawn."""
@@ -274,3 +280,68 @@ def test_a_full_disk_under_standard_output_is_said() -> None:
         )
     assert done.returncode == 2
     assert done.stderr.decode() == "polyseme: The system refused: No space left on device.\n"
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now)
+    with Bar("loading the model", then="embedding") as bar:
+        for seconds, done in ((0, 0), (10, 100), (40, 400), (60, 600), (100, 1000), (101, 1010)):
+            now = 1000.0 + seconds
+            bar(done, 2000)
+    assert capsys.readouterr().err.splitlines() == [
+        "embedding: 400 of 2,000 bytes (20%, 0:02:40 left)",
+        "embedding: 1,000 of 2,000 bytes (50%, 0:01:40 left)",
+    ]
+
+
+def test_the_time_left_is_that_of_what_an_earlier_run_has_not_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now)
+    with Bar("loading the model", then="embedding") as bar:
+        now = 20.0
+        bar.resumed(9000, 10000)
+        now = 60.0
+        bar(9100, 10000)
+    assert capsys.readouterr().err == "embedding: 9,100 of 10,000 bytes (91%, 0:06:00 left)\n"
+
+
+def test_a_bar_is_told_what_an_earlier_run_has_done(tmp_path: Path) -> None:
+    """The bytes of chunks that are there already are no sign of how fast this run is."""
+    calls: list[tuple[str, int]] = []
+
+    class Watcher:
+        def __call__(self, done: int, total: int | None) -> None:
+            calls.append(("done", done))
+
+        def resumed(self, done: int, total: int | None) -> None:
+            calls.append(("resumed", done))
+
+    def compute(chunk: Chunk[str], on_batch: OnBatch) -> list[str]:
+        if stops and chunk.number == 2:
+            raise KeyboardInterrupt
+        return list(chunk.units)
+
+    source = tmp_path / "in.txt"
+    source.write_text("a\nb\nc\n")
+    job: Job[str, str] = Job(
+        noun="texts",
+        ends_chunk=every(1),
+        prepare=lambda rows: [str(row.content) for row in rows],
+        compute=compute,
+        tally=Tally(),
+        open_output=open_lines,
+        storage=JsonLines(),
+        settings=dict,
+    )
+    stops = True
+    with contextlib.suppress(KeyboardInterrupt), read_rows(source) as rows:
+        run_job(job, rows, tmp_path / "out.txt", progress=Watcher())
+    stops, calls[:] = False, []
+    with pytest.warns(PolysemeWarning, match="Resumed"), read_rows(source) as rows:
+        run_job(job, rows, tmp_path / "out.txt", progress=Watcher())
+    assert [kind for kind, _ in calls] == ["done", "resumed", "resumed", "done"]

@@ -144,6 +144,7 @@ SOME_VALUE = {
     "min_new": 2,
     "temperature": 0.7,
     "top_k": 15,
+    "greedy": True,
     "top_p": 0.9,
     "beam": 17,
     "length_penalty": 0.6,

@@ -52,7 +52,7 @@ def test_a_string_a_prompt_or_a_list_of_them(model: Model) -> None:
 
 def test_what_is_added_reads_on_from_the_prompt(model: Model) -> None:
     tokenizer: Any = model.bundle.tokenizer
-    for prompt, text in zip(PROMPTS, model.generate(PROMPTS, max_new=12), strict=True):
+    for prompt, text in zip(PROMPTS, model.generate(PROMPTS, max_new=12, greedy=True), strict=True):
         generator = model.generator(Decoding(max_new=12))
         [[same]] = generator([prompt])
         assert same.text == text
@@ -66,7 +66,7 @@ def test_blanks_between_words_are_kept(family: str) -> None:
     model = tiny_model(family)
     tokenizer: Any = model.bundle.tokenizer
     prompt = "the vase broke"
-    [text] = model.generate([prompt], max_new=8)
+    [text] = model.generate([prompt], max_new=8, greedy=True)
     pieces = tokenizer.encode(make_document(prompt)).ids.tolist()
     generator = model.generator(Decoding(max_new=8))
     [[written]] = write_on(generator.model, [pieces], generator.decoding)
@@ -157,8 +157,8 @@ def test_what_is_told_adds_up_to_the_texts(model: Model, settings: dict[str, Any
 def test_a_masked_model_writes_on_with_a_warning() -> None:
     masked = tiny_model("bert")
     with pytest.warns(PolysemeWarning, match="has learned to fill masks"):
-        texts = masked.generate(PROMPTS, max_new=4)
-    singly = [masked.generate([prompt], max_new=4)[0] for prompt in PROMPTS]
+        texts = masked.generate(PROMPTS, max_new=4, greedy=True)
+    singly = [masked.generate([prompt], max_new=4, greedy=True)[0] for prompt in PROMPTS]
     assert texts == singly
     assert "[MASK]" not in "".join(map(str, texts))
     [first] = masked.fill(f"{PROMPTS[0]} [MASK]", top=1)
@@ -169,7 +169,7 @@ def test_a_masked_model_writes_on_with_a_warning() -> None:
 
 
 def test_an_empty_prompt_begins_with_the_start_piece(model: Model) -> None:
-    [text] = model.generate([""], max_new=5)
+    [text] = model.generate([""], max_new=5, greedy=True)
     tokenizer: Any = model.bundle.tokenizer
     generator = model.generator(Decoding(max_new=5))
     [[written]] = write_on(generator.model, [[tokenizer.specials["start"]]], generator.decoding)
@@ -246,3 +246,27 @@ def test_the_tally(model: Model) -> None:
     assert generator.tally.flops > 0
     n_prompts = sum(len(model.pieces(text).ids) for text in ("the vase", "dawn"))
     assert generator.tally.pieces == n_prompts + 28
+
+
+# --- what is chosen where nothing is said -----------------------------------------------------------------------------
+
+
+def test_texts_are_sampled_unless_options_say_otherwise() -> None:
+    model = tiny_model("gpt2")
+    sampled = model.generate(PROMPTS, max_new=6)
+    assert sampled == model.generate(PROMPTS, max_new=6, temperature=0.8, top_p=0.95, seed=0)
+    assert sampled != model.generate(PROMPTS, max_new=6, seed=1)
+    greedy = model.generate(PROMPTS, max_new=6, greedy=True)
+    assert greedy == model.generate(PROMPTS, max_new=6, temperature=0)
+    assert greedy != sampled
+    assert greedy == model.generate(PROMPTS, max_new=6, greedy=True, seed=1)
+    assert model.generate(PROMPTS, max_new=6, top_k=5) == model.generate(PROMPTS, max_new=6, top_k=5, temperature=1.0)
+    with pytest.raises(OptionError, match="no use for 'top_p'"):
+        model.generate("Dawn", greedy=True, top_p=0.9)
+    with pytest.raises(OptionError, match="several texts, nor a beam"):
+        model.generate("Dawn", greedy=True, n=2)
+
+
+def test_a_model_that_reads_sources_does_not_sample_by_itself() -> None:
+    model = tiny_model("t5")
+    assert model.generate(["The vase"], max_new=4) == model.generate(["The vase"], max_new=4, greedy=True)

@@ -18,12 +18,14 @@ from polyseme.verb_options import GenerateOptions
 def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """Continue each PROMPT..., or those of a file; a model with a decoder reads them as sources.
 
-    The most probable piece is taken each time, unless a temperature, --top-k, --top-p, --n or --beam is set. Samples
-    depend on --seed and on the number of the prompt alone. Interrupted work on a file is resumed by the same command.
+    Pieces are sampled, unless --greedy, --beam or a temperature of 0 is set, or the model reads sources. Samples depend
+    on --seed and on the number of the prompt alone, so that the same command writes the same text. Interrupted work on
+    a file is resumed by the same command.
 
     \b
     Examples:
       polyseme generate "In a shocking finding, scientists"
+      polyseme generate "In a shocking finding, scientists" --greedy
       polyseme generate "In a shocking finding, scientists" --top-p 0.9 --temperature 0.8 --n 3 --seed 1
       polyseme generate "Q: Who wrote Emma? A:" -m path/to/gpt2 --beam 4 --stop "Q:" --max-new 40
       polyseme generate --in prompts.jsonl --field prompt -m path -o out.jsonl

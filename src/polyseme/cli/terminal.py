@@ -1,7 +1,7 @@
 """What the command line shows: progress on standard error, and tables as plain columns on standard output.
 
-Progress is drawn on terminals only, for anything that takes over two seconds. Tables are neither cut nor wrapped, and
-in a pipe there is nothing but text.
+Progress is drawn on terminals, for anything that takes over two seconds; elsewhere it is a line now and then, the first
+after half a minute. Tables are neither cut nor wrapped, and in a pipe there is nothing but text.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 DELAY = 2.0
 """Seconds before anything is drawn."""
 REDRAW_SECONDS = 0.1
+FIRST_LINE = 30.0
+"""Seconds before the first line of progress, where there is no terminal."""
+BETWEEN_LINES = 60.0
+"""Seconds between two; more as the work goes on: a tenth of the time that has passed."""
 GAP = "  "
 CONTEXT = 40
 """Characters on each side of a word."""
@@ -53,9 +57,12 @@ class Bar:
         self._timer: threading.Timer | None = None
         self._drawn: tuple[Progress, TaskID] | None = None
         self._counts = False
+        self._lines: _ProgressLines | None = None
 
     def __enter__(self) -> Bar:
-        if sys.stderr.isatty():
+        if not sys.stderr.isatty():
+            self._lines = _ProgressLines(self.then or self.at_first, self.unit)
+        else:
             self._timer = threading.Timer(DELAY, self._draw)
             self._timer.daemon = True
             self._timer.start()
@@ -63,6 +70,8 @@ class Bar:
 
     def __call__(self, done: int, total: int | None) -> None:
         """Show how many bytes are done, and of how many, where that is known."""
+        if self._lines is not None:
+            self._lines(done, total)
         with self._lock:
             if self._drawn is None:
                 return
@@ -74,6 +83,17 @@ class Bar:
             if not self._counts:
                 self._count(progress)
             progress.update(task, description=self.then, completed=done, total=total)
+
+    def resumed(self, done: int, total: int | None) -> None:
+        """The same, where an earlier run had done so much: the time left is that of what this one does."""
+        if self._lines is not None:
+            self._lines.resumed(done)
+        with self._lock:
+            if self._drawn is not None:
+                progress, task = self._drawn
+                if not self._counts:
+                    self._count(progress)
+                progress.reset(task, description=self.then, completed=done, total=total)
 
     def __exit__(self, *error: object) -> None:
         if self._timer is None:
@@ -114,15 +134,46 @@ class Bar:
         progress.columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
 
 
+class _ProgressLines:
+    """Progress where there is no terminal: a line on standard error now and then, with the time left."""
+
+    def __init__(self, doing: str, unit: str) -> None:
+        self._doing = doing
+        self._unit = unit
+        self._started = self._first = time.monotonic()
+        self._before = 0
+        self._next = self._started + FIRST_LINE
+
+    def resumed(self, done: int) -> None:
+        """So much was done by an earlier run."""
+        self._before, self._first = done, time.monotonic()
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if done <= self._before:
+            self._first = now  # the work itself has not begun
+        if now < self._next:
+            return
+        self._next = now + max(BETWEEN_LINES, (now - self._started) / 10)
+        amount = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        click.echo(f"{self._doing}: {amount} {self._unit}{self._left(now - self._first, done, total)}", err=True)
+
+    def _left(self, seconds: float, done: int, total: int | None) -> str:
+        if total is None or done <= self._before or seconds <= 0:
+            return ""
+        left = (total - done) * seconds / (done - self._before)
+        return f" ({done / max(total, 1):.0%}, {timedelta(seconds=round(left))} left)"
+
+
 class _Line(ABC, Generic[Reported]):
     """How training is shown: a bar for what comes before it, then a line that moves on a terminal; elsewhere one line
-    per evaluation.
+    per evaluation, and at least one per minute.
     """
 
     def __init__(self, bar: Bar) -> None:
         self.bar = bar
         self._shown: tuple[Progress, TaskID] | None = None
-        self._drawn_at = 0.0
+        self._drawn_at = 0.0 if sys.stderr.isatty() else time.monotonic()
 
     def __enter__(self) -> Self:
         self.bar.__enter__()
@@ -137,7 +188,8 @@ class _Line(ABC, Generic[Reported]):
         """Show how training goes."""
         evaluated, line = self._line(report)
         if not sys.stderr.isatty():
-            if evaluated:
+            if evaluated or time.monotonic() - self._drawn_at >= BETWEEN_LINES:
+                self._drawn_at = time.monotonic()
                 click.echo(line, err=True)
             return
         if time.monotonic() - self._drawn_at < REDRAW_SECONDS and not evaluated:

@@ -246,7 +246,7 @@ def _through_spool(
                     record = chunk.record
                     n_resumed += record.rows
                     job.tally.add(record.tally)
-                    report.until(chunk.read_until)
+                    report.resumed(chunk.read_until)
                 spool.add(chunk.number, record)
                 assembly.advance()
         if n_resumed:
@@ -392,6 +392,12 @@ class _Report:
         self._done = done
         if self._progress is not None:
             self._progress(done, self._total)
+
+    def resumed(self, done: int) -> None:
+        """So much was done by an earlier run: who can tell that apart reports the right time left."""
+        self._done = done
+        if self._progress is not None:
+            getattr(self._progress, "resumed", self._progress)(done, self._total)
 
     def of(self, read_until: int) -> OnBatch:
         """For the batches of a chunk: its bytes are as far as its pieces are."""

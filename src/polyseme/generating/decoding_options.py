@@ -13,6 +13,9 @@ MAX_NEW = 20
 """Most pieces that are written, unless another number is set."""
 MAX_FROM_SOURCE = 200
 """The same of a model that writes texts of its own from sources, and has learned to end them."""
+TEMPERATURE = 0.8
+TOP_P = 0.95
+"""How texts are sampled unless options say it: from a nucleus (Holtzman et al. 2020), a little cooled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +25,16 @@ class Decoding(DecodingOptions):
     max_new: int = MAX_NEW
 
     @classmethod
-    def of(cls, options: DecodingOptions, max_new: int = MAX_NEW) -> Decoding:
-        """The options, with a length where none is set."""
-        values = options.values(DecodingOptions)
-        return cls(**{**values, "max_new": max_new if options.max_new is None else options.max_new})
+    def of(cls, options: DecodingOptions, max_new: int = MAX_NEW, *, samples: bool = True) -> Decoding:
+        """The options, with a length where none is set; where nothing says how pieces are chosen, they are sampled.
+
+        Not so with a beam, nor by models that write a text of their own from a source, where one answer is wanted.
+        """
+        values = {**options.values(DecodingOptions), "max_new": max_new if options.max_new is None else options.max_new}
+        chosen = options.greedy or any(getattr(options, name) is not None for name in ("temperature", "top_k", "top_p"))
+        if samples and options.beam == 1 and not chosen:
+            values |= {"temperature": TEMPERATURE, "top_p": TOP_P}
+        return cls(**values)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +52,8 @@ class Decoding(DecodingOptions):
     @property
     def heat(self) -> float:
         """The temperature, or where none is set, what the other options imply."""
+        if self.greedy:
+            return 0.0
         if self.temperature is not None:
             return float(self.temperature)
         samples = self.top_k is not None or self.top_p is not None or (self.n > 1 and self.beam == 1)
@@ -72,6 +83,12 @@ class Decoding(DecodingOptions):
                 raise OptionError(f"A stop string is a string of at least 1 character. Got {each!r} instead.")
 
     def _check_contradictions(self) -> None:
+        drawing = [name for name in ("temperature", "top_k", "top_p") if getattr(self, name)]
+        if self.greedy and (drawing or self.n > 1 or self.beam > 1):
+            others = _named(drawing) if drawing else "several texts, nor a beam"
+            raise OptionError(
+                f"Greedy takes the likeliest piece each time, so it has no use for {others}. Leave out one."
+            )
         filters = [name for name in ("top_k", "top_p") if getattr(self, name) is not None]
         drawn = [*filters, *(["temperature"] if self.temperature else [])]
         if self.beam > 1 and drawn:

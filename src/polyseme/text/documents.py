@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.text.words import split_words
 from polyseme.types import Document, Original, Word
 
+_LOOKED_AT = 100
+"""Texts that may be names of files: of more, only the first are looked at."""
+_LONGEST_NAME = 256
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -54,9 +58,24 @@ def to_documents(texts: Any) -> list[Document]:
         )
     try:
         items = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
+        _warn_of_files(items[:_LOOKED_AT])
     except TypeError:
         raise InputError(f"What is embedded must be texts. Got a {type(texts).__name__} instead.") from None
     return [to_document(text, position) for position, text in enumerate(items)]
+
+
+def _warn_of_files(texts: Sequence[Any]) -> None:
+    """Warn where a text is the name of a file that is there: most likely its content was meant."""
+    for text in texts:
+        is_name = isinstance(text, str) and 0 < len(text) < _LONGEST_NAME and "\n" not in text and "\0" not in text
+        if is_name and Path(text).suffix and Path(text).is_file():
+            warnings.warn(
+                f"The text {text!r} is the name of a file, and was read as a text. To read files, give them to a "
+                f"function of polyseme: polyseme.embed({text!r}, …).",
+                PolysemeWarning,
+                stacklevel=4,
+            )
+            return
 
 
 def to_document(text: Any, position: int) -> Document:

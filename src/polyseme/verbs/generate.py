@@ -51,14 +51,12 @@ def generate(options: GenerateOptions) -> Generated:
     Interrupted work on files is resumed by the same call.
     """
     started = time.perf_counter()
-    decoding = Decoding.of(options)
+    Decoding.of(options)  # contradictions are refused before the model is loaded
     prompts = [options.prompts] if isinstance(options.prompts, str) else list(options.prompts)
     sources = [] if options.source is None else inputs_of(options.source)
     _check(prompts, sources, options)
     loaded = load(model_or_default("generate", options.model), device=options.device, dtype=options.dtype)
-    if options.max_new is None:
-        decoding = decoding.replace(max_new=loaded.usual_length)
-    generator = loaded.generator(decoding, batch_size=options.batch_size)
+    generator = loaded.generator(loaded.decoding(options), batch_size=options.batch_size)
     continues = generator.prompts.continues
     if options.on_start is not None:
         options.on_start(continues)
