@@ -29,7 +29,7 @@ def require(package: str, *, extra: str) -> ModuleType:
             raise
         raise MissingPackageError(
             f"The package {missing!r} is needed here and is not installed. "
-            f"Install it, in a clone of polyseme, with: pip install '.[{extra}]'"
+            f"Install it with: pip install 'polyseme[{extra}]'"
         ) from None
 
 
