@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyseme.plots.charts import CHART_STYLE, Scale, log_ticks, reach_of, round_ticks
+from polyseme.plots.colors import ramp, to_hex
 from polyseme.plots.comparison_pages import (
     CORPORA_STYLE,
-    CORPUS_COLORS,
     Lines,
     chip,
     lines_of,
@@ -82,7 +82,7 @@ def words_page(
 
 
 def _color(word: ListedWord) -> str:
-    return CORPUS_COLORS[1] if word.differs else "var(--faint)"
+    return to_hex(ramp(0.55)) if word.differs else "var(--faint)"
 
 
 def _row(number: int, word: ListedWord, longest: float) -> str:

@@ -36,7 +36,7 @@ class WordUsesVectors:
     """The uses of a word in both corpora: vectors [N, D], groups of texts that belong together [N], senses [N]."""
 
     def __init__(self, vectors: NDArray[Any], groups: NDArray[np.int64], senses: NDArray[np.int64] | None = None):
-        self.vectors = np.asarray(vectors, dtype=np.float64)
+        self.vectors = _in_their_span(np.asarray(vectors, dtype=np.float64))
         self.groups = groups
         self.senses = senses
 
@@ -82,6 +82,17 @@ class WordUsesVectors:
         """The products of both weights with some values; that of uses not in the first is what is left of the sum."""
         product = first @ values
         return product, values.sum(axis=0) - product if second is None else second @ values
+
+
+def _in_their_span(vectors: Numbers) -> Numbers:
+    """The vectors in coordinates of the space that they span, if there are fewer of them than their width.
+
+    Lengths, angles and sums stay what they are.
+    """
+    if len(vectors) >= vectors.shape[1]:
+        return vectors
+    coordinates: Numbers = np.linalg.qr(vectors.T, mode="r").T
+    return coordinates
 
 
 def _share(values: Numbers, numbers: Numbers) -> Numbers:
