@@ -39,7 +39,7 @@ from polyseme.two_corpora.significance import (
     permuted,
 )
 from polyseme.two_corpora.use_samples import Samples, frequent_words, read_corpus, sampled_uses
-from polyseme.word_senses.build_index import use_embedder
+from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group
 

@@ -45,7 +45,8 @@ def test_a_word_is_measured_tested_and_shown_with_its_senses(run: Run, tiny: Pat
     assert rows["JSD"][0] == f"{divergence(first, second)[0]:.3f}"
     assert out.count("[broke]") == sum(len(lines) for each in result.senses for lines in each.examples)
     for each in result.senses:
-        assert f"sense {each.sense}, {100 * each.shares[0]:.0f}% → {100 * each.shares[1]:.0f}%, " in out
+        around = f" ({', '.join(each.neighbors[:3])})" if each.neighbors else ""
+        assert f"sense {each.sense}{around}, {100 * each.shares[0]:.0f}% → {100 * each.shares[1]:.0f}%, " in out
     assert "The 8 + 8 texts (or documents) with the word were exchanged between the corpora 1,000 times" in err
 
 

@@ -29,8 +29,10 @@ def compared(text: str = "x", word: str = "crane") -> ComparedWord:
         points=np.random.default_rng(0).standard_normal((6, 2)),
         map="PCA",
         shared_senses=[
-            SharedSense(sense=1, shares=(0.5, 0.25), n_uses=(1, 1), verdict=text, lines=(uses[:1], uses[5:])),
-            SharedSense(sense=2, shares=(0.5, 0.75), n_uses=(1, 3), verdict="", lines=(uses[1:2], [])),
+            SharedSense(
+                sense=1, neighbors=[text], shares=(0.5, 0.25), n_uses=(1, 1), verdict=text, lines=(uses[:1], uses[5:])
+            ),
+            SharedSense(sense=2, neighbors=[], shares=(0.5, 0.75), n_uses=(1, 3), verdict="", lines=(uses[1:2], [])),
         ],
         difference=0.3,
         draws=[0.0, 0.1, 0.2],

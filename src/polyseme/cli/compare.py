@@ -63,7 +63,8 @@ def _print_word(result: Comparison) -> None:
     print_table(rows, header=["", "value", "without a difference", "95% interval", "p"])
     for sense in sorted(result.senses, key=lambda sense: -abs(sense.change)):
         shares = " → ".join(f"{100 * share:.0f}%" for share in sense.shares)
-        heading = f"sense {sense.sense}, {shares}" + (f", {verdict(sense)}" if len(result.senses) > 1 else "")
+        around = f" ({', '.join(sense.neighbors[:3])})" if sense.neighbors else ""
+        heading = f"sense {sense.sense}{around}, {shares}" + (f", {verdict(sense)}" if len(result.senses) > 1 else "")
         click.echo("\n" + click.style(heading, bold=True))
         for source, examples in zip(result.sources, sense.examples, strict=True):
             click.echo(source)

@@ -1,6 +1,7 @@
 """Concordance lines sorted by the vectors of their matches: by similarity to a marked use, or by sense.
 
-A match of several words has the mean of their vectors, and one that is a part of a word has that word's.
+A match of several words has the mean of their vectors, and one that is a part of a word has that word's. As in
+`similar`, vectors are compared without their mean if there are enough of them.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from polyseme.text.marked_word import marked_use
 from polyseme.types import Document, Progress
 from polyseme.verb_options import MatchKind
 from polyseme.word_senses.gather_uses import gather, use_embedder
-from polyseme.word_senses.nearest_neighbors import Floats, unit
+from polyseme.word_senses.nearest_neighbors import Floats, cosines_to, unit
 from polyseme.word_senses.sense_groups import group
+from polyseme.word_senses.similar_uses import MIN_CENTERED
 
 
 def sorted_lines(
@@ -73,7 +75,8 @@ def sorted_lines(
     lines, vectors = _drawn(collected, sample, seed)
     explanation = ""
     if marked is not None:
-        cosines = (vectors @ marked).tolist()
+        mean = vectors.mean(axis=0) if len(vectors) >= MIN_CENTERED else None
+        cosines = cosines_to(vectors, marked, mean).tolist()
         order = np.argsort(-np.asarray(cosines), kind="stable").tolist()
         lines = [replace(lines[at], cosine=cosines[at]) for at in order]
     else:

@@ -106,6 +106,8 @@ class SharedSense:
     """A sense in both corpora."""
 
     sense: int
+    neighbors: Sequence[str]
+    """Words that tell it from the other senses."""
     shares: tuple[float, float]
     n_uses: tuple[int, int]
     verdict: str
@@ -266,6 +268,10 @@ def _exchanges(difference: float, draws: Sequence[float]) -> str:
     )
 
 
+def _around(neighbors: Sequence[str]) -> str:
+    return f": {escaped(', '.join(neighbors[:3]))}" if neighbors else ""
+
+
 def _sense(sense: SharedSense, corpora: tuple[str, str]) -> str:
     bars = "".join(
         f"<span>{chip(number)}{escaped(corpora[number])}</span>"
@@ -276,7 +282,8 @@ def _sense(sense: SharedSense, corpora: tuple[str, str]) -> str:
     lines = "".join(lines_of(sense.lines[number], number) for number in (0, 1) if sense.lines[number])
     return (
         f'<section><h2 data-kind="sense" data-only="{sense.sense}"><i style="background:'
-        f'{group_color(sense.sense - 1)}"></i>Sense {sense.sense} <span class="faint">{escaped(sense.verdict)}</span>'
+        f'{group_color(sense.sense - 1)}"></i>Sense {sense.sense}{_around(sense.neighbors)} <span class="faint">'
+        f"{escaped(sense.verdict)}</span>"
         f'</h2><div class="shares">{bars}</div>{lines}</section>'
     )
 

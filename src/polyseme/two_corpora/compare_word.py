@@ -37,6 +37,7 @@ from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
 from polyseme.word_senses.sense_groups import MOST_COMPARED, group
+from polyseme.word_senses.sense_names import telling_neighbors
 
 MAX_USES = 1000
 """Uses of the word that are drawn from each corpus, unless another number is given."""
@@ -65,6 +66,8 @@ class SenseChange:
     """A sense and its share of the uses in each corpus."""
 
     sense: int
+    neighbors: list[str]
+    """Words around its uses that are rare around those of other senses, the most telling first."""
     n_uses: Pair
     shares: tuple[float, float]
     low: float | None
@@ -190,7 +193,9 @@ def compare_word(
         jsd=_measure(values.jsd, draws.jsd if draws and grouped.labels.any() else None, resampled and resampled.jsd),
         explanation=explain_test(exchange.n_groups, tested),
         senses_explanation=grouped.explanation,
-        senses=_senses(directions, corpus, grouped.labels, exchange, rng if tested else None),
+        senses=_senses(
+            [use for _, use in keywords], directions, corpus, grouped.labels, exchange, rng if tested else None
+        ),
         uses=[
             ComparedUse(use.text, use.start, use.end, id, int(of) + 1, int(label) + 1, float(x), float(y))
             for (id, use), of, label, (x, y) in zip(keywords, corpus, grouped.labels, points, strict=True)
@@ -246,6 +251,7 @@ def _measure(
 
 
 def _senses(
+    uses: Sequence[Use],
     directions: Floats,
     corpus: NDArray[np.int64],
     labels: NDArray[np.int64],
@@ -260,6 +266,7 @@ def _senses(
     if rng is not None:
         [(first, second)] = exchange.bootstraps(BOOTSTRAPS, rng)
         changes = second @ one_hot / second.sum(axis=1)[:, None] - first @ one_hot / first.sum(axis=1)[:, None]
+    neighbors = telling_neighbors(uses, labels.tolist())
     result = []
     for sense in range(counts.shape[1]):
         low, high = (None, None) if changes is None else np.quantile(changes[:, sense], _ENDS).tolist()
@@ -269,6 +276,7 @@ def _senses(
         result.append(
             SenseChange(
                 sense=sense + 1,
+                neighbors=neighbors[sense],
                 n_uses=(len(members[0]), len(members[1])),
                 shares=(float(shares[0, sense]), float(shares[1, sense])),
                 low=low,

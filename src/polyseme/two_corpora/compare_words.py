@@ -129,9 +129,7 @@ class Differences:
             f"Compared: words with at least {self.min_uses:,} uses in each corpus, of which at most {self.max_uses:,} "
             "each were drawn.",
             f"Less frequent ones that were left out: {left_out:,}." if left_out else "",
-            f"In fewer than {MIN_GROUPS} texts of a corpus and without a p-value: {untested:,}."
-            if untested
-            else "",
+            f"In fewer than {MIN_GROUPS} texts of a corpus and without a p-value: {untested:,}." if untested else "",
             f"p is the share of at least {PERMUTATIONS:,} exchanges of texts between the corpora after which they "
             "differ as much, then adjusted for the number of words (Benjamini–Hochberg).",
         ]

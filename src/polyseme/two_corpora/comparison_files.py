@@ -98,6 +98,7 @@ def _word_page(result: Comparison) -> bytes:
             shared_senses=[
                 SharedSense(
                     sense=each.sense,
+                    neighbors=each.neighbors,
                     shares=each.shares,
                     n_uses=each.n_uses,
                     verdict=verdict(each) if len(result.senses) > 1 else "",

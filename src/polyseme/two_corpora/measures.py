@@ -91,7 +91,8 @@ def _in_their_span(vectors: Numbers) -> Numbers:
     """
     if len(vectors) >= vectors.shape[1]:
         return vectors
-    coordinates: Numbers = np.linalg.qr(vectors.T, mode="r").T
+    _, upper = np.linalg.qr(vectors.T)
+    coordinates: Numbers = upper.T
     return coordinates
 
 
