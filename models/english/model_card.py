@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import polyseme
 from polyseme.errors import InputError
 from polyseme.metrics.evaluation_report import spelled
+from polyseme.model_card import front_matter, table
 from polyseme.training.energy_ledger import Ledger
 from polyseme.training.run_folder import LEDGER, Run
 
@@ -84,8 +85,8 @@ def card_of(name: str, use: Use, run: Path, result: Path, command: str, model: p
 
 
 def _front_matter(use: Use) -> str:
-    lines = ["language: en", "license: apache-2.0", "library_name: polyseme", f"pipeline_tag: {use.task}"]
-    return "\n".join(["---", *lines, "---"])
+    fields = {"language": "en", "license": "apache-2.0", "library_name": "polyseme", "pipeline_tag": use.task}
+    return front_matter(fields).rstrip()
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def _data(run: Path) -> str:
     return (
         f"## Data\n\n{total['bytes'] / 1e6:,.1f} MB of English in {total['documents']:,} documents, {case}: "
         f"{total['words']:,} words, {total['pieces']:,} pieces; {corpus['settings']['held_out']:.1%} of the documents "
-        "were held out.\n\n" + _table(("files", "source", "license"), rows)
+        "were held out.\n\n" + table(("files", "source", "license"), rows)
     )
 
 
@@ -183,7 +184,7 @@ def _blimp(figures: Mapping[str, Any]) -> str:
     header = ("BLiMP, accuracy", *(each["how"] for each in methods))
     names = ["all", *methods[0]["phenomena"]]
     values = [{"all": each["accuracy"], **each["phenomena"]} for each in methods]
-    return _table(header, [(name, *(spelled("accuracy", each[name]) for each in values)) for name in names])
+    return table(header, [(name, *(spelled("accuracy", each[name]) for each in values)) for name in names])
 
 
 def _evaluation(report: Mapping[str, Any]) -> str:
@@ -193,18 +194,10 @@ def _evaluation(report: Mapping[str, Any]) -> str:
         for line in report["lines"]
         if line["depth"] <= 1
     ]
-    table = _table((report["evaluation"], "items", column.replace("_", " ")), rows)
-    return f"{table}\n\nScored {report['how']}."
+    figures = table((report["evaluation"], "items", column.replace("_", " ")), rows)
+    return f"{figures}\n\nScored {report['how']}."
 
 
 def _glue(report: Mapping[str, Any]) -> str:
     columns, rows = report["columns"], report["rows"]
-    return f"{_table(columns, rows)}\n\n" + "\n".join(report["notes"])
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def lines() -> Iterator[str]:
-        for row in (header, ["---"] * len(header), *rows):
-            yield f"| {' | '.join(row)} |"
-
-    return "\n".join(lines())
+    return f"{table(columns, rows)}\n\n" + "\n".join(report["notes"])

@@ -25,6 +25,7 @@ from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.files.in_memory import inputs_of
 from polyseme.filling.filled import Filled
+from polyseme.model_card import plain_card
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
@@ -409,14 +410,16 @@ class Model:
         """Write the model as a folder that polyseme and, where it has the class, `transformers` load.
 
         Weights are stored as they are, or in the precision `store`: fp32, fp16 or bf16. A file of them has at most
-        `shard_size` bytes.
+        `shard_size` bytes. The model card (README.md) that the model came with is saved with it; if there is none, a
+        short one is written.
         """
         if store is not None:
             check_choice("store", store, STORES)
         if shard_size is not None and shard_size < 1:
             raise OptionError(f"A shard must have room for at least 1 byte. Got {shard_size} instead.")
         dtype = None if store is None else DTYPES[store]
-        save_bundle(self.bundle, path, force=force, shard_size=shard_size, dtype=dtype)
+        card = plain_card(self.bundle, path)
+        save_bundle(self.bundle, path, force=force, shard_size=shard_size, dtype=dtype, card=card)
 
     def show(self) -> Card:
         """What the model is and what it can do."""

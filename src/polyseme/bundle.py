@@ -17,7 +17,7 @@ from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import read, write
 from polyseme.convert.families import FAMILIES, family_of
 from polyseme.convert.family import Family
-from polyseme.convert.sentence_transformers import read_extra_files, transformer_folder, write_extra_files
+from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
@@ -169,10 +169,11 @@ def save_bundle(
     force: bool = False,
     shard_size: int | None = None,
     dtype: torch.dtype | None = None,
+    card: str | None = None,
 ) -> None:
     """Write a model folder that `transformers` loads too, where it has the class; whole or not at all.
 
-    Weights are stored as `dtype`, or as they are.
+    Weights are stored as `dtype`, or as they are. A `card` takes the place of the one that the model came with.
     """
     family, outputs = bundle.family, list(bundle.outputs)
     if dtype not in (None, torch.float32) and not family.folder.described:
@@ -196,16 +197,18 @@ def save_bundle(
         for role, name in (("pad", "pad_token_id"), ("start", "bos_token_id"), ("end", "eos_token_id")):
             if role in specials and (name not in config or written.get(name, specials[role]) is None):
                 config[name] = specials[role]
-    card: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
+    record: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
     if bundle.tokenizer is not None:
-        card["tokenizer"] = bundle.tokenizer.fingerprint
+        record["tokenizer"] = bundle.tokenizer.fingerprint
     with whole_folder(Path(path), force=force) as folder:
         write_json(family.folder.settings(folder), dict(sorted(config.items())))
         family.folder.write_weights(folder, tensors, shard_size)
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))
         write_extra_files(bundle.extra_files, folder)
-        write_json(folder / CARD, card)
+        if card is not None:
+            (folder / MODEL_CARD).write_text(card, encoding="utf-8")
+        write_json(folder / CARD, record)
 
 
 def named_tensors(bundle: Bundle) -> dict[str, Tensor]:

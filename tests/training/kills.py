@@ -185,8 +185,8 @@ def losses(run: Path) -> list[tuple[int, float, Any]]:
 
 
 def weights(run: Path) -> bytes:
-    """All files of the model: ELMo's weights are not in a file of that name."""
-    return b"".join(path.read_bytes() for path in sorted((run / "model").iterdir()))
+    """All files of the model, since ELMo's weights are not in a file of that name, but its card, which has the cost."""
+    return b"".join(path.read_bytes() for path in sorted((run / "model").iterdir()) if path.name != "README.md")
 
 
 def main() -> None:

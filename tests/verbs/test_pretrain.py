@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from huggingface_hub import ModelCard
 
 import polyseme
 from polyseme import bundle
@@ -108,6 +109,25 @@ def test_electra_keeps_its_generator_beside_the_model(corpus: Path, tmp_path: Pa
     polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, **changes})
     assert polyseme.load(tmp_path / "run", device="cpu").show().outputs == ("replaced",)
     assert polyseme.load(tmp_path / "run" / "generator", device="cpu").fill("the [MASK] broke")
+    assert "This is its generator." in (tmp_path / "run" / "generator" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_run_writes_the_card_of_its_model(finished: Path, text: Path) -> None:
+    ledger = json.loads((finished / "ledger.json").read_text())
+    card = ModelCard.load(finished / "model" / "README.md")
+    assert (card.data.library_name, card.data.pipeline_tag) == ("polyseme", "fill-mask")
+    assert [line for line in card.text.splitlines() if line.startswith("#")] == [
+        "# run",
+        *(f"## {heading}" for heading in ("Data", "Training", "Cost", "Scores")),
+    ]
+    assert f"{ledger['pieces']:,} pieces in" in card.text
+    assert f"at the end: {ledger['held_out']:.3f} nats per piece" in card.text
+    assert "from scratch" in card.text
+    assert "with the recipe bert-tiny" in card.text
+    assert f"`{text.name}`" in card.text
+    assert "budget 6steps, 6 steps of 8 rows of 16 pieces" in card.text
+    assert str(finished.parent) not in card.text
+    assert str(text.parent) not in card.text
 
 
 def test_text_and_its_corpus_train_alike(text: Path, finished: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 LENGTHS = "sentence_*_config.json"
 """Named after the kind of Transformer in old folders; today's is sentence_bert_config.json."""
-CARD = "README.md"
+MODEL_CARD = "README.md"
 _TYPES = "sentence_transformers.models"
 """Under which name all versions of the library know their modules."""
 
@@ -56,7 +56,7 @@ def read_extra_files(folder: Path) -> dict[str, bytes]:
     """
     above = transformer_folder(folder.parent)
     root = folder.parent if above is not None and above == folder else folder
-    files = {CARD: root / CARD, SETTINGS: root / SETTINGS}
+    files = {MODEL_CARD: root / MODEL_CARD, SETTINGS: root / SETTINGS}
     files |= {path.name: path for place in (root, folder) for path in place.glob(LENGTHS)}
     files |= {MODULES: root / MODULES}
     contents = {name: path.read_bytes() for name, path in files.items() if path.is_file()}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyseme.bundle import Bundle
-from polyseme.convert.sentence_transformers import MODULES, files_for, modules_of
+from polyseme.convert.sentence_transformers import MODEL_CARD, MODULES, files_for, modules_of
 from polyseme.embedding.text_pooling import LEGACY, PIECES, text_pooling_of
 from polyseme.errors import ModelError, OptionError
+from polyseme.model_card import card_for_sentences
 from polyseme.options import check_choice
 from polyseme.text.tokenizer import PieceTokenizer
 
@@ -41,6 +42,8 @@ def sentence_bundle(bundle: Bundle, text_pool: str | None) -> Bundle:
         )
     check_choice("text_pool", name, PIECES)
     pooling = {key: mode == PIECES[name] for key, mode in LEGACY.items()}
+    if MODEL_CARD in others:
+        others[MODEL_CARD] = card_for_sentences(others[MODEL_CARD].decode(errors="replace")).encode()
     sentences.extra_files = {**others, **files_for(pooling, bundle.config.widths[-1], bundle.config.window)}
     text_pooling_of(sentences, "model", at_top=True)  # can be read as it was written
     return sentences

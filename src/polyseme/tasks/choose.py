@@ -26,6 +26,7 @@ class Choose(Kind):
     """Gold: the index of the right choice, counted from 0. Each choice is a row, and those of an item compete."""
 
     name = "choose"
+    hub_task = "multiple-choice"
     usual_columns: ClassVar[UsualNames] = {
         "text": ("question", "context", "text"),
         "choices": ("choices",),

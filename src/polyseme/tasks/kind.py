@@ -139,6 +139,9 @@ class Kind(ABC):
     labels_words: bool = False
     """Whether the gold is one label per word."""
 
+    hub_task: str = "text-classification"
+    """The Hugging Face hub's name of such tasks."""
+
     head: ClassVar[type[Head]]
     head_options: frozenset[str] = frozenset()
     """The fields of `HeadConfig` that are for this kind only, or for few."""

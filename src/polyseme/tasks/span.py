@@ -34,6 +34,7 @@ class Span(Kind):
     """Gold: a tuple of `Answer`, empty where the passage has none. Long passages are read in overlapping windows."""
 
     name = "span"
+    hub_task = "question-answering"
     usual_columns: ClassVar[UsualNames] = {
         "text": ("context", "passage"),
         "second": ("question",),

@@ -36,6 +36,7 @@ class Tag(Kind):
     """Gold: a tuple with one tag per word. Sentences that are longer than a row are read in windows."""
 
     name = "tag"
+    hub_task = "token-classification"
     usual_columns: ClassVar[UsualNames] = {"text": ("words", "tokens"), "label": ("tags", "ner_tags", "labels")}
     formats = (*SENTENCES, "jsonl", "parquet")
     formats_help = (

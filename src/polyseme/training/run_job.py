@@ -36,6 +36,7 @@ from polyseme.training.loop import Trained, train
 from polyseme.training.models_at_words import KeepAtWords
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
+from polyseme.training.run_card import write_cards
 from polyseme.training.run_folder import LEDGER, Run, write_json
 from polyseme.training.slice_costs import SliceCosts, costs_until
 from polyseme.training.time_budget import (
@@ -125,6 +126,7 @@ def run_job(
     reached = {"held_out": held_out, "unigram_entropy": run.unigram_entropy}
     bill: Ledger = current.costs.ledger(done, seconds).replace(**reached)
     if devices.leads:
+        write_cards(run, job, corpus, bill, results)
         write_json(run.folder / LEDGER, bill.to_json())
         run.finished, run.stopped = True, None
         run.write()

@@ -6,6 +6,7 @@
 | head.safetensors | the head, the mix, and what other inputs it learned |
 | polyseme.json | what `bundle` keeps there, and under `task` how the model reads, its head and its labels |
 | report.json, report.html | what came of the training |
+| README.md | the model card |
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from polyseme import __version__
 from polyseme.api import AnyPath, Model
 from polyseme.bundle import Bundle, load_bundle
 from polyseme.convert.hub import find_model
+from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import OptionError, nearest
@@ -28,6 +29,7 @@ from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import checked_data, read_own
 from polyseme.training.energy_ledger import Rates
 from polyseme.training_options import FinetuneTaskOptions, TaskDataOptions
+from polyseme.transfer.finetune_card import task_card_of
 from polyseme.transfer.finetune_report import FinetuneReport, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
@@ -147,6 +149,10 @@ def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, forc
             "settings": report.settings,
             "dev": dict(report.kept.dev),
         },
-        files={REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n", PAGE: page_of(report)},
+        files={
+            REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
+            PAGE: page_of(report),
+            MODEL_CARD: task_card_of(report, done.model.bundle, output),
+        },
         force=force,
     )
