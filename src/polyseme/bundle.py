@@ -194,7 +194,7 @@ def save_bundle(
             "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
         }
         config = _begins_and_ends(bundle) | config
-        for role, name in (("pad", "pad_token_id"), ("start", "bos_token_id"), ("end", "eos_token_id")):
+        for role, name in family.special_ids:
             if role in specials and (name not in config or written.get(name, specials[role]) is None):
                 config[name] = specials[role]
     record: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}

@@ -40,6 +40,10 @@ OF_OUTPUTS: Mapping[str, Use] = {
     "causal": Use("text-generation", 'polyseme generate "In the beginning" -m {folder}', "AutoModelForCausalLM"),
 }
 """Output → what a model that has it is for; the first that a model has counts."""
+FOR_SENTENCES = (
+    "> The encoder of the model below, without its outputs, as sentence-transformers opens it: "
+    "`SentenceTransformer(path)`."
+)
 TWO_STACKS = Use("text-generation", 'polyseme generate "In the beginning" -m {folder}', "AutoModelForSeq2SeqLM")
 
 
@@ -103,13 +107,15 @@ def plain_card(bundle: Bundle, folder: str | PathLike[str]) -> str | None:
 
 
 def card_for_sentences(card: str) -> str:
-    """The card of a model that is made into one of sentence-transformers: what it is for has changed."""
-    return changed_front_matter(
+    """The card of a model whose encoder is saved for sentence-transformers: its use has changed, which is noted."""
+    changed = changed_front_matter(
         card,
         library_name="sentence-transformers",
         pipeline_tag=SENTENCES.task,
         tags=[LIBRARY, "sentence-transformers", EMBED.task, SENTENCES.task],
     )
+    head, dashes, body = changed.partition("\n---\n")
+    return f"{head}{dashes}\n{FOR_SENTENCES}\n\n{body.lstrip()}"
 
 
 def use_of(bundle: Bundle | None) -> Use:

@@ -83,6 +83,12 @@ class Family:
     """Which files of a model folder hold what."""
     encoder_class: str | None = None
     """The reference's class that is the encoder alone, where there are two stacks and it has one."""
+    special_ids: Sequence[tuple[str, str]] = (
+        ("pad", "pad_token_id"),
+        ("start", "bos_token_id"),
+        ("end", "eos_token_id"),
+    )
+    """Roles of special pieces, and the settings of config.json that hold their ids."""
     first: str | None = None
     """The role of the piece that a second stack reads before any other; None where there is none."""
     tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said

@@ -228,4 +228,5 @@ FAMILY = Family(
     ),
     small={**SMALL, "n_layers": 5, "inner_width": 48, "masks": ("local:2:3",)},
     reference="modernbert",
+    special_ids=[*Family.special_ids, ("start", "cls_token_id"), ("end", "sep_token_id")],
 )

@@ -7,7 +7,7 @@ curve.svg       the same as a picture
 checkpoints/    the last few
 at-words/       models that were kept on the way, on request
 ledger.json     what it cost
-model/          what came out, once it is finished (and generator/, for ELECTRA)
+model/          what came out, once it is finished, with its card (and generator/, for ELECTRA)
 """
 
 from __future__ import annotations
