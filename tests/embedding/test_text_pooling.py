@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 
 import polyseme
 from embedding.by_definition import piece_states, window_of, windows_of
@@ -37,8 +38,8 @@ def text_vectors(model: Model, texts: list[str], **options: Any) -> NDArray[Any]
     return np.concatenate([document.vectors for document in model.embed(texts, per="text", **options)])
 
 
+@pytest.mark.slow  # that library takes seconds to load
 def test_vectors_are_those_of_sentence_transformers(tiny: Path, tmp_path: Path) -> None:
-    """One test, since that library takes seconds to load."""
     from sentence_transformers import SentenceTransformer
 
     plain = sentence_folder(tiny, tmp_path / "plain", "mean")
@@ -50,6 +51,30 @@ def test_vectors_are_those_of_sentence_transformers(tiny: Path, tmp_path: Path) 
     packaged = polyseme.load("minilm", device="cpu")
     theirs = SentenceTransformer(packaged.path, device="cpu").encode(TEXTS)
     assert np.abs(text_vectors(packaged, TEXTS) - theirs).max() <= 1e-6
+
+
+def test_every_module_by_definition(tiny: Path, tmp_path: Path) -> None:
+    """All poolings side by side, a dense layer, a norm, and the length 1, written out."""
+    folder = sentence_folder(tiny, tmp_path / "st", MODES, further=True)
+    model = polyseme.load(folder, device="cpu")
+    dense, norm = (load_file(folder / name / "model.safetensors") for name in ("2_Dense", "3_LayerNorm"))
+    for text, vector in zip(TEXTS, text_vectors(model, TEXTS), strict=True):
+        states = torch.from_numpy(model.pieces(text).states[-1])
+        n = len(states)
+        places = torch.arange(1, n + 1, dtype=torch.float32)
+        pooled = torch.cat(
+            [
+                states[0],
+                states.amax(0),
+                states.mean(0),
+                states.sum(0) / n**0.5,
+                (states * places[:, None]).sum(0) / places.sum(),
+                states[-1],
+            ]
+        )
+        made = torch.tanh(dense["linear.weight"] @ pooled + dense["linear.bias"])
+        made = (made - made.mean()) / (made.var(correction=0) + 1e-5).sqrt() * norm["norm.weight"] + norm["norm.bias"]
+        assert np.abs(vector - (made / made.norm()).numpy()).max() < 1e-4
 
 
 @pytest.mark.parametrize("further", [False, True], ids=["pooling", "further modules"])

@@ -94,7 +94,8 @@ def test_a_model_with_modules_keeps_them(folders: Any, tmp_path: Path) -> None:
     polyseme.convert_model(model=folder, to="sentence-transformers", output=tmp_path / "other", text_pool="max")
     assert not list((tmp_path / "other").glob("*_Dense"))
     assert np.array_equal(text_vectors(tmp_path / "other"), text_vectors(folder, text_pool="max"))
-    assert (tmp_path / "other" / "README.md").read_bytes() == (folder / "README.md").read_bytes()
+    assert (tmp_path / "st" / "README.md").read_bytes() == (folder / "README.md").read_bytes()
+    assert (tmp_path / "other" / "README.md").read_text().endswith("\n\n# A card\n")
 
 
 @pytest.mark.parametrize("family", ["elmo", "lstm", "transformer", "transfo-xl", "bart"])
