@@ -93,7 +93,7 @@ ROWS: dict[str, Row] = {
     "xlnet": Row(what="XLNet", recipe="xlnet-small", budget="4min", floors={"below_unigram": 3}),
     "bart": Row(what="BART", recipe="bart-small", budget="4min", floors={"below_unigram": 2}),
     "t5": Row(what="T5", recipe="t5-small", budget="4min", floors={"below_unigram": 2}),
-    "gpt-2018": Row(what="GPT of 2018", recipe="gpt-2018", budget="4min", floors={"below_unigram": 2.5}),
+    "gpt-2018": Row(what="GPT of 2018", recipe="gpt-2018-small", budget="4min", floors={"below_unigram": 2.5}),
     "bert-base": Row(
         what="masked-LM training, bert-base",
         recipe="bert-base",
