@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from polyseme.errors import InputError, OptionError
-from polyseme.filling.filled import Candidate, Filled, Filler, FillRequest, MaskedText, filled
+from polyseme.filling.filled import Filled, Filler, FillRequest, MaskedText, filled
 from polyseme.filling.masked_words import check_word_hide
 from polyseme.verb_options import FillTextOptions
 
@@ -38,7 +38,7 @@ def fill_text(filler: Filler, text: str, options: FillTextOptions) -> list[Fille
         max_pieces=MAX_PIECES if options.max_pieces is None else options.max_pieces,
     )
     candidates = filler(request)
-    return filled(request.text, candidates, filler.spelled, probabilities(candidates, relative=filler.relative))
+    return filled(request.text, candidates, filler.spelled, [math.exp(each.log_prob) for each in candidates])
 
 
 def read_targets(targets: str | Sequence[str]) -> tuple[str, ...]:
@@ -48,12 +48,3 @@ def read_targets(targets: str | Sequence[str]) -> tuple[str, ...]:
         if not isinstance(target, str) or not target.strip():
             raise InputError(f"Target {number} must be a word or several. Got {target!r} instead.")
     return tuple(dict.fromkeys(target.strip() for target in names))
-
-
-def probabilities(candidates: Sequence[Candidate], *, relative: bool) -> list[float]:
-    """Of each candidate, by itself or among those that were compared."""
-    if not relative:
-        return [math.exp(each.log_prob) for each in candidates]
-    most = max((each.log_prob for each in candidates), default=0.0)
-    shares = [math.exp(each.log_prob - most) for each in candidates]
-    return [share / sum(shares) for share in shares]

@@ -102,8 +102,6 @@ class Filler(Protocol):
     """In words, how candidates are scored."""
     own_mask: str | None
     """How the model writes its own mask, if it has one."""
-    relative: bool
-    """Whether log-probabilities are of whole texts, and compare candidates without being theirs."""
 
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         """Pieces as the vocabulary writes them."""

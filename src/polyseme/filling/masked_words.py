@@ -30,10 +30,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme.encoders.batch_runner import run_batches
-from polyseme.encoders.inference import PackedRows
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.filling.filled import Candidate, FillRequest, MaskedText, best
+from polyseme.filling.row_log_probs import Row, row_log_probs
 from polyseme.scoring.target_rows import PiecePredictor
 from polyseme.text.piece_texts import PieceTexts, over_rows
 from polyseme.text.tokenizer import MASK_TEXT
@@ -95,7 +94,6 @@ class MaskedFiller:
         self.beam = beam
         self.description = _HOW[hide]
         self.own_mask: str | None = texts.tokenizer.framing.specials["mask"]
-        self.relative = False
 
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         return self.tokenizer.pieces(pieces)
@@ -193,11 +191,11 @@ class MaskedFiller:
             shifted = [
                 (ids, place + len(each.pieces), 1) for (ids, place, _), each in zip(requests, beginnings, strict=True)
             ]
-            return [every[0] for every in self._log_probs(shifted)]
+            return [every[0] for every in row_log_probs(self.predictor, shifted)]
         new = list(dict.fromkeys((each.before, each.length) for each in beginnings if not each.pieces))
         if new:
             framed = [(*rows(before, mask, rows.masks(length)), length) for before, length in new]
-            hidden.update(zip(new, self._log_probs(framed), strict=True))
+            hidden.update(zip(new, row_log_probs(self.predictor, framed), strict=True))
         return [hidden[each.before, each.length][len(each.pieces)] for each in beginnings]
 
     # --- given answers ------------------------------------------------------------------------------------------------
@@ -209,7 +207,7 @@ class MaskedFiller:
         before = request.text.before(mask, candidates[0].words)
         spelled = {target: target_pieces(self.texts, before, target) for target in request.targets}
         requests: dict[tuple[Candidate, tuple[int, ...]], int] = {}
-        framed: list[tuple[Ints, int, int]] = []
+        framed: list[Row] = []
 
         def log_probs_of(each: Candidate, seen: Sequence[int], length: int, n_places: int) -> int:
             row = [*seen, *rows.masks(length - len(seen))]
@@ -228,7 +226,7 @@ class MaskedFiller:
                 else:
                     numbers = [log_probs_of(each, pieces[:place], len(pieces), 1) for place in range(len(pieces))]
                     parts.append((each, target, [(n, 0, piece) for n, piece in zip(numbers, pieces, strict=True)]))
-        log_probs = self._log_probs(framed)
+        log_probs = row_log_probs(self.predictor, framed)
         return [
             each.with_word(
                 target,
@@ -237,39 +235,6 @@ class MaskedFiller:
             )
             for each, target, of_it in parts
         ]
-
-    # --- the network --------------------------------------------------------------------------------------------------
-
-    @torch.inference_mode()
-    def _log_probs(self, rows: Sequence[tuple[Ints, int, int]]) -> list[Tensor]:
-        """[places, V] for each row, its first place and the number of places."""
-        predictor = self.predictor
-        lengths = np.array([len(ids) for ids, _, _ in rows], dtype=np.int64)
-        results: list[Tensor] = [torch.zeros(0)] * len(rows)
-
-        def run(numbers: Ints) -> tuple[list[int], Tensor]:
-            chosen = [rows[number] for number in numbers.tolist()]
-            sizes = [len(ids) for ids, _, _ in chosen]
-            starts = np.cumsum([0, *sizes[:-1]])
-            flat = torch.from_numpy(np.concatenate([ids for ids, _, _ in chosen])).to(predictor.device)
-            states = next(iter(predictor.inference(PackedRows(flat, None, sizes), [-1]).values()))
-            places = np.concatenate(
-                [start + np.arange(place, place + n) for start, (_, place, n) in zip(starts, chosen, strict=True)]
-            )
-            picked = states[torch.from_numpy(places).to(predictor.device)].to(predictor.dtype)
-            return numbers.tolist(), predictor.output.log_probs(picked).cpu()
-
-        for numbers, log_probs in run_batches(
-            run,
-            lengths,
-            encoder=predictor.inference,
-            device=predictor.device,
-            batch_pieces=predictor.batch_pieces,
-            threads=predictor.threads,
-        ):
-            for number, part in zip(numbers, log_probs.split([rows[number][2] for number in numbers]), strict=True):
-                results[number] = part
-        return results
 
 
 class _Rows:

@@ -75,12 +75,29 @@ class PieceTexts:
 
     def begins(self, before: str) -> Bools:
         """[V]: the pieces that may begin a word behind this text."""
+        return self.of_word & self._fitting(before)
+
+    def begins_span(self, before: str) -> Bools:
+        """[V]: the pieces that may begin any text behind this one; parts of a character do not."""
+        fitting: Bools = self.readable & self._fitting(before)
+        return fitting
+
+    @cached_property
+    def readable(self) -> Bools:
+        """[V]: pieces of text that are whole characters."""
+        whole: Bools = np.array(["\ufffd" not in text and text != "" for text in self.texts])
+        return whole & ~self.special
+
+    def _fitting(self, before: str) -> Bools:
+        return self.has_blank if self._needs_blank(before) else ~self.has_blank
+
+    def _needs_blank(self, before: str) -> bool:
+        """Whether what follows this text begins with a piece that brings a blank."""
         if before and re.search(r"\w\Z", before):
-            return self.of_word & ~self.has_blank  # it continues the word that is there
-        blank = self.starts_with_blank if not before.strip() else before[-1].isspace()
-        if not self.blanks_matter or blank:
-            return self.of_word & self.has_blank
-        return self.of_word & ~self.has_blank
+            return False  # it continues the word that is there
+        if not self.blanks_matter:
+            return True
+        return before[-1].isspace() if before.strip() else self.starts_with_blank
 
     @cached_property
     def continues(self) -> Bools:
