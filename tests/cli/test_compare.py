@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import polyseme
@@ -57,6 +58,29 @@ def test_the_same_corpus_twice_does_not_differ(tiny: Path, corpora: tuple[Path, 
     assert result.difference.p > 0.5
     assert result.prt.value == pytest.approx(0, abs=1e-6)
     assert result.n_groups == (8, 8)
+
+
+def test_corpora_may_be_texts_in_memory(tiny: Path, corpora: tuple[Path, Path]) -> None:
+    of_files = polyseme.compare("broke", source=corpora, model=tiny)
+    texts = [FIRST.splitlines(), (line for line in SECOND.splitlines())]
+    in_memory = polyseme.compare("broke", source=texts, model=tiny)
+    assert isinstance(of_files, Comparison)
+    assert isinstance(in_memory, Comparison)
+    assert in_memory.sources == ("the list of texts (1)", "the list of texts (2)")
+    assert in_memory.difference == of_files.difference
+    frame = pd.DataFrame({"text": FIRST.splitlines() + SECOND.splitlines()})
+    words = polyseme.compare(source=[frame[:8], frame[8:]], model=tiny, min_uses=8)
+    assert isinstance(words, Differences)
+    assert {each.word for each in words.words} == {"broke", "the"}
+
+
+def test_results_are_shown_as_short_tables(tiny: Path, corpora: tuple[Path, Path]) -> None:
+    word = polyseme.compare("broke", source=corpora, model=tiny)
+    assert repr(word).startswith(f"broke in {corpora[0]} (16) and {corpora[1]} (8): the uses differ (p ")
+    assert len(repr(word).splitlines()) == 7
+    words = polyseme.compare(source=corpora, model=tiny, min_uses=2)
+    assert len(repr(words).splitlines()) <= 12
+    assert "<td" in str(words._repr_html_())
 
 
 def test_uses_are_drawn_and_it_is_reported(run: Run, tiny: Path, corpora: tuple[Path, Path]) -> None:
@@ -148,7 +172,7 @@ def test_results_are_written_by_their_ending(
         (["broke", "--in", "first.txt"], "Two corpora are compared, and 1 was given. Give --in twice"),
         (["broke", *["--in", "first.txt"] * 3], "and 3 were given"),
         (["law", "--in", "first.txt", "--in", "second.txt"], "occurs 16 times in first.txt and not at all in second"),
-        (["fishes", "--in", "second.txt", "--in", "second.txt"], "In second.txt there is: 'fish' (8 times)."),
+        (["fishes", "--in", "second.txt", "--in", "second.txt"], "In second.txt (1) there is: 'fish' (8 times)."),
         ([" ", "--in", "first.txt", "--in", "second.txt"], "is blank"),
         (["broke", "--in", "first.txt", "--in", "-"], "standard input can be read only once"),
         (["broke", "--in", "first.txt", "--in", "second.txt", "--top", "3"], "'top' is for all words"),

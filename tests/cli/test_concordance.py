@@ -95,6 +95,15 @@ def test_long_texts_are_cut_and_offsets_count_in_the_whole(tmp_path: Path) -> No
     assert line.offset + line.start == 10005
 
 
+def test_texts_may_be_in_memory_and_the_result_is_a_short_table() -> None:
+    result = polyseme.concordance("broke", source=(line for line in SENTENCES.splitlines() * 9))
+    assert result.n_matches == 36
+    assert repr(result).splitlines()[0] == "36 matches in 27 texts of the list of texts"
+    assert len(repr(result).splitlines()) == 12
+    with pytest.raises(polyseme.PolysemeError, match=r"There is: 'broke' \(36 times\)"):
+        polyseme.concordance("brook", source=(line for line in SENTENCES.splitlines() * 9))
+
+
 def test_plain_concordances_do_not_load_torch(source: Path) -> None:
     script = (
         "import sys, polyseme\n"

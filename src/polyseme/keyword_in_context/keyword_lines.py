@@ -22,6 +22,7 @@ from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
 from polyseme.keyword_in_context.matchers import LEMMA, Matched, matcher_of
 from polyseme.plots.word_uses import Keyword, Use
+from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
 from polyseme.types import Progress
@@ -54,8 +55,8 @@ class KeywordLine(Use):
     """Counted from 1, if lines are sorted by it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Concordance:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Concordance(ShownAsTable):
     """The matches of a query, each in its context."""
 
     query: str
@@ -73,6 +74,15 @@ class Concordance:
     """The evidence for the number of senses, if lines are sorted by them."""
     cost: Cost | None = None
     """Of the vectors, if lines are sorted by them."""
+
+    def table(self) -> Table:
+        """The first and the last lines."""
+
+        def row(line: KeywordLine) -> tuple[str, str, str, str]:
+            before, match, after = line.keyword(min(self.width, 40))
+            return line.id, before, match, after
+
+        return Table.of(self.headline, ("id", "left", "match", "right"), self.lines, row)
 
     @property
     def headline(self) -> str:

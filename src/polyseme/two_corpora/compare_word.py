@@ -16,6 +16,7 @@ from polyseme.encoders.inference import Precision
 from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
+from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.word_forms import form
 from polyseme.two_corpora.measures import Numbers, WordUsesVectors
 from polyseme.two_corpora.significance import (
@@ -31,7 +32,7 @@ from polyseme.two_corpora.significance import (
     p_value,
     permuted,
 )
-from polyseme.two_corpora.use_samples import read_corpus, refuse_missing, sampled_uses
+from polyseme.two_corpora.use_samples import read_corpora, refuse_missing, sampled_uses
 from polyseme.types import Progress
 from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, unit
@@ -89,8 +90,8 @@ class SenseChange:
         return "grew" if self.change > 0 else "shrank"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Comparison(ShownAsTable):
     """The uses of one word in two corpora."""
 
     word: str
@@ -122,6 +123,25 @@ class Comparison:
     pool: str
     map: str
     cost: Cost
+
+    def table(self) -> Table:
+        """The measures."""
+        names = ("difference", "APD", "PRT", "JSD")
+        measures = (self.difference, self.apd, self.prt, self.jsd)
+        rows = [
+            (name, each.value, each.expected, each.p, each.low, each.high)
+            for name, each in zip(names, measures, strict=True)
+        ]
+        corpora = " and ".join(f"{source} ({count:,})" for source, count in zip(self.sources, self.counts, strict=True))
+        senses = "; ".join(
+            f"sense {each.sense} {100 * each.shares[0]:.0f}% → {100 * each.shares[1]:.0f}%" for each in self.senses
+        )
+        return Table(
+            title=f"{self.word} in {corpora}: {self.headline}",
+            header=("", "value", "expected", "p", "low", "high"),
+            rows=rows,
+            note=senses,
+        )
 
     @property
     def headline(self) -> str:
@@ -156,9 +176,9 @@ def compare_word(
     if not word:
         raise OptionError("The word to compare is blank. Give a word, or none, to compare all frequent words.")
     embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    corpora = [read_corpus(source, reading or {}, word) for source in sources]
+    corpora = read_corpora(sources, reading or {}, word)
     if not all(corpus.counts[form(word)] for corpus in corpora):
-        refuse_missing(word, [read_corpus(source, reading or {}) for source in sources])
+        refuse_missing(word, read_corpora([corpus.source for corpus in corpora], reading or {}))
     rng = np.random.default_rng(seed)
     with sampled_uses(
         corpora, [form(word)], embedder, max_uses=max_uses or MAX_USES, group_by=group_by, rng=rng, with_others=True,

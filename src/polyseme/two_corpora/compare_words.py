@@ -16,6 +16,7 @@ from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError, OptionError
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
+from polyseme.result_tables import ShownAsTable, Table
 from polyseme.two_corpora.measures import WordUsesVectors
 from polyseme.two_corpora.significance import (
     BOOTSTRAPS,
@@ -31,7 +32,7 @@ from polyseme.two_corpora.significance import (
     permutations_needed,
     permuted,
 )
-from polyseme.two_corpora.use_samples import Corpus, Samples, frequent_words, read_corpus, sampled_uses
+from polyseme.two_corpora.use_samples import Corpus, Samples, frequent_words, read_corpora, sampled_uses
 from polyseme.types import Progress
 from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import unit
@@ -92,8 +93,8 @@ class WordDifference:
         return self.p_adjusted is not None and self.p_adjusted < LEVEL
 
 
-@dataclass(frozen=True, kw_only=True)
-class Differences:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Differences(ShownAsTable):
     """All frequent words of two corpora, those that differ most first."""
 
     sources: tuple[str, str]
@@ -108,6 +109,14 @@ class Differences:
     layer: str
     pool: str
     cost: Cost
+
+    def table(self) -> Table:
+        """The words, those that differ most first."""
+        header = ("word", "uses", "uses", "effect", "apd", "prt", "p", "adjusted p")
+        return Table.of(
+            f"{self.sources[0]} and {self.sources[1]}: {self.headline}", header, self.words,
+            lambda each: (each.word, *each.counts, each.effect, each.apd, each.prt, each.p, each.p_adjusted),
+        )  # fmt: skip
 
     @property
     def n_differing(self) -> int:
@@ -181,7 +190,7 @@ def compare_words(
         if number < (2 if name == "min_uses" else 1):
             raise OptionError(f"The option {name!r} must be at least {2 if name == 'min_uses' else 1}. Got {number}.")
     embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    corpora = [read_corpus(source, reading or {}) for source in sources]
+    corpora = read_corpora(sources, reading or {})
     words, n_frequent = frequent_words(corpora, min_uses=min_uses, max_words=max_words)
     if not words:
         raise InputError(

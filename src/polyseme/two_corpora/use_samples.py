@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.row_documents import document_of
-from polyseme.errors import InputError
+from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.atomic import explained
+from polyseme.files.in_memory import inputs_of
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
@@ -108,6 +110,14 @@ def read_corpus(source: Sources, reading: Mapping[str, Any], word: str | None = 
     )
 
 
+def read_corpora(sources: Sequence[Sources], reading: Mapping[str, Any], word: str | None = None) -> list[Corpus]:
+    """Count the words of two corpora; those with one name are numbered."""
+    corpora = [read_corpus(inputs_of(source), reading, word) for source in sources]
+    if corpora[0].name != corpora[1].name:
+        return corpora
+    return [replace(corpus, name=f"{corpus.name} ({number})") for number, corpus in enumerate(corpora, start=1)]
+
+
 def refuse_missing(word: str, corpora: Sequence[Corpus]) -> NoReturn:
     """Refuse a word that does not occur in both corpora."""
     counts = [corpus.counts[form(word)] for corpus in corpora]
@@ -181,7 +191,10 @@ def _chunks(
     reading = dict(corpus.reading)
     if group_by not in (None, "blocks", "texts"):
         reading["fields"] = (group_by,)
-    with read_rows(corpus.source, **reading, sentences=split_sentences) as rows:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PolysemeWarning)  # files that are left out were reported at the first reading
+        opened = read_rows(corpus.source, **reading, sentences=split_sentences)
+    with opened as rows:
         by_field = "fields" in reading
         sieved = Reading(rows, _sieved(rows, draw.words[0])) if len(draw.words) == 1 and not by_field else rows
         yield from gather(sieved, [embedder], draw, progress)

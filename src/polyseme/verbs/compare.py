@@ -25,7 +25,7 @@ def compare(options: CompareOptions) -> Comparison | Differences:
 
         >>> result = polyseme.compare("plane", source=["1900s.txt", "1990s.txt"], output="plane.html")  # doctest: +SKIP
         >>> result.apd.value, result.apd.p                                                              # doctest: +SKIP
-        >>> polyseme.compare(source=["a.txt", "b.txt"]).listed[0].word                                  # doctest: +SKIP
+        >>> polyseme.compare(source=[old_texts, new_texts]).listed[0].word                              # doctest: +SKIP
     """
     sources = [options.source] if isinstance(options.source, str | os.PathLike) else list(options.source)
     if len(sources) != 2:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from polyseme.errors import OptionError
 from polyseme.extras import later
+from polyseme.files.in_memory import inputs_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.keyword_in_context.concordance_files import check_concordance_output, write_concordance
 from polyseme.keyword_in_context.keyword_lines import Concordance, find_lines
@@ -24,6 +25,7 @@ def concordance(options: ConcordanceOptions) -> Concordance:
         >>> result = polyseme.concordance("broke", source="corpus.txt", sort="right")          # doctest: +SKIP
         >>> [keyword.after for keyword in result.keywords()]                                   # doctest: +SKIP
     """
+    source = inputs_of(options.source)
     sort = options.sort or ("text" if options.like is None else "similarity")
     _check(options, sort)
     if options.output is not None:
@@ -43,7 +45,7 @@ def concordance(options: ConcordanceOptions) -> Concordance:
         result: Concordance = later("polyseme.keyword_in_context.lines_by_vector").sorted_lines(
             loaded.bundle,
             options.query,
-            options.source,
+            source,
             like=options.like,
             n_senses=options.n_senses,
             **options.values(LayerOptions),
@@ -52,7 +54,7 @@ def concordance(options: ConcordanceOptions) -> Concordance:
             **settings,
         )
     else:
-        result = find_lines(options.query, options.source, sort=sort, **settings)
+        result = find_lines(options.query, source, sort=sort, **settings)
     if options.output is not None:
         write_concordance(result, options.output, force=options.force)
     return result
