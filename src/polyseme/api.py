@@ -230,7 +230,7 @@ class Model:
         by_words = filling.by_words(options)
         if not by_words and self._fills_pieces:
             return self._fill_pieces(text, options.top)
-        result: list[Filled] = filling.fill_text(self._filler(options.hide), text, options)
+        result: list[Filled] = filling.fill_text(self.filler(options.hide), text, options)
         return result
 
     @property
@@ -238,7 +238,8 @@ class Model:
         """Whether single pieces are what the model fills in: it has a masked output, or nothing else to fill with."""
         return "masked" in self.bundle.outputs or not later("polyseme.filling.choose_filler").can_fill(self.bundle)
 
-    def _filler(self, hide: WordHide | None) -> Filler:
+    def filler(self, hide: WordHide | None = None) -> Filler:
+        """What `fill` runs for whole words, given answers and spans; cloze sets are answered by it."""
         if hide not in self._fillers:
             if not later("polyseme.filling.choose_filler").can_fill(self.bundle):
                 self._output("masked", "fill masks")

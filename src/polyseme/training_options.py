@@ -27,6 +27,7 @@ from polyseme.verb_options import (
 if TYPE_CHECKING:
     from polyseme.api import Model
     from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.filling.cloze_ranks import Among
     from polyseme.tasks.items import TaskData
     from polyseme.training.effects import OnReport
     from polyseme.transfer.train_seed import StepReport
@@ -312,9 +313,10 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     name: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A benchmark (blimp, babylm, lambada, agreement, pairs, bleu), or a file of minimal pairs: a table with "
-            "the columns good and bad, and group where there are several kinds. For a model that finetune has written: "
-            "a file with labels (in Python also a table: a frame, a dataset, mappings), or the name of its benchmark.",
+            "A benchmark (blimp, babylm, lambada, agreement, pairs, cloze, bleu), or a file of minimal pairs: a table "
+            "with the columns good and bad, and group where there are several kinds. For a model that finetune has "
+            "written: a file with labels (in Python also a table: a frame, a dataset, mappings), or the name of its "
+            "benchmark.",
             "NAME|FILE",
         ),
     )
@@ -330,6 +332,10 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
         "Evaluate every model that a pretraining run kept at a number of words, and its last one: the score against "
         "words seen.",
     )
+    among: Among = option(
+        "words", "For cloze: what answers are ranked among: all whole words, or the answers of their group.", "WHICH"
+    )
+    max_pieces: int | None = option(None, "For cloze: most pieces of a word.", "N", default="3")
     source: AnyPath | None = option(
         None, "For bleu: file of the texts to evaluate, one per line.", "FILE", default="none", flags="--in"
     )

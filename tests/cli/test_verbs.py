@@ -39,6 +39,7 @@ SOME_VALUE = {
     "force": True,
     "top": 3,
     "whole_words": True,
+    "among": "answers",
     "word_probability": "corrected",
     "marked": True,
     "targets": ("France", "Italy"),

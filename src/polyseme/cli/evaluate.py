@@ -20,9 +20,11 @@ DEEPEST = 2
 
 @command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, agreement, or a file of your own pairs.
+    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, agreement, cloze, or a file of your own pairs.
 
     With a model that `polyseme finetune` has written, FILE has labels as in training, or NAME is a benchmark.
+
+    cloze fills one [MASK] per line of JSON lines (LAMA's layout: masked_sentences and obj_label, or text and answer).
 
     bleu needs no model: it compares texts with their references, line by line.
 
@@ -36,6 +38,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate babylm -m path/to/bert --data path/to/evaluation_data -o babylm.json
       polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
       polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
+      polyseme evaluate cloze -m path/to/bert --data P19.jsonl --among answers
       polyseme evaluate pairs.tsv -m path/to/bert --hide left-to-right -o pairs.json
       polyseme evaluate test.conll -m models/ner
       polyseme evaluate bleu --in test.hyp --reference test.de

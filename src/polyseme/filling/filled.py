@@ -106,6 +106,9 @@ class Filler(Protocol):
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         """Pieces as the vocabulary writes them."""
 
+    def as_written(self, before: str, word: str) -> str:
+        """A word behind this text in the spelling that the model's tokenizer gives it, in lower case for instance."""
+
     def __call__(self, request: FillRequest) -> list[Candidate]:
         """The likeliest candidates, the best first, each with a word for every mask."""
 

@@ -98,6 +98,9 @@ class MaskedFiller:
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         return self.tokenizer.pieces(pieces)
 
+    def as_written(self, before: str, word: str) -> str:
+        return self.texts.text_of(self.texts.encode_after(before, word))
+
     def __call__(self, request: FillRequest) -> list[Candidate]:
         rows = _Rows(request.text, self.tokenizer, self.texts, self.window)
         candidates = [Candidate(0.0)]

@@ -59,6 +59,9 @@ class WritingFiller(ABC):
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         return self.texts.tokenizer.pieces(pieces)
 
+    def as_written(self, before: str, word: str) -> str:
+        return self.texts.text_of(self.texts.encode_after(before, word))
+
     def __call__(self, request: FillRequest) -> list[Candidate]:
         candidates = [Candidate(0.0)]
         width = max(request.n_candidates, self.beam)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from polyseme.api import AnyPath, folder_of, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost, sum_of
-from polyseme.datasets import agreement, babylm, lambada
+from polyseme.datasets import agreement, babylm, cloze, lambada
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
@@ -26,8 +26,11 @@ from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
+from polyseme.filling.cloze_ranks import check_among, cloze_answers
+from polyseme.filling.masked_words import check_word_hide
 from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
+from polyseme.metrics.cloze_accuracy import cloze_figures
 from polyseme.metrics.evaluation_report import CurvePoint, Figures, Report
 from polyseme.metrics.report_files import check_report_output, write_report
 from polyseme.options import flat
@@ -88,6 +91,9 @@ def evaluate(options: EvaluateOptions) -> Report:
     check_hide(options.hide)
     if output is not None:
         check_report_output(output, force=force)
+    if name != "cloze" and (options.among != "words" or options.max_pieces is not None):
+        useless = "among" if options.among != "words" else "max_pieces"
+        raise OptionError(f"The option {useless} is for cloze. Leave it out.")
     folder = None if model is None or (isinstance(name, str) and name in EVALUATIONS) else find_model(str(model))
     if folder is not None and has_head(folder):
         if options.curve or options.pairs is not None:
@@ -212,6 +218,21 @@ def _score_last_words(items: Sequence[lambada.LastWord], options: EvaluateOption
     return Answers(values, path, scorer.description, notes, scorer.cost(time.perf_counter() - started))
 
 
+def _answer_cloze(items: Sequence[cloze.ClozeItem], options: EvaluateOptions, started: float) -> Answers:
+    """Words at masks: the rank of the right one among all words, or among given ones."""
+    check_among(options.among)
+    check_word_hide(options.hide)
+    if options.order is not None or options.stride is not None:
+        useless = "order" if options.order is not None else "stride"
+        raise OptionError(f"The option {useless} means nothing for cloze. Leave it out.")
+    loaded = load(model_or_default("evaluate", options.model), device=options.device, dtype=options.dtype)
+    filler = loaded.filler(options.hide)  # type: ignore[arg-type]
+    values = cloze_answers(filler, items, among=options.among, max_pieces=options.max_pieces, progress=options.progress)
+    ranked = "all whole words" if options.among == "words" else "the answers of each group"
+    notes = [f"Answers are ranked among {ranked}, or among the candidates that an item brings."]
+    return Answers(values, loaded.path, filler.description, notes)
+
+
 def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Answers:
     """Texts against their references, without a model."""
     result = bleu.compare(sides)
@@ -248,6 +269,7 @@ EVALUATIONS: Mapping[str, Evaluation] = {
         measure=accuracy.pair_figures,
         of_pairs=True,
     ),
+    "cloze": Evaluation(files=cloze.FILES, read=cloze.read_cloze, score=_answer_cloze, measure=cloze_figures),
     "bleu": Evaluation(files=(), read=bleu.read_sides, score=_compare, measure=bleu.figures, two_sides=True),
 }
 """What can be evaluated, by name."""
