@@ -144,3 +144,10 @@ def test_fill_compares_whole_words_and_targets(run: Run, tiny: Path) -> None:
     one = run("fill", "A [MASK] broke.", "-m", tiny, "--targets", "crane, misunderstandings,law").out.splitlines()
     assert sorted(line.split()[0] for line in one[1:]) == ["crane", "law", "misunderstandings"]
     assert one[0].split() == ["word", "pieces", "probability", "share"]
+
+
+def test_convert_says_how_texts_are_pooled(run: Run, tiny: Path, tmp_path: Path) -> None:
+    output = tmp_path / "st"
+    ended = run("convert", "-m", tiny, "--to", "sentence-transformers", "--text-pool", "first", "-o", output)
+    note = f"note: a text's vector is the vector of the first piece, here and with embed -m {output} --per text.\n"
+    assert (ended.code, ended.err) == (0, f"{note}{output}: saved\n")

@@ -45,7 +45,15 @@ LEGACY = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Their settings of earlier years → today's names of the poolings, in the order in which several are concatenated."""
-MODES = tuple(LEGACY.values())
+IN_WORDS: Mapping[str, str] = {
+    "cls": "vector of the first piece",
+    "max": "maximum of the pieces",
+    "mean": "mean of the pieces",
+    "mean_sqrt_len_tokens": "sum of the pieces over the root of their number",
+    "weightedmean": "mean of the pieces weighted by position",
+    "lasttoken": "vector of the last piece",
+}
+"""The poolings, for messages and records."""
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "Tanh": torch.tanh,
     "Identity": lambda vectors: vectors,
@@ -100,7 +108,7 @@ def text_pooling_of(bundle: Bundle, choice: str | None, *, at_top: bool) -> Text
     if choice == WORDS:
         return None
     if choice != OWN:
-        return TextPooling(modes=(PIECES[choice],), name=f"{choice} of the pieces")
+        return TextPooling(modes=(PIECES[choice],), name=IN_WORDS[PIECES[choice]])
     if not has_own:
         raise OptionError(
             "The model brings no pooling of its own: it is no folder of sentence-transformers (modules.json). Choose a "
@@ -120,7 +128,7 @@ def _own_pooling(files: Mapping[str, bytes]) -> TextPooling:
         raise _unknown(" and ".join(kinds[:2]) or "nothing")
     modes = _modes(_settings(files, entries[1]["path"]))
     steps: list[Step] = []
-    names = [f"{' and '.join(modes)} of the pieces"]
+    names = [" and ".join(IN_WORDS[mode] for mode in modes)]
     digest = hashlib.sha256()
     for kind, entry in zip(kinds[2:], entries[2:], strict=True):
         if kind not in _STEPS:
@@ -141,7 +149,7 @@ def _modes(settings: Mapping[str, Any]) -> tuple[str, ...]:
         named = [mode for key, mode in LEGACY.items() if settings.get(key)] or ["mean"]
     modes = (named,) if isinstance(named, str) else tuple(named)
     for mode in modes:
-        if mode not in MODES:
+        if mode not in IN_WORDS:
             raise _unknown(f"pooling {mode!r}")
     return modes
 

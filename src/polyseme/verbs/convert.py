@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from polyseme.files.vectors_word2vec import check_word2vec
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
 from polyseme.verb_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
+
+_logger = logging.getLogger(__name__)
 
 
 @flat(ConvertOptions)
@@ -61,7 +65,13 @@ def _write_transformers(options: ConvertOptions) -> None:
 
 def _write_sentence_transformers(options: ConvertOptions) -> None:
     model = _loaded_for_folder(options)
-    _save(Model(sentence_bundle(model.bundle, options.text_pool), model.path), options)
+    sentences = Model(sentence_bundle(model.bundle, options.text_pool), model.path)
+    _save(sentences, options)
+    pooling = sentences.embedder(per="text").text_pooling
+    if pooling is not None:
+        _logger.info(
+            "a text's vector is the %s, here and with embed -m %s --per text.", pooling.name, os.fspath(options.output)
+        )
 
 
 def _loaded_for_folder(options: ConvertOptions) -> Model:
