@@ -433,3 +433,14 @@ def test_a_loaded_model_goes_wherever_one_is_named(tmp_path: Path) -> None:
     assert polyseme.show(model=model) == model.show()
     with pytest.raises(OptionError, match="loaded already"):
         polyseme.senses("broke", source=text, model=model, dtype="bf16")
+
+
+@pytest.mark.filterwarnings("ignore:.*no pieces for")
+def test_a_text_that_is_the_name_of_a_file_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.txt").write_text("A great film\n")
+    model = tiny_model("bert")
+    with pytest.warns(PolysemeWarning, match=r"'reviews.txt' is the name of a file.*polyseme.embed\('reviews.txt', …"):
+        [document] = model.embed("reviews.txt")
+    assert document.text == "reviews.txt"
+    model.embed(["reviews", "other.txt", "A film. reviews.txt", ""])

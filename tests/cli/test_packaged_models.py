@@ -126,6 +126,16 @@ def test_what_is_not_installed_is_refused(
         CALLS[verb]()
 
 
+def test_without_the_demo_model_a_command_that_works_from_a_clone_is_named(
+    refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, PACKAGED["minilm"].module, None)
+    (tmp_path / "in.txt").write_text("Dawn broke.\n")
+    message = refuse("embed", tmp_path / "in.txt", "-o", tmp_path / "out.npz", folder=tmp_path)
+    assert "from a clone of polyseme with `pip install '.[demo]'`" in message
+    assert "name another model with -m" in message
+
+
 def test_a_module_without_its_models_counts_as_not_installed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

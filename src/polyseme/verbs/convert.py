@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import Model, load
+from polyseme.api import Model, folder_of, load
 from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.sentence_model import sentence_bundle
@@ -19,8 +19,8 @@ from polyseme.embedding.word_types import TypesRequest, embed_types
 from polyseme.errors import ModelError, OptionError
 from polyseme.files import chunked_job
 from polyseme.files.atomic import check_output
+from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
-from polyseme.files.source_paths import listed
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vectors_word2vec import check_word2vec
 from polyseme.options import check_choice, flat
@@ -91,10 +91,10 @@ def _write_word2vec(options: ConvertOptions) -> Cost:
             "word2vec has one vector per word type, the mean of its uses in texts. Name the texts: --in texts/ "
             "(source=…)."
         )
-    names = listed(options.source)
+    inputs = inputs_of(options.source)
     clear_up(options.output)
     check_word2vec(options.output)
-    check_output(options.output, force=options.force, inputs=[*names, options.model])
+    check_output(options.output, force=options.force, inputs=[*names_of(inputs), folder_of(options.model)])
     request = TypesRequest(
         output=options.output, min_count=options.min_count, lowercase=options.lowercase, force=options.force
     )
@@ -112,7 +112,7 @@ def _write_word2vec(options: ConvertOptions) -> Cost:
             "dtype": options.dtype,
             "min_count": options.min_count,
             "lowercase": options.lowercase,
-            "input": names,
+            "input": described(inputs),
             **reading,
             "batch_pieces": embedder.batch_pieces,
             "device": embedder.device.type,
@@ -121,7 +121,7 @@ def _write_word2vec(options: ConvertOptions) -> Cost:
         }
 
     return embed_types(
-        embedder, names, request, reading=reading, settings=settings, progress=options.progress, started=started
+        embedder, inputs, request, reading=reading, settings=settings, progress=options.progress, started=started
     )
 
 
