@@ -123,13 +123,35 @@ def test_what_has_no_score_is_empty_and_said(run: Run, essay: Path, tmp_path: Pa
     assert 'class="none"' in (tmp_path / "scores.html").read_text()
 
 
+def test_fields_have_names_of_their_own_and_types(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(
+        '{"t": ["Dawn", "broke"], "id": 7, "upos": ["NOUN", "VERB"]}\n{"t": ["vase"], "id": 8.5, "upos": ["X"]}\n'
+    )
+    options = ["--field", "t", "--fields", "all", "-m", tiny, "--device", "cpu"]
+    ended = run("score", tmp_path / "in.jsonl", *options, "-o", tmp_path / "out.parquet")
+    assert ended.code == 0
+    assert "note: The field 'id' is called 'fields.id' in the output" in " ".join(ended.err.split())
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table["id"].to_pylist() == ["1", "1", "2"]
+    assert table["fields.id"].to_pylist() == [7.0, 7.0, 8.5]
+    assert table["upos"].to_pylist() == ["NOUN", "VERB", "X"]
+    assert run("score", tmp_path / "in.jsonl", *options, "-o", tmp_path / "out.csv").code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["id"], row["fields.id"], row["upos"]) for row in rows] == [
+        ("1", "7", "NOUN"),
+        ("1", "7", "VERB"),
+        ("2", "8.5", "X"),
+    ]
+
+
 def test_fields_are_kept(run: Run, tiny: Path, tmp_path: Path) -> None:
     source = tmp_path / "r.jsonl"
     source.write_text('{"t": "Dawn broke.", "stars": 3, "who": "Zoë"}\n{"t": "We broke even.", "stars": null}\n')
     output = tmp_path / "s.parquet"
     assert run("score", source, "--field", "t", "--fields", "stars,who", "-m", tiny, "-o", output).code == 0
     table = pq.read_table(output).to_pydict()
-    assert table["stars"] == ["3"] * 3 + [None] * 4
+    assert table["stars"] == [3] * 3 + [None] * 4
     assert table["who"] == ["Zoë"] * 3 + [None] * 4
 
 

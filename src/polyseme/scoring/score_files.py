@@ -33,11 +33,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polyseme.embedding.row_documents import document_of
-from polyseme.errors import InputError, OptionError, OutputError, nearest
+from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Chunk, Job, Rows, by_characters, results_of, row_digest, run_job
+from polyseme.files.field_names import ColumnNames, as_text
 from polyseme.files.rows import Row
+from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
 from polyseme.scoring.scorer import Scorer
@@ -276,18 +278,11 @@ class _Table:
         self._path = path
         self._by = by
         self._description = description
-        self._fields: list[str] | None = None
-        """The fields of the input beside the scores, as the first text has them."""
+        self._names = ColumnNames({*COLUMNS[by], *SCORES})
 
     @staticmethod
     def content(scored: Scored, by: By, description: str) -> dict[str, Any]:
-        """The rows of a text as columns, and the fields that all of them share."""
-        taken = [name for name in scored.fields if name in COLUMNS[by] or name in SCORES]
-        if taken:
-            raise OutputError(
-                f"The field {taken[0]!r} of the input has the name of a column of scores. Rename it, or write .jsonl, "
-                "which keeps fields apart."
-            )
+        """The rows of a text as columns, and its fields."""
         values, spans = units(scored, by)
         log_probs = unit_log_probs(scored, by)
         columns = {"id": [scored.id] * len(values), "number": list(range(len(values))), by: values}
@@ -296,14 +291,17 @@ class _Table:
         elif by != "byte":
             columns |= {"start": [start for start, _ in spans], "end": [end for _, end in spans]}
         columns |= {"log_prob": _numbers(log_probs), "surprisal": _numbers(surprisals(log_probs))}
-        return {"columns": columns, "fields": {name: _string(value) for name, value in scored.fields.items()}}
+        return {"columns": columns, "fields": dict(scored.fields)}
 
-    def columns(self, content: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """All columns of a text."""
-        columns, fields = content["columns"], content["fields"]
-        if self._fields is None:
-            self._fields = list(fields)
-        return {**columns, **{name: [fields.get(name)] * len(columns["id"]) for name in self._fields}}
+    def fields(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The fields of each row of a text; one that has a value for each word is shared out among the words."""
+        n_rows, names = len(content["columns"]["id"]), self._names.of(content["fields"])
+        fields = {names[name]: value for name, value in content["fields"].items()}
+        shared = {name for name, value in fields.items() if isinstance(value, list) and len(value) == n_rows}
+        shared = shared if self._by == "word" else set()
+        return [
+            {name: value[at] if name in shared else value for name, value in fields.items()} for at in range(n_rows)
+        ]
 
 
 class _Tsv(_Table):
@@ -313,16 +311,19 @@ class _Tsv(_Table):
         super().__init__(path, by, description)
         self._file = path.open("w", encoding="utf-8", errors="surrogatepass", newline="")
         self._writer = csv.writer(self._file, delimiter=self.delimiter, lineterminator="\n")
+        self._beside: list[str] | None = None
+        """The columns of fields, which are those of the first text."""
 
     def write(self, contents: Sequence[Any]) -> None:
         for each in contents:
-            is_first = self._fields is None
-            columns = self.columns(each)
-            if is_first:
-                self._writer.writerow(columns)
+            columns, fields = dict(each["columns"]), self.fields(each)
+            if self._beside is None:
+                self._beside = list(self._names.of(each["fields"]).values())
+                self._writer.writerow([*columns, *self._beside])
             for name in SCORES:
                 columns[name] = ["" if number is None else f"{number:.6f}" for number in columns[name]]
-            self._writer.writerows(zip(*columns.values(), strict=True))
+            for row, own in zip(zip(*columns.values(), strict=True), fields, strict=True):
+                self._writer.writerow([*row, *(as_text(own.get(name)) for name in self._beside)])
 
     def finish(self, total: Totals) -> None:
         self._file.close()
@@ -336,19 +337,29 @@ class _Parquet(_Table):
     def __init__(self, path: Path, by: By, description: str) -> None:
         super().__init__(path, by, description)
         self._writer: pq.ParquetWriter | None = None
+        self._types = TypedColumns()
 
     def write(self, contents: Sequence[Any]) -> None:
-        parts = [self.columns(each) for each in contents]
+        rows = [row for each in contents for row in self.fields(each)]
+        self._types.look_at(rows)
+        own = {**COLUMNS[self._by], **SCORES}
+        schema = pa.schema({**own, **self._types.types})
+        schema = schema.with_metadata({"polyseme": json.dumps({"by": self._by, "how": self._description})})
         if self._writer is None:
-            schema = pa.schema({**COLUMNS[self._by], **SCORES, **dict.fromkeys(self._fields or (), pa.string())})
-            schema = schema.with_metadata({"polyseme": json.dumps({"by": self._by, "how": self._description})})
-            self._writer = pq.ParquetWriter(self._path, schema, compression="zstd")
-        joined = {name: [value for part in parts for value in part[name]] for name in self._writer.schema.names}
-        self._writer.write_table(pa.table(joined, schema=self._writer.schema))
+            self._writer = _open_parquet(self._path, schema)
+        elif schema != self._writer.schema:
+            self._writer = rewritten(self._path, self._writer, schema, self._types, _open_parquet)
+        values = {name: [value for each in contents for value in each["columns"][name]] for name in own}
+        arrays = [*(pa.array(values[name], kind) for name, kind in own.items()), *self._types.arrays(rows).values()]
+        self._writer.write_table(pa.table(arrays, schema=schema))
 
     def finish(self, total: Totals) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(path, schema, compression="zstd")
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -470,10 +481,6 @@ FORMATS: Mapping[str, type[Any]] = {
 
 def _numbers(values: Floats) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
-
-
-def _string(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _label(value: float) -> str:
