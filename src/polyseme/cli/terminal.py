@@ -287,10 +287,12 @@ def print_uses(lines: Sequence[tuple[str, Use]]) -> None:
     """Print uses of words, something short before each, their words in one column; "none" where there are none."""
     from rich.cells import cell_len
 
+    from polyseme.plots.word_uses import Keyword, without_controls
+
     if not lines:
         click.echo("none")
         return
-    keywords = [use.keyword(CONTEXT) for _, use in lines]
+    keywords = [Keyword(*map(without_controls, use.keyword(CONTEXT))) for _, use in lines]
     first = max(cell_len(label) for label, _ in lines)
     margin = max(cell_len(keyword.before) for keyword in keywords)
     for (label, _), (before, word, after) in zip(lines, keywords, strict=True):

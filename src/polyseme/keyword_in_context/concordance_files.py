@@ -15,6 +15,7 @@ from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.keyword_in_context.keyword_lines import Concordance
 from polyseme.plots.concordance_page import PageLine, concordance_page
+from polyseme.plots.word_uses import Keyword, without_controls
 
 ORDERS = {
     "text": "text",
@@ -40,9 +41,12 @@ def write_concordance(result: Concordance, output: AnyPath, *, force: bool = Fal
 
 
 def text_lines(result: Concordance, mark: Callable[[str], str] = str) -> Iterator[str]:
-    """The lines as plain text, with the matches, in brackets, in one column; `mark` may style a match."""
-    keywords = result.keywords()
-    labels = [_label(line.id, line.cosine, line.sense) for line in result.lines]
+    """The lines as plain text, with the matches, in brackets, in one column; `mark` may style a match.
+
+    Control characters are replaced: lines are read on terminals.
+    """
+    keywords = [Keyword(*map(without_controls, keyword)) for keyword in result.keywords()]
+    labels = [without_controls(_label(line.id, line.cosine, line.sense)) for line in result.lines]
     label_width = max(map(cell_len, labels), default=0)
     margin = max((cell_len(keyword.before) for keyword in keywords), default=0)
     for label, (before, match, after) in zip(labels, keywords, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import OptionError
 
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 IN_CONTEXT = "in context"
 ALONE = "layer 0: the word alone, no context"
 
@@ -85,6 +87,15 @@ def scale_start(cosines: Iterable[float]) -> float:
 def spelled(cosine: float) -> str:
     """A cosine with two decimals, without a minus sign if it rounds to zero."""
     return f"{round(float(cosine), 2) + 0.0:.2f}"
+
+
+def without_controls(text: str) -> str:
+    r"""The text with U+FFFD for control characters, which a terminal would obey.
+
+    >>> without_controls("a\x1b[31m b") == "a\ufffd[31m b"
+    True
+    """
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def _one_line(text: str) -> str:
