@@ -18,6 +18,7 @@ import argparse
 import lzma
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ MAX_USES = 50
 N_PLANTED = 20
 DEALS = 20
 """How often the documents are dealt into halves."""
+N_DRAWS = 199
+"""Permutations of each word between halves: enough for the level of 0.05."""
 WITH_SENSES = 200
 """Words of which JSD is tested, since clustering takes longest."""
 
@@ -114,14 +117,15 @@ class Uses:
 
 
 def p_values(
-    vectors: np.ndarray, corpus: np.ndarray, groups: np.ndarray, seed: Sequence[int], senses: np.ndarray | None = None
-) -> dict[str, float] | None:
+    vectors: np.ndarray, corpus: np.ndarray, groups: np.ndarray, seed: Sequence[int],
+    senses: np.ndarray | None = None, *, n_draws: int = N_DRAWS,
+) -> dict[str, float] | None:  # fmt: skip
     """By measure; None where a corpus has too few groups."""
     exchange = Exchange(corpus, groups)
     if min(exchange.n_groups) < MIN_GROUPS:
         return None
     uses = WordUsesVectors(vectors, groups, senses)
-    values, draws = observed(uses, exchange), permuted(uses, exchange, PERMUTATIONS, np.random.default_rng(seed))
+    values, draws = observed(uses, exchange), permuted(uses, exchange, n_draws, np.random.default_rng(seed))
     measures = {"APD": "difference", "PRT": "prt"} | ({} if senses is None or not senses.any() else {"JSD": "jsd"})
     return {name: p_value(float(getattr(values, each)[0]), getattr(draws, each)) for name, each in measures.items()}
 
@@ -142,6 +146,7 @@ def halves(uses: Uses) -> list[list[str]]:
                 ps = p_values(vectors, corpus[rows], units, [SEED, deal, number], senses)
                 for name, p in (ps or {}).items():
                     counts.setdefault((name, unit_name), []).append(p < LEVEL)
+        print(f"deal {deal + 1} of {DEALS}", file=sys.stderr, flush=True)
         for key, below in counts.items():
             rates.setdefault(key, []).append((sum(below), len(below)))
     return [
@@ -160,7 +165,7 @@ def halves(uses: Uses) -> list[list[str]]:
 def planted(changed: Uses, uses: Uses) -> list[list[str]]:
     """Rows of a table: the planted words with their p, raw and adjusted for all words."""
     everything = {
-        word: p_values(uses.vectors[rows], uses.corpus[rows], uses.group[rows], [SEED, 0, number])
+        word: p_values(uses.vectors[rows], uses.corpus[rows], uses.group[rows], [SEED, 0, number], n_draws=PERMUTATIONS)
         for number, (word, rows) in enumerate(zip(uses.words, uses.rows, strict=True))
     }
     many = 10 * PERMUTATIONS
