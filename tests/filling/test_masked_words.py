@@ -156,6 +156,10 @@ def test_marks_are_no_words_and_a_mask_inside_a_word_continues_it() -> None:
     assert all(word.isalnum() for word in filled.words)
     [filled] = model.fill("The typo[MASK] broke.", whole_words=True, top=3, max_pieces=1)
     assert all(piece.startswith("##") for piece in filled.pieces)
+    [filled] = model.fill("The typo[MASK] broke.", targets=["s", "ss"])
+    assert sorted(filled.pieces) == ["##s", "##s ##s"]
+    with pytest.raises(InputError, match="'re' at the mask: it has no pieces of its own there"):
+        model.fill("They a[MASK] flat.", targets=["re"])  # "are" is one piece
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ class MaskedFiller:
         word = self.texts.text_of(beginning.pieces)
         if not any(character.isalnum() for character in word):
             return None
-        if self.texts.encode_after(before, word) != list(beginning.pieces):
+        if not self.texts.is_as_written(before, beginning.pieces):
             return None
         return beginning.before.with_word(word, beginning.pieces, beginning.log_prob)
 
@@ -282,8 +282,8 @@ def target_pieces(texts: PieceTexts, before: str, target: str) -> list[int]:
     unknown = texts.tokenizer.specials.get("unknown")
     if not pieces or unknown in pieces:
         raise InputError(
-            f"The model's tokenizer cannot write the target {target!r}: "
-            f"{'it would be read as the unknown piece' if pieces else 'it makes nothing of it'}. Leave it out, or take "
-            "a model whose vocabulary has its letters."
+            f"The model's tokenizer cannot write the target {target!r} at the mask: "
+            f"{'it would be read as the unknown piece' if pieces else 'it has no pieces of its own there'}. Leave it "
+            "out, or take a model whose vocabulary has its letters."
         )
     return pieces

@@ -100,7 +100,7 @@ class WritingFiller(ABC):
             word = self.texts.text_of(pieces)
             if whole and not any(character.isalnum() for character in word):
                 continue
-            if word and self.texts.encode_after(text, word) == list(pieces):
+            if word and self.texts.is_as_written(text, pieces):
                 named.append(before.with_word(word, pieces, before.log_prob + log_prob))
         return named
 

@@ -11,6 +11,7 @@ Shapes: V pieces in the vocabulary.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,8 @@ Bools = NDArray[np.bool_]
 
 _OF_WORD = re.compile(r"(?:[^\W_]|['’](?=[^\W_]))*")
 """Letters and digits, and apostrophes before them."""
+_WORD_END = re.compile(r"\w+\Z")
+"""A word that a text ends with, without a blank behind it."""
 
 
 class PieceTexts:
@@ -93,7 +96,7 @@ class PieceTexts:
 
     def _needs_blank(self, before: str) -> bool:
         """Whether what follows this text begins with a piece that brings a blank."""
-        if before and re.search(r"\w\Z", before):
+        if _WORD_END.search(before):
             return False  # it continues the word that is there
         if not self.blanks_matter:
             return True
@@ -121,13 +124,20 @@ class PieceTexts:
         return np.array([not text.strip() for text in self.texts])
 
     def encode_after(self, before: str, word: str) -> list[int]:
-        """The pieces of a word, or of several, behind this text."""
-        lead = "" if not before.strip() else "a " if before[-1].isspace() else before[-1]
+        """The pieces of a word, or of several, behind this text; none if those of the text change with it."""
+        inside = _WORD_END.search(before)
+        lead = inside[0] if inside else "" if not before.strip() else "a " if before[-1].isspace() else before[-1]
         whole: list[int] = self.tokenizer.encode(make_document(lead + word)).ids.tolist()
-        n_lead = len(self.tokenizer.encode(make_document(lead.rstrip())).ids) if lead else 0
-        return whole[n_lead:]
+        own: list[int] = self.tokenizer.encode(make_document(lead.rstrip())).ids.tolist() if lead else []
+        return whole[len(own) :] if whole[: len(own)] == own else []
 
-    def text_of(self, ids: list[int] | tuple[int, ...]) -> str:
+    def is_as_written(self, before: str, pieces: Sequence[int]) -> bool:
+        """Whether the tokenizer itself would write these pieces for their text. Inside a word that is left open."""
+        if _WORD_END.search(before):
+            return True
+        return self.encode_after(before, self.text_of(pieces)) == list(pieces)
+
+    def text_of(self, ids: Sequence[int]) -> str:
         """The text of pieces behind a finished word, without the blank before it."""
         backend = self.tokenizer.backend
         before = len(backend.decode([self._anchor], skip_special_tokens=False))
