@@ -176,9 +176,9 @@ def compare_word(
     if not word:
         raise OptionError("The word to compare is blank. Give a word, or none, to compare all frequent words.")
     embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    corpora = read_corpora(sources, reading or {}, word)
+    corpora = read_corpora(sources, reading or {}, group_by, word)
     if not all(corpus.counts[form(word)] for corpus in corpora):
-        refuse_missing(word, read_corpora([corpus.source for corpus in corpora], reading or {}))
+        refuse_missing(word, read_corpora([corpus.source for corpus in corpora], reading or {}, group_by))
     rng = np.random.default_rng(seed)
     with sampled_uses(
         corpora, [form(word)], embedder, max_uses=max_uses or MAX_USES, group_by=group_by, rng=rng, with_others=True,

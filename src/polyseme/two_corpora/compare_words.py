@@ -190,7 +190,7 @@ def compare_words(
         if number < (2 if name == "min_uses" else 1):
             raise OptionError(f"The option {name!r} must be at least {2 if name == 'min_uses' else 1}. Got {number}.")
     embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    corpora = read_corpora(sources, reading or {})
+    corpora = read_corpora(sources, reading or {}, group_by)
     words, n_frequent = frequent_words(corpora, min_uses=min_uses, max_words=max_words)
     if not words:
         raise InputError(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.row_documents import document_of
-from polyseme.errors import InputError, PolysemeWarning
+from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import explained
 from polyseme.files.in_memory import inputs_of
 from polyseme.files.rows import Row, read_rows
@@ -35,6 +35,8 @@ from polyseme.types import Document, Progress
 from polyseme.word_senses.gather_uses import Gathered, gather, source_name
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
+UNITS = (None, "texts", "blocks")
+"""What is exchanged, unless a field says which texts belong together; None: blocks, if there are empty texts."""
 CONTEXT = 400
 """Characters on each side of a use that are kept of its text."""
 
@@ -110,9 +112,21 @@ def read_corpus(source: Sources, reading: Mapping[str, Any], word: str | None = 
     )
 
 
-def read_corpora(sources: Sequence[Sources], reading: Mapping[str, Any], word: str | None = None) -> list[Corpus]:
+def read_corpora(
+    sources: Sequence[Sources], reading: Mapping[str, Any], group_by: str | None, word: str | None = None
+) -> list[Corpus]:
     """Count the words of two corpora; those with one name are numbered."""
-    corpora = [read_corpus(inputs_of(source), reading, word) for source in sources]
+    if group_by not in UNITS:
+        reading = {**reading, "fields": (group_by,)}
+    try:
+        corpora = [read_corpus(inputs_of(source), reading, word) for source in sources]
+    except OptionError as error:
+        if group_by in UNITS:
+            raise
+        raise OptionError(
+            f"What is exchanged as a whole is texts, blocks, or the value of a field, and {group_by!r} is taken as the "
+            f"name of a field. {error}"
+        ) from None
     if corpora[0].name != corpora[1].name:
         return corpora
     return [replace(corpus, name=f"{corpus.name} ({number})") for number, corpus in enumerate(corpora, start=1)]
@@ -188,15 +202,13 @@ def sampled_uses(
 def _chunks(
     corpus: Corpus, embedder: Embedder, draw: _Draw, group_by: str | None, progress: Progress | None
 ) -> Iterator[Gathered]:
-    reading = dict(corpus.reading)
-    if group_by not in (None, "blocks", "texts"):
-        reading["fields"] = (group_by,)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)  # files that are left out were reported at the first reading
-        opened = read_rows(corpus.source, **reading, sentences=split_sentences)
+        opened = read_rows(corpus.source, **corpus.reading, sentences=split_sentences)
     with opened as rows:
-        by_field = "fields" in reading
-        sieved = Reading(rows, _sieved(rows, draw.words[0])) if len(draw.words) == 1 and not by_field else rows
+        sieved = rows
+        if len(draw.words) == 1 and group_by in UNITS:
+            sieved = Reading(rows, _sieved(rows, draw.words[0]))
         yield from gather(sieved, [embedder], draw, progress)
 
 
@@ -223,7 +235,7 @@ class _Draw:
         """Of the documents with uses that were drawn, until they are read."""
         self._n_seen = dict.fromkeys(words, 0)
         self._drawn = {word: _places(corpus.counts[word], max_uses, rng) for word in words}
-        self._by_field = group_by if group_by not in (None, "blocks", "texts") else None
+        self._by_field = None if group_by in UNITS else group_by
         self._by_blocks = group_by == "blocks" or (group_by is None and corpus.has_empty_texts)
         self._group = 0
         self._group_of_value: dict[str, int] = {}
