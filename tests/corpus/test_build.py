@@ -273,6 +273,23 @@ def test_long_documents_are_cut_at_a_lines_end(tmp_path: Path, corpus: Corpus, m
     )
 
 
+@pytest.mark.parametrize("separated_by", [None, "line", "file"])
+@pytest.mark.parametrize("text", ["中" * 1000, "Ren lô mi. " * 300], ids=["without blanks", "with blanks"])
+def test_text_without_line_ends_is_cut_between_characters(
+    text: str, separated_by: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However long it is, and wherever the blocks end in which the file is read; between words, if there are any."""
+    monkeypatch.setattr(documents, "LONGEST", 200)
+    monkeypatch.setattr(documents, "_BLOCK", 61)
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    [source] = documents.text_sources([tmp_path / "a.txt"], documents=separated_by, field=None, format=None)
+    parts = [part.decode() for stretch in source.stretches() for part in stretch.texts]
+    assert "".join(parts) == text
+    assert len(parts) > 10
+    if " " in text:
+        assert all(part.strip().split(" ")[0] in ("Ren", "lô", "mi.") for part in parts)
+
+
 # --- the tokenizer's sample ------------------------------------------------------------------------------------------
 
 

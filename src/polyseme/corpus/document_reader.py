@@ -27,7 +27,7 @@ Documents = Literal["blank-lines", "file", "line", "record"]
 STRETCH = 1 << 21
 """Bytes of text in a stretch, about."""
 LONGEST = 1 << 23
-"""Bytes of the longest document; longer ones are cut at a line's end."""
+"""Bytes of the longest document; longer ones are cut, at the end of a line where there is one."""
 
 _BLOCK = 1 << 20
 _LINE = re.compile(rb"\n")
@@ -230,15 +230,20 @@ def _cut(text: bytes, tally: Tally) -> Iterator[bytes]:
     tally.cut += 1
     start = 0
     while len(text) - start > LONGEST:
-        end = start + LONGEST
-        place = max(text.rfind(b"\n", start + 1, end), 0) or max(text.rfind(b" ", start + 1, end), 0)
-        if not place:
-            place = end
-            while text[place] & 0xC0 == 0x80:  # not inside a character
-                place -= 1
-        yield text[start:place]
-        start = place
+        end = _place_to_cut(text, start, start + LONGEST)
+        yield text[start:end]
+        start = end
     yield text[start:]
+
+
+def _place_to_cut(text: bytes, start: int, most: int) -> int:
+    """Where a text longer than `most` is cut, after `start`: before a line's end, else a blank, else a character."""
+    place = max(text.rfind(b"\n", start + 1, most), 0) or max(text.rfind(b" ", start + 1, most), 0)
+    if not place:
+        place = most
+        while text[place] & 0xC0 == 0x80:
+            place -= 1
+    return place
 
 
 # --- plain text ------------------------------------------------------------------------------------------------------
@@ -311,7 +316,7 @@ def _whole(blocks: Iterator[bytes], source: Source) -> Iterator[tuple[bytes, int
         size += len(block)
         if size > 2 * LONGEST:
             text = b"".join(held)
-            place = text.rfind(b"\n", 0, len(text)) + 1 or len(text)
+            place = _place_to_cut(text, 0, 2 * LONGEST)
             yield text[:place], source.done
             held, size = [text[place:]], len(text) - place
     yield b"".join(held), source.done
@@ -329,7 +334,7 @@ def _split(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes]) 
             continue
         *texts, rest = between.split(b"".join(held))
         if not texts:
-            place = rest.rfind(b"\n") + 1 or len(rest)
+            place = _place_to_cut(rest, 0, 2 * LONGEST)
             texts, rest = [rest[:place]], rest[place:]
         for text in texts:
             yield text, source.done
