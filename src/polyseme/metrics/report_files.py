@@ -26,9 +26,9 @@ from polyseme.plots.similarity_heatmaps import figure_bytes
 
 AnyPath = str | PathLike[str]
 MOST_BARS = 80
-"""Of so many groups a picture is made at most; beyond that, of the wider ones above them."""
+"""The most groups that a picture shows; of more, it shows the wider ones above them."""
 MOST_CURVES = 20
-"""So many groups have curves at most; where there are more, only the widest have."""
+"""The most groups that have a curve; if there are more, only the widest have one."""
 WORDS_SEEN = "words seen"
 _STYLE = """
 table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
@@ -185,8 +185,10 @@ def _picture(report: Report, format: Literal["png", "svg"]) -> bytes:
     bars = bars_of(report)
     if not report.shares or not bars:
         raise OptionError(f"There is nothing in a report of {report.evaluation} that bars could show.")
-    every = ", ".join(f"{line.name} {spelled('accuracy', line.figures['accuracy'])}" for line in report.widest)
-    note = f"accuracy: {every}; lines are intervals of 95%; scored {report.how}"
+    name = next(iter(report.columns))
+    every = ", ".join(f"{line.name} {spelled(name, line.figures[name])}" for line in report.widest)
+    intervals = "; lines are intervals of 95%" if any(bar.low is not None for bar in bars) else ""
+    note = f"{name.replace('_', ' ')}: {every}{intervals}; scored {report.how}"
     figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.chance)
     return figure_bytes(figure, format)
 
