@@ -112,6 +112,7 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         ({"layer_decay": 2.0}, "layer_decay"),
         ({"frozen": True, "gradual_unfreezing": True}, "gradual_unfreezing"),
         ({"seeds": (1, 1)}, "seeds"),
+        ({"seeds": (0, -1)}, "seeds"),
         ({"inputs": "glove"}, "char-cnn"),
     ],
 )

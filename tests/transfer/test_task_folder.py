@@ -18,6 +18,7 @@ import polyseme
 from polyseme.errors import ModelError, OutputError, PolysemeWarning
 from polyseme.tasks.items import Answer, Item
 from polyseme.tasks.kind import Judgment
+from polyseme.transfer import frozen_features
 from polyseme.transfer.finetune_report import FinetuneReport, page_of, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
@@ -89,9 +90,21 @@ def test_folders_that_are_no_task_models(tmp_path: Path) -> None:
     save_file({**weights, names[0]: weights[names[0]][..., :1].contiguous()}, head)
     with pytest.raises(ModelError, match=r"head\.safetensors does not fit its card: .*" + re.escape(names[0])):
         load_task_model(tmp_path / "model")
+    save_file(weights, head)
+    whole = head.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"no weights"):
+        head.write_bytes(damaged)
+        with pytest.raises(ModelError, match=r"head\.safetensors cannot be read .* cut short or damaged"):
+            load_task_model(tmp_path / "model")
     head.unlink()
     with pytest.raises(ModelError, match=r"has no head\.safetensors"):
         load_task_model(tmp_path / "model")
+
+
+def test_whoever_may_read_the_folder_may_read_all_of_it(tmp_path: Path) -> None:
+    save_task_model(fitted("classify").model, tmp_path / "model")
+    modes = {file.name: file.stat().st_mode for file in (tmp_path / "model").iterdir()}
+    assert modes["head.safetensors"] == modes["model.safetensors"] == modes["polyseme.json"]
 
 
 # --- frozen vectors ---------------------------------------------------------------------------------------------------
@@ -248,3 +261,26 @@ def test_a_run_that_cannot_learn_is_said_to_have_failed() -> None:
         data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, learning_rate=1e30, max_grad_norm=None)
     )
     assert broken.report.seeds[0].diverged or not broken.report.seeds[0].learned
+    assert broken.report.ledger.steps == sum(each.n_taken for each in broken.report.seeds)
+
+
+def test_the_cost_of_a_run_that_diverged_is_that_of_the_steps_it_took() -> None:
+    data = small_task("classify", n_train=48, n_dev=16)
+    settings = FinetuneSettings(epochs=5, batch_size=16, learning_rate=1e30, max_grad_norm=None)
+    report = finetune_task(data, tiny_model("bert").bundle, settings).report
+    [seed] = report.seeds
+    assert seed.diverged
+    assert seed.n_steps == 15
+    assert report.ledger.steps == seed.n_taken == 3 * (len(seed.curve) + 1)
+    assert FinetuneReport.from_json(json.loads(json.dumps(report.to_json()))).seeds[0].n_taken == seed.n_taken
+
+
+def test_the_progress_of_whole_rows_is_counted_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(frozen_features.BATCH_PIECES, "cpu", 40)
+    seen: list[tuple[int, int | None]] = []
+    data = small_task("classify", n_train=24, n_dev=8)
+    settings = FinetuneSettings(epochs=1, frozen=True, head="linear", readout="first")
+    finetune_task(data, tiny_model("bert").bundle, settings, progress=lambda *each: seen.append(each))
+    last = [done for done, following in zip(seen, [*seen[1:], (0, None)], strict=True) if following[0] <= done[0]]
+    assert last == [(24, 24), (8, 8)]
+    assert len(seen) > 4

@@ -53,10 +53,11 @@ def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+    return read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file by name."""
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -98,20 +99,20 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: in
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     shards = _shards(plain, shard_size)
     if len(shards) == 1:
-        _write_file(folder / "model.safetensors", plain)
+        write_safetensors(folder / "model.safetensors", plain)
         return
     places: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        _write_file(folder / name, {each: plain[each] for each in names})
+        write_safetensors(folder / name, {each: plain[each] for each in names})
         places.update(dict.fromkeys(names, name))
     total = sum(tensor.nbytes for tensor in plain.values())
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def _write_file(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Who may read the file is left to the user's umask; `safetensors` would let nobody else."""
+def write_safetensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors to one file. The user's umask decides who may read it; `safetensors` would let nobody else."""
     path.touch()
     mode = stat.S_IMODE(path.stat().st_mode)
     try:

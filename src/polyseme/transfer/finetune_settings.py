@@ -65,8 +65,10 @@ class FinetuneSettings(FinetuneOptions):
             raise OptionError(f"The dropout must be from 0 to below 1. Got {self.dropout} instead.")
         if self.reinit_layers < 0 or self.stride < 0 or self.weight_decay < 0:
             raise OptionError("The settings reinit_layers, stride and weight_decay must be 0 or more.")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise OptionError(f"The seeds must be different numbers, one at least. Got {list(self.seeds)} instead.")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise OptionError(
+                f"The seeds must be different whole numbers from 0 on, one at least. Got {list(self.seeds)} instead."
+            )
         if self.head == "text":
             self._check_text()
         if self.frozen:

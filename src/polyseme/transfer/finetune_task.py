@@ -272,6 +272,7 @@ class _Finetuning:
             others=others,
             best_step=run.best_step,
             n_steps=run.n_steps,
+            n_taken=run.n_taken,
             curve=run.curve,
             learned=learned,
             diverged=run.diverged,

@@ -268,6 +268,7 @@ def whole_store(
         reading.n_pieces += map(len, texts)
         reading.flops = forward_flops(bundle.config, map(len, texts))
         rows: list[NDArray[Any] | None] = [None] * len(texts)
+        done = 0
         for numbers in _fitting(order, texts, budget):
             states = inference(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
             starts = np.cumsum([0, *(len(texts[number]) for number in numbers)])[:-1]
@@ -279,8 +280,9 @@ def whole_store(
                 vectors = choice.combine(taken)
             for number, vector in zip(numbers, vectors.float().cpu().numpy(), strict=True):
                 rows[number] = vector[None]
+            done += len(numbers)
             if progress is not None:
-                progress(int(starts[-1]), None)
+                progress(done, len(texts))
         yield [each for each in rows if each is not None]
 
     decides = {"layer": "all" if layer == "mix" else layer, "unit": "row"}

@@ -30,6 +30,9 @@ class SeedFigures:
     """Of other splits with labels (test), scored once, with the weights of that step."""
     best_step: int
     n_steps: int
+    """As planned."""
+    n_taken: int = 0
+    """Steps that were taken: fewer than planned if the loss became no number."""
     curve: Sequence[Mapping[str, Any]]
     learned: bool
     """Whether it is better than knowing nothing (`Kind.baseline`)."""
@@ -38,11 +41,6 @@ class SeedFigures:
     mix: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
     """On figures that are not defined."""
-
-    @property
-    def n_taken(self) -> int:
-        """Steps that were taken: fewer than planned where the loss was no number."""
-        return int(self.curve[-1]["step"]) if self.diverged and self.curve else self.n_steps
 
 
 @dataclass

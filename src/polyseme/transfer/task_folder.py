@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
+from polyseme.convert.weight_files import read_safetensors, write_safetensors
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
@@ -60,9 +60,8 @@ def save_task_model(
             **(about or {}),
         }
         (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        save_file(
-            {name: each.detach().cpu().contiguous() for name, each in _own(model).state_dict().items()}, folder / HEAD
-        )
+        weights = {name: each.detach().cpu().contiguous() for name, each in _own(model).state_dict().items()}
+        write_safetensors(folder / HEAD, weights)
         for name, content in (files or {}).items():
             (folder / name).write_text(content, encoding="utf-8")
 
@@ -85,11 +84,10 @@ def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: B
     if bundle is None and ((folder / "config.json").exists() or inputs is None):
         bundle = load_bundle(folder, device=device)
     model = TaskModel(bundle, config, head, inputs)
+    if not (folder / HEAD).is_file():
+        raise ModelError(f"{folder} has no {HEAD}, which its {CARD} describes. Copy the whole folder again.")
     try:
-        weights = load_file(folder / HEAD)
-        _own(model).load_state_dict(weights)
-    except FileNotFoundError:
-        raise ModelError(f"{folder} has no {HEAD}, which its card speaks of.") from None
+        _own(model).load_state_dict(read_safetensors(folder / HEAD))
     except RuntimeError as error:
         raise ModelError(f"{folder / HEAD} does not fit its card: {' '.join(str(error).split())[:300]}") from None
     return model.to(torch.device(device)).eval()

@@ -62,6 +62,9 @@ class Learned:
     """Of each evaluation: step, epoch, mean loss since the one before, figures on dev."""
     seconds: float = 0.0
     n_steps: int = 0
+    """As planned."""
+    n_taken: int = 0
+    """Fewer than planned if the loss became no number."""
     seconds_before: float = 0.0
     """How many of them were spent before it was resumed."""
     diverged: bool = False
@@ -113,6 +116,7 @@ def learn(
                 continue
             torch.manual_seed(step_seed(seed, step))
             steps(train.source, numbers.tolist(), schedule.factor(step, n_steps))
+            learned.n_taken = step + 1
             yield
             if on_report is not None and (step + 1) % 10 == 0:
                 on_report(StepReport(seed, step + 1, n_steps))
