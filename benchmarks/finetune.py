@@ -35,7 +35,7 @@ from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.metrics.task_metrics import measure
 from polyseme.tasks.items import Item, TaskData
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
+from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.train_seed import learn, take_turns
 from polyseme.transfer.train_step import autocast
@@ -70,7 +70,7 @@ def run_polyseme(job: Job, seed: int) -> tuple[float, float]:
     dev = job.data.splits["dev"]
     torch.manual_seed(seed)
     bundle = load_bundle(job.model)
-    settings = chosen(
+    settings = fill_settings(
         FinetuneSettings(epochs=1, batch_size=job.batch_size, learning_rate=LEARNING_RATE), bundle.config,
         kind="classify", n_train=len(job.train), pooler=True, starts=True,
     ).settings  # fmt: skip

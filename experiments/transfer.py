@@ -124,7 +124,7 @@ def mixes(reports: dict[str, FinetuneReport]) -> str:
     """The learned weights of the layers."""
     lines = []
     for name, report in reports.items():
-        mix = report.kept.mix
+        mix = report.best.mix
         if mix is not None:
             shares = ", ".join(f"{layer}: {share:.2f}" for layer, share in mix["shares"].items())
             lines.append(f"- {name}: γ {mix['gamma']:.2f}; {shares}")

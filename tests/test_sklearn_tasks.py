@@ -70,7 +70,7 @@ def test_a_classifier_learns(folder: str, how: dict[str, Any]) -> None:
     assert shares.shape == (60, 2)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert classifier.classes_[shares.argmax(axis=1)].tolist() == classifier.predict(TEST[0]).tolist()
-    assert classifier.report_.how == ("tuned" if how is TUNED else "frozen")
+    assert classifier.report_.mode == ("tuned" if how is TUNED else "frozen")
 
 
 @pytest.mark.parametrize("how", [TAGGING, TUNED], ids=["frozen", "tuned"])

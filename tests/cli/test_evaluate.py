@@ -64,7 +64,7 @@ def test_ones_own_pairs(run: Run, request: pytest.FixtureRequest, pairs: Path, k
     assert header.split()[:4] == ["level", "name", "n", "accuracy"]
     assert every.split()[:4] == ["all", "all", "4", f"{100 * (report['all']['accuracy'] or 0):.1f}"]
     assert [line.split()[1] for line in groups] == ["verbs", "order", "<b>order</b>"]
-    assert f"Scored {report.how}." in ended.err
+    assert f"Scored {report.method}." in ended.err
 
 
 def test_reports_in_every_format(run: Run, causal: Path, pairs: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_each_kind_of_model_by_its_own_likelihood(tmp_path: Path, data: Path, fa
     first = next(item for item in report.items if item["set"] == "blimp" and item["paradigm"] == "passive_1")
     assert first["margin"] == pytest.approx(margin(*BLIMP["passive_1"][1][0]), abs=1e-3)
     expected_how = {None: "one piece hidden at a time", "word": "whole words hidden at once"}[hide]
-    assert (expected_how in report.how) == (family != "gpt2")
+    assert (expected_how in report.method) == (family != "gpt2")
 
 
 def test_the_terminal_and_the_files(run: Run, tiny: Path, data: Path, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_predictions_are_written(ran: tuple[Path, dict[str, Any]]) -> None:
 def test_the_report(ran: tuple[Path, dict[str, Any]]) -> None:
     _, names = ran
     assert len(names["report"].seeds) == 2
-    assert sum(names["report"].kept.mix["shares"].values()) == pytest.approx(1)
+    assert sum(names["report"].best.mix["shares"].values()) == pytest.approx(1)
     assert "rte" in names["glue"]
     assert "BERT-base (test)" in " ".join(names["glue"].split())
 

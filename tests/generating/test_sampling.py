@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.sampling import FIRST_LOOK, choose, draw, narrowed, penalised, streams, without_repeats
+from polyseme.generating.sampling import FIRST_LOOK, choose, draw, narrowed, penalized, streams, without_repeats
 
 N_DRAWS = 20_000
 
@@ -123,7 +123,7 @@ LENGTHS = torch.tensor([5, 3, 0])
 
 def test_the_penalty_is_for_pieces_of_the_row() -> None:
     scores = some_log_probs(3, 10)
-    found = penalised(scores, ROWS, LENGTHS, 1.5)
+    found = penalized(scores, ROWS, LENGTHS, 1.5)
     expected = scores.clone()
     expected[0, [1, 2, 3]] *= 1.5
     expected[1, 4] *= 1.5

@@ -25,14 +25,14 @@ CASES: dict[str, dict[str, Any]] = {
     "several labels": {"kind": "classify", "labels": ("a", "b", "c"), "multi": True, "readout": "last"},
     "whole": {"kind": "classify", "labels": ("a", "b"), "whole_width": 4},
     "pair together": {"kind": "pair", "labels": ("a", "b"), "readout": "first"},
-    "pair apart": {"kind": "pair", "labels": ("a", "b"), "apart": True, "readout": "max"},
-    "number": {"kind": "pair", "regression": True, "apart": True},
+    "pair apart": {"kind": "pair", "labels": ("a", "b"), "separate_rows": True, "readout": "max"},
+    "number": {"kind": "pair", "regression": True, "separate_rows": True},
     "tag": {"kind": "tag", "labels": TAGS},
     "tag crf": {"kind": "tag", "labels": TAGS, "crf": True, "scheme": "BIO", "n_marks": 2, "marks_width": 3},
     "span": {"kind": "span", "whole_width": WIDTH, "no_answer": True},
-    "span apart": {"kind": "span", "apart": True, "readout": "concat"},
+    "span apart": {"kind": "span", "separate_rows": True, "readout": "concat"},
     "choose": {"kind": "choose"},
-    "choose apart": {"kind": "choose", "apart": True},
+    "choose apart": {"kind": "choose", "separate_rows": True},
 }
 BODIES = ("linear", "mlp", "bilstm", "bilstm-attention")
 every_case = pytest.mark.parametrize("case", CASES)
@@ -55,13 +55,13 @@ def features(made: HeadConfig, *, dtype: torch.dtype = torch.float64) -> Feature
 
     mask, others = masked(LENGTHS, 5), masked(OTHERS, 5)
     words, second = drawn(6, 5, made.width) * mask[:, :, None], drawn(6, 5, made.width) * others[:, :, None]
-    passage = mask & (torch.arange(5) > 0) if made.kind == "span" and not made.apart else None
+    passage = mask & (torch.arange(5) > 0) if made.kind == "span" and not made.separate_rows else None
     return Features(
         words=words,
         mask=mask,
         whole=None if made.whole_width is None else drawn(6, made.whole_width),
-        second=second if made.apart else None,
-        second_mask=others if made.apart else None,
+        second=second if made.separate_rows else None,
+        second_mask=others if made.separate_rows else None,
         marks=(torch.arange(30).view(6, 5) % 3 == 0).long() if made.n_marks else None,
         passage=passage,
         groups=torch.tensor([0, 0, 0, 1, 1, 2]) if made.kind == "choose" else None,
@@ -315,7 +315,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "twice": ({"labels": ("a", "a")}, "'a' is there twice"),
     "labels of numbers": ({"regression": True}, "has no labels"),
     "crf": ({"crf": True}, "has no 'crf': that is for tag"),
-    "apart": ({"apart": True}, "that is for pair, span, choose"),
+    "separate_rows": ({"separate_rows": True}, "that is for pair, span, choose"),
     "reread_inputs": ({"reread_inputs": True}, "beside a BiLSTM"),
     "pieces": ({"pieces": ((1,), (2,))}, "writes nothing"),
     "no pieces": ({"body": "text"}, "needs the pieces of each of its 2 texts. Got 0"),
@@ -347,7 +347,7 @@ def test_refuses_what_was_made_for_something_else() -> None:
     given = features(made)
     with pytest.raises(ModelError, match=r"words of width 6. Got width 4"):
         head(Features(words=given.words[..., :4], mask=given.mask))
-    with pytest.raises(ModelError, match=r"read together. Got texts read apart"):
+    with pytest.raises(ModelError, match=r"read together. Got texts read in separate rows"):
         head(Features(words=given.words, mask=given.mask, second=given.words, second_mask=given.mask))
     with pytest.raises(ModelError, match=r"whole row. Got none"):
         build_head(config("whole", "linear"))(given)

@@ -13,9 +13,9 @@ from polyseme.metrics.task_metrics import METRICS
 
 
 def report_of(figures: Mapping[str, float | None], **settings: object) -> Report:
-    columns = {name: METRICS[name].about if name in METRICS else name for name in figures}
+    columns = {name: METRICS[name].description if name in METRICS else name for name in figures}
     line = Line("all", "all", 20, figures)
-    return Report(columns=columns, lines=[line], evaluation="names", model="tagger", how="by a head", **settings)  # type: ignore[arg-type]
+    return Report(columns=columns, lines=[line], evaluation="names", model="tagger", method="by a head", **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ending", FORMATS)

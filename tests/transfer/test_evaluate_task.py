@@ -27,7 +27,7 @@ SETTINGS = FinetuneSettings(epochs=4, batch_size=16, learning_rate=1e-2, frozen=
 def made(folder: Path, metrics: tuple[str, ...], /, **task: Any) -> Path:
     done = finetune_task(small_task("classify", **task), tiny_model("bert").bundle, SETTINGS)
     columns = {"text": "review", "label": "stars"}
-    save_task_model(done.model, folder, about={"metrics": list(metrics), "columns": columns})
+    save_task_model(done.model, folder, card={"metrics": list(metrics), "columns": columns})
     return folder
 
 
@@ -111,12 +111,12 @@ def test_a_correlation_that_is_not_defined_is_reported(tmp_path: Path) -> None:
     task = replace(task, splits={**task.splits, "dev": same})
     with pytest.warns(PolysemeWarning, match="Seed 0, dev: All predictions are the same, so that matthews is not"):
         done = finetune_task(task, tiny_model("bert").bundle, SETTINGS)
-    assert done.report.kept.dev["matthews"] == 0
+    assert done.report.best.dev["matthews"] == 0
     [note] = [note for note in done.report.notes if "matthews is not defined and is given as 0" in note]
     assert note in FinetuneReport.from_json(json.loads(json.dumps(done.report.to_json()))).notes
     folder = tmp_path / "model"
     columns = {"text": "review", "label": "stars"}
-    save_task_model(done.model, folder, about={"metrics": ["matthews"], "columns": columns})
+    save_task_model(done.model, folder, card={"metrics": ["matthews"], "columns": columns})
     with pytest.warns(PolysemeWarning, match="All predictions are the same, so that matthews is not defined"):
         report = evaluated(tmp_path / "same.csv", [("crane", "good"), ("crane", "bad")], folder)
     assert any("matthews is not defined" in note for note in report.notes)

@@ -11,7 +11,7 @@ from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import OptionError
 from polyseme.training.optimizers import OptimizerSettings, build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
+from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_seed import rates_of, reinit_top, unfreeze
 from tiny_models import tiny_model
@@ -85,12 +85,12 @@ def test_fresh_layers_are_the_top_ones() -> None:
 )
 def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[str, Any]) -> None:
     bundle = tiny_model(family).bundle
-    found = chosen(
+    found = fill_settings(
         FinetuneSettings(frozen=frozen), bundle.config, kind="classify", n_train=500, pooler=True, starts=True
     )
     assert {name: getattr(found.settings, name) for name in expected} == expected
     assert any(note.startswith("learning rate") for note in found.notes)
-    given = chosen(
+    given = fill_settings(
         FinetuneSettings(frozen=frozen, learning_rate=0.5, epochs=2),
         bundle.config,
         kind="classify",

@@ -59,7 +59,7 @@ def test_encoders_of_every_direction_learn(family: str, kind: str) -> None:
 def test_a_head_without_any_model(kind: str) -> None:
     done = fitted(kind, None, frozen=False, inputs="char-cnn", inner_width=16, epochs=6)
     assert done.report.seeds[0].dev[done.report.metrics[0]] >= 0.95
-    assert done.report.how == "frozen"
+    assert done.report.mode == "frozen"
 
 
 def test_learnt_inputs_beside_frozen_ones() -> None:

@@ -193,12 +193,12 @@ def test_a_report_over_seeds() -> None:
     report = done.report
     figures = [each.dev["accuracy"] for each in report.seeds]
     assert report.dev["accuracy"].median == sorted(figures)[1]
-    assert report.kept.dev["accuracy"] == max(figures)
+    assert report.best.dev["accuracy"] == max(figures)
     assert report.n_failed == sum(value <= report.baseline["accuracy"] for value in figures)
-    assert set(report.kept.others) == {"test"}
+    assert set(report.best.others) == {"test"}
     counts = np.array(report.confusion["counts"])  # type: ignore[index]
     assert counts.sum() == 20
-    assert np.trace(counts) / 20 == report.kept.dev["accuracy"]
+    assert np.trace(counts) / 20 == report.best.dev["accuracy"]
     assert report.errors.n == 20 - np.trace(counts)
     again = FinetuneReport.from_json(json.loads(json.dumps(report.to_json())))
     assert again.dev == report.dev
@@ -256,7 +256,7 @@ def test_how_sure_the_model_was_of_an_answer(kind: str, gold: Any, judged: Judgm
 def test_a_run_that_cannot_learn_is_said_to_have_failed() -> None:
     data = small_task("classify", n_train=48, n_dev=16)
     done = finetune_task(data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, learning_rate=1e-12))
-    assert done.report.n_failed == int(done.report.kept.dev["accuracy"] <= done.report.baseline["accuracy"])
+    assert done.report.n_failed == int(done.report.best.dev["accuracy"] <= done.report.baseline["accuracy"])
     broken = finetune_task(
         data, tiny_model("bert").bundle, FinetuneSettings(epochs=1, learning_rate=1e30, max_grad_norm=None)
     )

@@ -18,7 +18,7 @@ from polyseme.errors import ModelError, OptionError
 from polyseme.tasks.items import Item
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
+from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.text_labels import OUTPUT, answers_of
@@ -125,12 +125,12 @@ def test_bart_reads_its_decoder_where_one_vector_is_wanted() -> None:
     for kind, stack in expected.items():
         answers = answers_of(bundle, small_task(kind), starts=True)
         common: Any = {"kind": kind, "n_train": 100, "pooler": False, "starts": True, "answers": answers}
-        found = chosen(FinetuneSettings(), bundle.config, **common).settings
+        found = fill_settings(FinetuneSettings(), bundle.config, **common).settings
         assert (found.stack, found.head) == (stack, "linear")
         assert found.readout == ("last" if stack == "decoder" else "first")
-        assert chosen(FinetuneSettings(frozen=True), bundle.config, **common).settings.stack == "encoder"
+        assert fill_settings(FinetuneSettings(frozen=True), bundle.config, **common).settings.stack == "encoder"
         asked = FinetuneSettings(stack="encoder")
-        assert chosen(asked, bundle.config, **common).settings.readout == "first"
+        assert fill_settings(asked, bundle.config, **common).settings.readout == "first"
 
 
 def test_both_stacks_learn_and_what_they_share_does_once() -> None:

@@ -148,7 +148,7 @@ def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Ha
     """The cells that the caller names, if any; they must exist."""
     number, direction, n_cells = find_layer(model.bundle.encoder, layer, half, value)
     chosen = []
-    for each in () if cell is None else [cell] if isinstance(cell, int) else cell:
+    for each in () if cell is None else [cell] if isinstance(cell, (int, np.integer)) else cell:
         if isinstance(each, bool) or not isinstance(each, (int, np.integer)) or not 0 <= each < n_cells:
             raise OptionError(f"Layer {number} has cells 0 to {n_cells - 1:,}. Got {each!r} instead.")
         chosen.append(Cell(number, direction, int(each)))

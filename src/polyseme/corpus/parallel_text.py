@@ -43,7 +43,7 @@ NOBODY = -1
 
 @dataclass
 class PairSource:
-    """Files of two sides that belong together; read as `documents.TextSource` is."""
+    """Files of two sides that belong together; read as `document_reader.TextSource` is."""
 
     name: str
     files: Mapping[str, InputFiles]

@@ -48,7 +48,7 @@ class Benchmark:
 
     name: str
     kind: str
-    about: str
+    description: str
     """A line for lists."""
     metrics: tuple[str, ...]
     folders: tuple[str, ...]
@@ -95,7 +95,7 @@ def _labels(splits: Mapping[str, Sequence[Item]], scheme: str | None) -> tuple[s
 
 
 def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[Files], Read]:
-    """A reader of tables, one a split. A test table without labels is kept under a name that says so."""
+    """A reader of tables, one per split. A test table without labels is kept under a name that says so."""
 
     def read(files: Files) -> Read:
         log = ReadingLog()
@@ -110,7 +110,7 @@ def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[
 
 
 def file_reader(read_file: Callable[[Path, ReadingLog], Sequence[Item]]) -> Callable[[Files], Read]:
-    """A reader of files that are read alike, one a split."""
+    """A reader of files of one layout, one per split."""
 
     def read(files: Files) -> Read:
         log = ReadingLog()

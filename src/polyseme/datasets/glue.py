@@ -18,7 +18,7 @@ _STS_COLUMNS = ("genre", "filename", "year", "old_index", "score", "sentence1", 
 def _glue(
     name: str,
     kind: str,
-    about: str,
+    description: str,
     metrics: tuple[str, ...],
     *folders: str,
     columns: Columns,
@@ -31,7 +31,7 @@ def _glue(
     return Benchmark(
         name=name,
         kind=kind,
-        about=about,
+        description=description,
         metrics=metrics,
         folders=(name, *folders),
         files={
@@ -87,7 +87,7 @@ GLUE: tuple[Benchmark, ...] = (
     Benchmark(
         name="mnli",
         kind="pair",
-        about="does the first sentence entail or contradict the second, or neither? (ten genres)",
+        description="does the first sentence entail or contradict the second, or neither? (ten genres)",
         metrics=("accuracy",),
         folders=("mnli", "MNLI", "multinli_1.0"),
         files={

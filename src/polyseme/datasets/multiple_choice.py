@@ -77,7 +77,7 @@ def _swag_items(file: Path) -> list[Item]:
 def _swag_item(row: Row) -> Item:
     missing = [name for name in _ENDINGS if not row.fields.get(name)]
     if missing:
-        raise InputError(f"{row.place}: {missing[0]!r} is missing or empty. SWAG has four endings a row.")
+        raise InputError(f"{row.place}: {missing[0]!r} is missing or empty. SWAG has four endings per row.")
     choices = tuple(row.fields[name] for name in _ENDINGS)
     key = row.fields.get("label")
     gold = None if key in (None, "") else answer_index(key, choices, row.place)
@@ -85,12 +85,12 @@ def _swag_item(row: Row) -> Item:
     return Item(text=text, choices=choices, gold=gold, id=row.id, place=str(row.place))
 
 
-def _arc(name: str, about: str) -> Benchmark:
+def _arc(name: str, description: str) -> Benchmark:
     short = name.lower()
     return Benchmark(
         name=f"arc-{short}",
         kind="choose",
-        about=about,
+        description=description,
         metrics=("accuracy",),
         folders=("arc", "ARC", "ARC-V1-Feb2018-2", "ARC-V1-Feb2018"),
         files={
@@ -107,7 +107,7 @@ CHOICES: tuple[Benchmark, ...] = (
     Benchmark(
         name="csqa",
         kind="choose",
-        about="what everybody knows, five choices",
+        description="what everybody knows, five choices",
         metrics=("accuracy",),
         folders=("csqa", "CommonsenseQA", "commonsenseqa"),
         files={
@@ -120,7 +120,7 @@ CHOICES: tuple[Benchmark, ...] = (
     Benchmark(
         name="swag",
         kind="choose",
-        about="what comes next, four endings",
+        description="what comes next, four endings",
         metrics=("accuracy",),
         folders=("swag", "SWAG", "swagaf/data"),
         files={

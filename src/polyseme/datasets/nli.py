@@ -123,7 +123,7 @@ INFERENCE: tuple[Benchmark, ...] = (
     Benchmark(
         name="snli",
         kind="pair",
-        about="does the first sentence entail or contradict the second, or neither? (captions)",
+        description="does the first sentence entail or contradict the second, or neither? (captions)",
         metrics=("accuracy",),
         folders=("snli", "SNLI", "snli_1.0"),
         files={
@@ -137,7 +137,7 @@ INFERENCE: tuple[Benchmark, ...] = (
     Benchmark(
         name="sick",
         kind="pair",
-        about="does the first sentence entail or contradict the second, or neither? (plain words)",
+        description="does the first sentence entail or contradict the second, or neither? (plain words)",
         metrics=("accuracy",),
         folders=("sick", "SICK"),
         files=_SICK_FILES,
@@ -147,7 +147,7 @@ INFERENCE: tuple[Benchmark, ...] = (
     Benchmark(
         name="sick-relatedness",
         kind="pair",
-        about="how related are the two sentences, from 1 to 5?",
+        description="how related are the two sentences, from 1 to 5?",
         metrics=("pearson", "spearman"),
         folders=("sick", "SICK"),
         files=_SICK_FILES,

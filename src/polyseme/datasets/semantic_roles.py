@@ -89,7 +89,7 @@ ROLES: tuple[Benchmark, ...] = (
     Benchmark(
         name="srl",
         kind="tag",
-        about="who did what to whom: the arguments of a marked predicate (PropBank on the English Web Treebank)",
+        description="who did what to whom: the arguments of a marked predicate (PropBank on the English Web Treebank)",
         metrics=SPAN_METRICS,
         folders=("srl", "propbank"),
         files={split: (f"*propbank-{split}.jsonl", f"{split}.jsonl") for split in ("train", "dev", "test")},

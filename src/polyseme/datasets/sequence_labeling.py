@@ -41,11 +41,11 @@ def tag_reader(read_file: Callable[[Path], Sequence[Item]]) -> Callable[[Files],
     return read
 
 
-def _entities(name: str, about: str, folders: tuple[str, ...], files: Mapping[str, tuple[str, ...]]) -> Benchmark:
+def _entities(name: str, description: str, folders: tuple[str, ...], files: Mapping[str, tuple[str, ...]]) -> Benchmark:
     return Benchmark(
         name=name,
         kind="tag",
-        about=about,
+        description=description,
         metrics=SPAN_METRICS,
         folders=folders,
         files=files,
@@ -57,7 +57,7 @@ def _treebank(name: str, column: str, labels: str) -> Benchmark:
     return Benchmark(
         name=name,
         kind="tag",
-        about=f"{labels} of each word, in a treebank of Universal Dependencies (English Web Treebank)",
+        description=f"{labels} of each word, in a treebank of Universal Dependencies (English Web Treebank)",
         metrics=("word_accuracy",),
         folders=("ud-ewt", "UD_English-EWT", "UD_English-EWT-master"),
         files={split: (f"*-ud-{split}.conllu", f"{split}.conllu") for split in ("train", "dev", "test")},

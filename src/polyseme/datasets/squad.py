@@ -25,7 +25,7 @@ SQUAD: tuple[Benchmark, ...] = tuple(
     Benchmark(
         name=name,
         kind="span",
-        about=f"where in the passage is the answer{where}? (v{version})",
+        description=f"where in the passage is the answer{where}? (v{version})",
         metrics=("answer_f1", "exact_match"),
         folders=folders,
         files={

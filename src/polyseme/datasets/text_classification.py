@@ -114,11 +114,11 @@ _SST = {
 }
 
 
-def _sst(name: str, about: str, labels: Mapping[str, str], *, phrases: bool = False) -> Benchmark:
+def _sst(name: str, description: str, labels: Mapping[str, str], *, phrases: bool = False) -> Benchmark:
     return Benchmark(
         name=name,
         kind="classify",
-        about=about,
+        description=description,
         metrics=("accuracy", "macro_f1"),
         folders=("sst", "SST", "trees"),
         files=_SST,
@@ -209,7 +209,7 @@ SENTENCES: tuple[Benchmark, ...] = (
         Benchmark(
             name=name,
             kind="classify",
-            about=f"what does the question ask for? ({n_classes} classes)",
+            description=f"what does the question ask for? ({n_classes} classes)",
             metrics=("accuracy", "macro_f1"),
             folders=("trec", "TREC"),
             files={
@@ -224,7 +224,7 @@ SENTENCES: tuple[Benchmark, ...] = (
     Benchmark(
         name="imdb",
         kind="classify",
-        about="is the review good or bad? (long texts)",
+        description="is the review good or bad? (long texts)",
         metrics=("accuracy",),
         folders=("imdb", "aclImdb"),
         files={"train": ("train.tsv", "train.sample.tsv", "train"), "test": ("test.tsv", "test.sample.tsv", "test")},

@@ -76,7 +76,7 @@ def _refuse_no_numbers(vectors: Tensor, batch: Sequence[_Row], documents: Sequen
 
 @dataclass
 class Carried:
-    """The state in which each row of the last batch ended, for the same row of the next one to go on from."""
+    """The state in which each row of the last batch ended, from which the same row of the next one continues."""
 
     memory: Memory | None = None
 

@@ -219,7 +219,7 @@ class TwoWay(Encoder):
     def new_memory(self, rows: int, capacity: int | None = None) -> Memory:
         forwards, backwards = (half.new_memory(rows) for half in self.halves())
         if not (isinstance(forwards, State) and isinstance(backwards, State)):
-            raise TypeError("Halves of a two-way encoder hand on their states.")
+            raise TypeError("Halves of a two-way encoder return their states.")
         return TwoWayState(forwards.lengths, forwards, backwards)
 
     def halves(self) -> list[Encoder]:

@@ -160,7 +160,7 @@ class RecurrentConfig(StackConfig):
         if self.memory not in (("none",) if self.reads == "both" else ("state", "none")):
             raise ModelError(
                 f"A recurrent encoder that reads {self.reads} cannot have memory {self.memory!r}. Read one way, it "
-                "hands on its 'state'; read both ways, it has 'none', since neither end of a row is the last."
+                "returns its 'state'; read both ways, it has 'none', since neither end of a row is the last."
             )
 
     @property

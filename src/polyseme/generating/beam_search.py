@@ -1,8 +1,8 @@
 """Beam search: of all continuations of a few texts, the few likeliest are kept, step by step.
 
-As `transformers` does it, so that its results are met: of twice as many candidates as the beam is wide, those that end
+As `transformers` does it, with the same results: of twice as many candidates as the beam is wide, those that end
 are kept as finished if they are among the first half, by log-probability / length ^ penalty, the end piece counted; the
-others go on. What differs is that each prompt ends by itself.
+others are continued. What differs is that each prompt ends by itself.
 
 Shapes: P prompts, B texts of a beam, K = 2·B candidates, V pieces in the vocabulary.
 """
@@ -25,7 +25,7 @@ from polyseme.generating.sequences import Lines, TextOf, Written, first_stop
 
 @dataclass
 class _Beam:
-    """One prompt's: texts that go on, and the best that have ended, both best first."""
+    """One prompt's: texts that are continued, and the best that have ended, both best first."""
 
     number: int
     active: list[Written]
@@ -46,7 +46,7 @@ def search(
     width = decoding.beam
     if 2 * width > model.n_pieces:
         raise OptionError(
-            f"A beam of {width} looks at {2 * width} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
+            f"A beam of {width} compares {2 * width} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
         )
     shaping = Shaping(model, decoding)
     lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
@@ -83,7 +83,7 @@ class _Growing:
         self.text_of = text_of
 
     def __call__(self, beam: _Beam, shaped: Tensor, n_new: int) -> list[tuple[int, int]]:
-        """The texts' rows of log-probabilities, [B, V], to those of them that go on, each with its next piece."""
+        """From log-probabilities [B, V] to the rows of texts that are continued, each with its next piece."""
         width = self.decoding.beam
         before = torch.tensor([text.log_probability for text in beam.active], dtype=shaped.dtype, device=shaped.device)
         likeliest = (before[:, None] + shaped).flatten().topk(2 * width)

@@ -1,4 +1,4 @@
-"""Writing on from prompts, in pieces: the likeliest piece each time, or one that is drawn. Beams are in `beam`.
+"""Writing on from prompts, in pieces: the likeliest piece each time, or one that is drawn. Beams are in `beam_search`.
 
 A text's draws come from a stream of its own (`sampling.streams`), and a row's distribution depends on no other row, so
 that prompts come out the same together and one at a time.
@@ -21,7 +21,7 @@ from polyseme.generating.sampling import NEVER, Shaping, choose, streams
 from polyseme.generating.sequences import Lines, OnPiece, TextOf, Written, first_stop
 
 STEPS_UNSEEN = 16
-"""On a GPU, steps between two looks at what was written: each look waits for everything before it."""
+"""On a GPU, steps after which the written pieces are read back, which waits for everything before them."""
 
 
 def write_on(
@@ -98,11 +98,11 @@ class _Writing:
                 if not rows:
                     break
                 if len(rows) <= len(self.at_work) // 2 and not on_gpu:
-                    chosen = self._go_on_with(rows, chosen)
+                    chosen = self._continue_with(rows, chosen)
             log_probs = self.lines.advance(chosen)
         return [self.written[first : first + n] for first in range(0, len(self.written), n)]
 
-    def _go_on_with(self, rows: Sequence[int], chosen: Tensor) -> Tensor:
+    def _continue_with(self, rows: Sequence[int], chosen: Tensor) -> Tensor:
         self.lines.select(rows)
         self.at_work = [self.at_work[row] for row in rows]
         self.streams = None if self.streams is None else self.streams[rows]

@@ -103,7 +103,7 @@ class Decoding(DecodingOptions):
             )
         if self.temperature == 0 and self.n > 1 and self.beam == 1:
             raise OptionError(
-                f"A temperature of 0 writes the same text {self.n} times. For several texts a prompt, give a "
+                f"A temperature of 0 writes the same text {self.n} times. For several texts per prompt, give a "
                 "temperature over 0, or a beam."
             )
         if 1 < self.beam < self.n:

@@ -1,6 +1,6 @@
-"""One more piece a row, as fast as the machine reads the weights.
+"""One more piece per row, as fast as the machine reads the weights.
 
-With one piece a row nearly all time goes into reading weights, so that their layout decides: on a CPU, for one row a
+With one piece per row nearly all time goes into reading weights, so that their layout decides: on a CPU, for one row a
 matrix with more results than inputs is read by its inputs (transposed), any other by its results; for several rows
 matrices are packed. That takes as long as some dozens of steps and a copy of the weights, so it waits until
 `prepare` is called; each layout is then made when it is first needed. Caches are written in place, and only as much of
@@ -156,7 +156,7 @@ class FastSteps:
 
     @torch.no_grad()
     def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
-        """Read one piece a row; the cache is written in place."""
+        """Read one piece per row; the cache is written in place."""
         if pieces.device.type == "cuda":
             return self._graph(memory)(pieces, memory)
         lengths = memory.lengths
@@ -281,7 +281,7 @@ def _keys_and_values(cache: Cache) -> tuple[tuple[Tensor, ...], ...]:
 class Graph:
     """The step for one number of rows and of slots, over buffers that stay where they are.
 
-    On a GPU it is captured when it is first run, and replayed from then on. A cache that is handed on is these buffers
+    On a GPU it is captured when it is first run, and replayed from then on. A cache that is returned is these buffers
     themselves; one from elsewhere (prompts just read, rows picked for a beam) is copied in.
     """
 
@@ -296,21 +296,21 @@ class Graph:
         self.memory = Cache(torch.zeros_like(like.lengths), keys, values, source_keys, source_values, source_lengths)
         self.log_probs: Tensor
         self._captured: torch.cuda.CUDAGraph | None = None
-        self._handed_on: Cache | None = None
+        self._returned: Cache | None = None
 
     def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
-        if memory is not self._handed_on:
+        if memory is not self._returned:
             self._take_in(memory)
         self.pieces.copy_(pieces)
         self._run()
-        self._handed_on = dataclasses.replace(self.memory)
-        return self.log_probs.clone(), self._handed_on
+        self._returned = dataclasses.replace(self.memory)
+        return self.log_probs.clone(), self._returned
 
     def _take_in(self, memory: Cache) -> None:
         if memory.keys[0].data_ptr() == self.memory.keys[0].data_ptr():
             raise ModelError(
                 "This memory is spent: its rows have been read on from, or others have taken their place. Continue "
-                "with the memory that the last step handed back, or keep a copy of it (memory.select)."
+                "with the memory that the last step returned, or keep a copy of it (memory.select)."
             )
         self.memory.lengths.copy_(memory.lengths)
         for ours, theirs in zip(_keys_and_values(self.memory), _keys_and_values(memory), strict=True):

@@ -53,7 +53,7 @@ class Prompt:
     """One prompt as a model reads it."""
 
     pieces: list[int]
-    """What is gone on from."""
+    """The pieces that are continued."""
     text: str = ""
     """What these say."""
     source: list[int] | None = None
@@ -95,8 +95,7 @@ class Continued:
         if not pieces and not self.framed:
             if self.start is None:
                 raise InputError(
-                    f"{name} is empty, and the model has no piece to start a text with. Give it something to go on "
-                    "from."
+                    f"{name} is empty, and the model has no piece to start a text with. Give it some text."
                 )
             pieces = [self.start]
         return Prompt(pieces, self.tokenizer.decode(pieces))
@@ -206,7 +205,7 @@ Builder = Callable[[Bundle, Tokenizer, Any], LanguageModel]
 
 
 def language_model(bundle: Bundle) -> LanguageModel:
-    """A bundle as decoding sees it; refused where it has nothing to write on with."""
+    """A bundle as decoding sees it; refused where it has no output to write with."""
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a prompt.")
     name = way_to_write(bundle)
@@ -285,7 +284,7 @@ def _continuing(
 
 
 def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
-    """The decoder starts by itself, so that nothing is gone on from. It may write the piece that starts texts."""
+    """The decoder starts by itself, so that nothing is continued. It may write the piece that starts texts."""
     if bundle.decoder is None:
         raise ModelError("The model has no decoder.")
     bound = bundle.decoder.config.max_positions
@@ -305,7 +304,7 @@ def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Langua
 
 
 def _two_way(bundle: Bundle, tokenizer: CharacterTokenizer, output: TwoWayOutput) -> LanguageModel:
-    """Words that the softmax lacks are never written: nobody knows how they are spelled."""
+    """Words that the softmax lacks are never written: their spelling is not known."""
     words = WordTable(tokenizer)
     return LanguageModel(
         next_piece=SpelledSteps(bundle.encoder.halves()[0], output.softmax, words),

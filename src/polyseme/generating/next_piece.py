@@ -1,6 +1,6 @@
 """What comes next, by the models there are: `NextPiece` over an encoder and an output.
 
-`StepByStep` reads each piece once and hands on the encoder's memory, of whatever kind that is; a decoder is given its
+`StepByStep` reads each piece once and passes on the encoder's memory, of whatever kind that is; a decoder is given its
 source at the start, and keeps the source's keys in its memory. `SpelledSteps` is the same where words are read by their
 characters. `Rereading` reads the whole row again for every piece; it is for encoders without a memory, and for masked
 models, which predict a mask at the end. `Querying` predicts with a query stream.
@@ -63,7 +63,7 @@ class StepByStep:
         states = self.encoder(batch, layers=[-1], memory=memory)
         top = states[-1]  # [R, T, D]
         last = top[:, -1] if batch.lengths is None else _at(top, batch.lengths - 1)
-        return log_probs_of(self.output, last), _handed_on(self.encoder, states)
+        return log_probs_of(self.output, last), _memory_of(self.encoder, states)
 
     def _read_in_segments(self, batch: Batch, memory: Memory, window: int) -> tuple[Tensor, Memory]:
         """Segment after segment, each as long as the encoder reads at once; a row's last piece may be in any."""
@@ -73,7 +73,7 @@ class StepByStep:
             pieces = batch.pieces[:, begin : begin + window]
             here = (lengths - begin).clamp(0, pieces.shape[1])
             states = self.encoder(Batch(pieces, here), layers=[-1], memory=memory)
-            memory = _handed_on(self.encoder, states)
+            memory = _memory_of(self.encoder, states)
             reached = _at(states[-1], (here - 1).clamp(min=0))
             last = reached if last is None else torch.where((here > 0)[:, None], reached, last)
         if last is None:
@@ -197,7 +197,7 @@ class Querying:
             memory=memory,
         )
         log_probs = log_probs_of(self.output, states.queries[states.depth][:, 0])
-        return log_probs, Memory(lengths) if memory is None else _handed_on(self.encoder, states)
+        return log_probs, Memory(lengths) if memory is None else _memory_of(self.encoder, states)
 
 
 def _lengths(batch: Batch) -> Tensor:
@@ -205,9 +205,9 @@ def _lengths(batch: Batch) -> Tensor:
     return torch.full((n_rows,), longest, device=batch.pieces.device) if batch.lengths is None else batch.lengths
 
 
-def _handed_on(encoder: Encoder, states: States) -> Memory:
+def _memory_of(encoder: Encoder, states: States) -> Memory:
     if states.memory is None:
-        raise ModelError(f"An encoder of kind {encoder.config.kind!r} was given a memory, and handed none on.")
+        raise ModelError(f"An encoder of kind {encoder.config.kind!r} was given a memory, and returned none.")
     return states.memory
 
 

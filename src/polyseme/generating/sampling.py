@@ -32,7 +32,7 @@ def streams(seed: int, prompts: Sequence[int], n: int, max_new: int) -> Tensor:
 
 
 def choose(log_probs: Tensor, decoding: Decoding, numbers: Tensor | None) -> Tensor:
-    """One piece a row, [R]: the likeliest of `log_probs` [R, V], or with `numbers` [R] in [0, 1) one that is drawn."""
+    """One piece per row, [R]: the likeliest of `log_probs` [R, V], or with `numbers` [R] in [0, 1) one drawn."""
     if numbers is None:
         return log_probs.argmax(dim=-1)
     return draw(narrowed(log_probs.double() / decoding.heat, decoding.top_k, decoding.top_p), numbers)
@@ -78,7 +78,7 @@ def _last_within(scores: Tensor, share: float) -> Tensor:
 # --- repetition control -----------------------------------------------------------------------------------------------
 
 
-def penalised(log_probs: Tensor, pieces: Tensor, lengths: Tensor, penalty: float) -> Tensor:
+def penalized(log_probs: Tensor, pieces: Tensor, lengths: Tensor, penalty: float) -> Tensor:
     """The same with the log-probabilities of all pieces in a row, `pieces` [R, T] up to `lengths` [R], multiplied."""
     inside = torch.arange(pieces.shape[1], device=pieces.device) < lengths[:, None]
     return torch.where(_among(log_probs, pieces, inside), log_probs * penalty, log_probs)
@@ -136,7 +136,7 @@ class Shaping:
             return only
         longest = max(lines.sizes)
         if decoding.repetition_penalty != 1:
-            log_probs = penalised(log_probs, lines.pieces[:, :longest], lines.lengths, decoding.repetition_penalty)
+            log_probs = penalized(log_probs, lines.pieces[:, :longest], lines.lengths, decoding.repetition_penalty)
         if decoding.no_repeat_ngram:
             log_probs = without_repeats(log_probs, lines.pieces[:, :longest], lines.lengths, decoding.no_repeat_ngram)
         never = self.early if n_new < decoding.min_new else self.forbidden

@@ -54,7 +54,7 @@ class Lines:
     def start(self) -> Tensor:
         """Read the sources, if there are any, and the prompts; log-probabilities [R, V] of what follows each."""
         source = None if self.sources is None else self.model.read_source(self.sources)
-        log_probs, self.memory = self._read_anew(range(len(self.sizes)), source)
+        log_probs, self.memory = self._reread(range(len(self.sizes)), source)
         return log_probs
 
     def select(self, rows: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ class Lines:
         self.firsts = [self.firsts[row] for row in rows]
 
     def advance(self, chosen: Tensor) -> Tensor:
-        """Write one piece a row, `chosen` [R], and read it; log-probabilities [R, V] of what follows."""
+        """Write one piece per row, `chosen` [R], and read it; log-probabilities [R, V] of what follows."""
         if self.stride is not None:
             self._move([row for row, size in enumerate(self.sizes) if self._first(size + 1) != self.firsts[row]])
         self.write(chosen)
@@ -77,7 +77,7 @@ class Lines:
         return log_probs
 
     def write(self, chosen: Tensor) -> None:
-        """Put down one piece a row, without reading it."""
+        """Write one piece per row, without reading it."""
         self.pieces.scatter_(1, self.lengths[:, None], chosen[:, None])
         self.lengths = self.lengths + 1
         self.sizes = [size + 1 for size in self.sizes]
@@ -95,10 +95,10 @@ class Lines:
             return
         for row in rows:
             self.firsts[row] = self._first(self.sizes[row] + 1)
-        _, memory = self._read_anew(rows)
+        _, memory = self._reread(rows)
         self.memory = self.memory.put(torch.tensor(rows, device=self.pieces.device), memory)
 
-    def _read_anew(self, rows: Sequence[int], source: States | None = None) -> tuple[Tensor, Memory]:
+    def _reread(self, rows: Sequence[int], source: States | None = None) -> tuple[Tensor, Memory]:
         before = self.model.before
         stretches = [(row, self.firsts[row], self.sizes[row]) for row in rows]
         lengths = [len(before) + size - first for _, first, size in stretches]
@@ -120,7 +120,7 @@ Ending = Literal["end", "stop", "length", "forbidden"]
 TextOf = Callable[[int, Sequence[int]], str]
 """The text that some pieces add to a prompt, which is known by its number."""
 OnPiece = Callable[[int, int, "Written"], None]
-"""Told after every piece: prompt, number of the text, and the text as far as it is written."""
+"""Called after every piece: prompt, number of the text, and the text as far as it is written."""
 
 
 @dataclass

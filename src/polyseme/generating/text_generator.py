@@ -18,7 +18,7 @@ from polyseme.text.words import split_words
 PREPARED_FROM = 64
 """Steps from which on it pays to lay weights out for them first."""
 ROWS = {"cpu": 16, "cuda": 64}
-"""How many texts are written side by side, unless said otherwise."""
+"""How many texts are written side by side, unless set otherwise."""
 
 OnText = Callable[[int, int, str], None]
 """Called with new text as it is written: the prompt's place, the number of the text, and what has been added to it."""
@@ -170,7 +170,7 @@ class TextGenerator:
 
 
 class _TextReporter:
-    """Hands on text as soon as it is sure to stay."""
+    """Reports text as soon as it is sure to stay."""
 
     def __init__(
         self, on_text: OnText, places: Sequence[int], text_of: Callable[[int, Sequence[int]], str], stop: Sequence[str]

@@ -74,8 +74,8 @@ class Aligned(nn.Module):
     """A BiLSTM over each text, every word beside what it attends to in the other, and a second BiLSTM over that.
 
     As Chen et al. (2017) infer entailment, and GLUE's BiLSTM with attention: attention is the softmax of plain products
-    of states; a word h and what it attends to, a, go on as [h; a; h − a; h ∘ a]. A single text attends to itself, each
-    word to the others.
+    of states; a word h and what it attends to, a, are concatenated as [h; a; h − a; h ∘ a]. A single text
+    attends to itself, each word to the others.
     """
 
     def __init__(self, config: HeadConfig, below: int) -> None:

@@ -36,7 +36,8 @@ class Features:
     whole: Tensor | None = None
     """[R, D']: what stands for the whole row ([CLS], raw or pooled; the last state …), where the encoder gives one."""
     second: Tensor | None = None
-    """[R, V, D]: the words of the second text (of the question, in span tasks), where the two texts were read apart."""
+    """[R, V, D]: the words of the second text (of the question, in span tasks), where the two texts were read in
+    separate rows."""
     second_mask: Tensor | None = None
     """[R, V], true where there is a word of the second text."""
     marks: Tensor | None = None
@@ -80,25 +81,25 @@ N_VECTORS: dict[WordReadout, int] = {"mean": 1, "max": 1, "last": 1, "first": 1,
 """How many times as wide the result is."""
 
 
-def read_out(words: Tensor, mask: Tensor, how: WordReadout, *, two_way: bool = False) -> Tensor:
+def read_out(words: Tensor, mask: Tensor, readout: WordReadout, *, two_way: bool = False) -> Tensor:
     """[R, W, D], [R, W] → [R, D], or [R, 3 D] for `concat`; zeros for a row of no words.
 
     Of states that are [forward; backward] (`two_way`), the last of the backward half is that of the first word: where
     each half has read everything; and the first likewise.
     """
-    if how == "concat":
+    if readout == "concat":
         parts: tuple[WordReadout, ...] = ("last", "max", "mean")
         return torch.cat([read_out(words, mask, part, two_way=two_way) for part in parts], dim=-1)
     real = mask[:, :, None]
     if not words.shape[1]:
         return words.new_zeros(words.shape[0], words.shape[2])
-    if how == "mean":
+    if readout == "mean":
         return (words * real).sum(1) / real.sum(1).clamp(min=1)
-    if how == "max":
+    if readout == "max":
         return words.masked_fill(~real, torch.finfo(words.dtype).min).amax(1) * mask.any(1)[:, None]
     has_words = mask.any(1)[:, None]
     first, last = words[:, 0] * has_words, _at_end(words, mask) * has_words
-    here, there = (last, first) if how == "last" else (first, last)
+    here, there = (last, first) if readout == "last" else (first, last)
     if not two_way:
         return here
     half = words.shape[-1] // 2
@@ -111,7 +112,7 @@ def _at_end(words: Tensor, mask: Tensor) -> Tensor:
 
 
 class Head(nn.Module, ABC):
-    """A layer over word features, [R, W, D] with W words a row; it does not know which encoder made them."""
+    """A layer over word features, [R, W, D] with W words per row; it does not know which encoder made them."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, features: Features) -> Tensor:
-        """The scores behind loss and predictions; what they are, each head says."""
+        """The scores behind loss and predictions; each head documents its own."""
 
     @abstractmethod
     def loss(self, features: Features, gold: Tensor) -> Tensor:
@@ -151,8 +152,10 @@ class Head(nn.Module, ABC):
                 f"This head for task {config.kind!r} reads a vector of width {config.whole_width} for the whole row. "
                 f"Got {'none' if width is None else f'width {width}'}."
             )
-        if config.apart != (features.second is not None):
-            expected, got = ("apart", "together") if config.apart else ("together", "apart")
+        if config.separate_rows != (features.second is not None):
+            expected, got = (
+                ("in separate rows", "together") if config.separate_rows else ("together", "in separate rows")
+            )
             raise ModelError(
                 f"This head for task {config.kind!r} was made for texts read {expected}. Got texts read {got}."
             )

@@ -14,7 +14,7 @@ Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
 TASK_KINDS = ("classify", "pair", "tag", "span", "choose")
 """The kinds of task that heads are for; `tasks.kinds.KINDS` has an object for each."""
-KIND_OPTIONS = ("regression", "multi", "crf", "scheme", "no_answer", "apart", "n_marks")
+KIND_OPTIONS = ("regression", "multi", "crf", "scheme", "no_answer", "separate_rows", "n_marks")
 """Fields that only some kinds of task have a use for (`tasks.kind.Kind.head_options`)."""
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -48,9 +48,9 @@ class HeadConfig(Config):
     """Of the vector that stands for the whole row, where the encoder gives one; it is then what linear and mlp bodies
     of whole-text tasks read. None: the words are read out."""
 
-    apart: bool = False
-    """Whether two texts were read apart, each without sight of the other (pair; span: the question; choose: the
-    choice); they then meet in the head."""
+    separate_rows: bool = False
+    """Whether two texts were read in separate rows, each without sight of the other (pair; span: the question; choose:
+    the choice); the head then combines them."""
 
     body: Body = "linear"
     """What is computed over words; `text`: nothing, the label is written by the model's decoder (classify and pair)."""

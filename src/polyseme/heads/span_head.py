@@ -1,8 +1,8 @@
 """The head that finds the span of a passage that answers a question, or says that there is none.
 
 A span's score is that of its first word as a start plus that of its last as an end; "no answer" is one more place that
-both may point at (Devlin et al. 2019, [CLS]). Long passages come as several rows, their windows: `join_windows` puts
-what was found in them together.
+both may point at (Devlin et al. 2019, [CLS]). Long passages come as several rows, their windows: `join_windows` joins
+the results.
 
 Shapes: R rows, W words, D width; 1 + W places, of which the first is "no answer".
 """
@@ -35,7 +35,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """What was found in one passage, or in one window of it."""
+    """The spans of one passage, or of one window of it."""
 
     best: tuple[Span, ...]
     """The best spans, best first."""
@@ -76,7 +76,8 @@ class SpanHead(Head):
     """Gold: [R, 2], the first and last word of the answer in the row; (−1, −1) where the row holds none, whether its
     passage has an answer elsewhere or not.
 
-    A question read apart from its passage meets it in attention or, in other bodies, beside each word: [h; q; h ∘ q].
+    A question in a row of its own is combined with its passage by attention or, in other bodies, beside each word:
+    [h; q; h ∘ q].
     The linear head is BERT's, without dropout; the vector of the whole row is then scored by the same layer.
     """
 
@@ -84,7 +85,7 @@ class SpanHead(Head):
         super().__init__(config)
         self.body = TextBody(config)
         plain = config.body in ("linear", "mlp")
-        self.meets = config.apart and config.body != "bilstm-attention"
+        self.meets = config.separate_rows and config.body != "bilstm-attention"
         below = self.body.width
         if self.meets:
             question = below * N_VECTORS[config.readout]
@@ -93,7 +94,7 @@ class SpanHead(Head):
         rate = 0.0 if config.body == "linear" else config.dropout_rate
         self.scores = Scores(config, below, 2, layer=config.body == "mlp", dropout_rate=rate)
         self.reads_whole = config.whole_width is not None
-        shares = plain and not config.apart and config.whole_width == below
+        shares = plain and not config.separate_rows and config.whole_width == below
         self.none_scores = (
             None if shares else Scores(config, config.whole_width or below, 2, layer=False, dropout_rate=rate)
         )
@@ -131,7 +132,7 @@ class SpanHead(Head):
 
     @torch.no_grad()
     def predict(self, features: Features) -> Predictions:
-        """`Spans` a row, in the row's word numbers: all pairs of a start and an end not before it and at most
+        """`Spans` of each row, in the row's word numbers: all pairs of a start and an end not before it and at most
         `longest_answer` words on are considered.
         """
         scores = self(features).double()

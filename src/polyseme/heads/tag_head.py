@@ -61,8 +61,9 @@ class TagHead(Head):
 
     @torch.no_grad()
     def predict(self, features: Features) -> Predictions:
-        """A list of tag numbers a row, one a word; probabilities [R, W, L] (a CRF's are over all sequences), zeros at
-        padding.
+        """A list of tag numbers per row, one per word; probabilities [R, W, L] (a CRF's are over all sequences).
+
+        They are zeros at padding.
         """
         scores = self(features)
         if self.chain is None:

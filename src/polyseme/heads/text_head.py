@@ -55,7 +55,7 @@ class TextHead(Head):
         numbers = torch.tensor([float(number) for number in config.numbers], dtype=torch.float32)
         self.register_buffer("numbers", numbers, persistent=False)
         self.writer: Writer | None = None
-        """Put here by whoever has the model."""
+        """Set by the task model, which has the decoder."""
 
     def forward(self, features: Features) -> Tensor:
         """[R, N]: the log-probability of each text, its end included."""

@@ -21,19 +21,20 @@ class WholeText(nn.Module):
     """Features → [R, L].
 
     A linear or mlp body reads the vector that stands for the whole row, where the encoder gives one; otherwise the
-    words are read out. Two texts read apart meet as [u; v; |u − v|; u ∘ v] (Conneau et al. 2017; GLUE's baselines).
+    words are read out. Two texts from separate rows are combined as [u; v; |u − v|; u ∘ v] (Conneau et al. 2017;
+    GLUE's baselines).
     """
 
     def __init__(self, config: HeadConfig, n_labels: int) -> None:
         super().__init__()
         self.config = config
         plain = config.body in ("linear", "mlp")
-        self.reads_whole = config.whole_width is not None and plain and not config.apart
+        self.reads_whole = config.whole_width is not None and plain and not config.separate_rows
         if self.reads_whole and config.whole_width is not None:
             self.body, below = None, config.whole_width
         else:
             self.body = TextBody(config)
-            below = self.body.width * N_VECTORS[config.readout] * (4 if config.apart else 1)
+            below = self.body.width * N_VECTORS[config.readout] * (4 if config.separate_rows else 1)
         layer = config.body in ("mlp", "bilstm-attention")
         self.scores = Scores(config, below, n_labels, layer=layer, dropout_rate=config.dropout_rate)
 
@@ -50,10 +51,10 @@ class WholeText(nn.Module):
     def _read_out(self, words: Tensor, mask: Tensor) -> Tensor:
         """States of the body and, where they are read again, the words themselves: each read out in its own way."""
         assert self.body is not None
-        how, states = self.config.readout, self.body.two_way_width
-        parts = [read_out(words[..., :states], mask, how, two_way=True)] if states else []
+        readout, states = self.config.readout, self.body.two_way_width
+        parts = [read_out(words[..., :states], mask, readout, two_way=True)] if states else []
         if words.shape[-1] > states:
-            parts.append(read_out(words[..., states:], mask, how))
+            parts.append(read_out(words[..., states:], mask, readout))
         return torch.cat(parts, dim=-1)
 
 
@@ -115,7 +116,7 @@ class ChooseHead(Head):
         return scores.squeeze(-1)
 
     def loss(self, features: Features, gold: Tensor) -> Tensor:
-        """−log p of the right choice, one an item: [I]."""
+        """−log p of the right choice, one per item: [I]."""
         scores, groups = self(features), self._groups(features)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         here = torch.arange(len(groups), device=groups.device)

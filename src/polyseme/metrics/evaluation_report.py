@@ -37,7 +37,7 @@ class Figures:
     lines: Sequence[Line]
     shares: bool = True
     """Whether the first figure is a share from 0 to 1, which a bar can show."""
-    chance: float | None = None
+    baseline: float | None = None
     """What that share would be by chance."""
     items: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     """One record per item."""
@@ -77,7 +77,7 @@ class Report(ShownAsTable, Figures):
 
     evaluation: str
     model: str
-    how: str
+    method: str
     """In words, how the model was scored."""
     notes: Sequence[str] = ()
     cost: Cost | None = None
@@ -112,4 +112,4 @@ def title_of(report: Report) -> str:
 def notes_of(report: Report) -> list[str]:
     """The notes of a report, besides its figures."""
     cost = [report.cost.line() + "."] if report.cost is not None else []
-    return [f"Scored {report.how}.", *report.notes, *cost]
+    return [f"Scored {report.method}.", *report.notes, *cost]

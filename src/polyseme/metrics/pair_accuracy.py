@@ -52,7 +52,7 @@ Z95 = 1.959963984540054
 def pair_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> Figures:
     """The metric of minimal pairs, from the score of the good side of each and those of its bad ones."""
     lines = pair_lines(sets, [_margins(each) for each in scores])
-    return Figures(columns=COLUMNS, lines=lines, chance=0.5, items=pair_items(sets, scores))
+    return Figures(columns=COLUMNS, lines=lines, baseline=0.5, items=pair_items(sets, scores))
 
 
 def _margins(scores: Sequence[tuple[float, ...]]) -> Floats:
@@ -72,7 +72,7 @@ def babylm_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[floa
         direct = [line for line in groups if line.depth == 1]
         figures = {**_figures(margins, direct), **_mean_over(paradigms)}
         lines += [Line("set", each.name, len(margins), figures), *groups]
-    return Figures(columns=BABYLM_COLUMNS, lines=lines, chance=0.5, items=pair_items(sets, scores))
+    return Figures(columns=BABYLM_COLUMNS, lines=lines, baseline=0.5, items=pair_items(sets, scores))
 
 
 def _mean_over(paradigms: Sequence[Line]) -> dict[str, float | None]:

@@ -122,7 +122,7 @@ def _html(report: Report) -> bytes:
             f"<h1>{escaped(title)}</h1>",
             *(f'<p class="faint">{escaped(note)}</p>' for note in notes_of(report)),
             _curve_in_page(report) if report.curve else "",
-            bars_table(bars, baseline=report.chance) if bars else "",
+            bars_table(bars, baseline=report.baseline) if bars else "",
             f'<table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}</table>',
             *(
                 f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(explanation)}.</p>'
@@ -171,8 +171,8 @@ def _curve_in_page(report: Report) -> str:
 
 def _picture(report: Report, format: Literal["png", "svg"]) -> bytes:
     if report.curve:
-        note = f"{len(report.curve)} models of one run; scored {report.how}"
-        baseline = None if report.chance is None else 100 * report.chance
+        note = f"{len(report.curve)} models of one run; scored {report.method}"
+        baseline = None if report.baseline is None else 100 * report.baseline
         figure = curves_figure(
             curves_of(report),
             title=title_of(report),
@@ -188,8 +188,8 @@ def _picture(report: Report, format: Literal["png", "svg"]) -> bytes:
     name = next(iter(report.columns))
     every = ", ".join(f"{line.name} {spelled(name, line.figures[name])}" for line in report.widest)
     intervals = "; lines are intervals of 95%" if any(bar.low is not None for bar in bars) else ""
-    note = f"{name.replace('_', ' ')}: {every}{intervals}; scored {report.how}"
-    figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.chance)
+    note = f"{name.replace('_', ' ')}: {every}{intervals}; scored {report.method}"
+    figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.baseline)
     return figure_bytes(figure, format)
 
 

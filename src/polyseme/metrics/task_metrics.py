@@ -29,7 +29,7 @@ class Metric:
     """A figure of how near predictions come to the gold."""
 
     name: str
-    about: str
+    description: str
     compute: Callable[[Labels, Labels, Sequence[Any]], float]
     """From gold, predictions, and the label set in its order (it may be empty), to the figure."""
     of_probabilities: bool = False
@@ -94,9 +94,7 @@ def f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
     """F1 of the positive one of two labels."""
     there = list(labels) or sorted({*gold, *predicted})
     if len(there) > 2:
-        raise OptionError(
-            f"F1 is of two labels, of which one is positive, and there are {len(there)}. Take macro_f1 or micro_f1."
-        )
+        raise OptionError(f"F1 is of two labels, of which one is positive, and there are {len(there)}. Take macro_f1.")
     return _f1_of(gold, predicted, there[-1])
 
 
@@ -283,10 +281,10 @@ _TABLE: Sequence[tuple[str, str, Callable[[Labels, Labels, Sequence[Any]], float
     ("answer_f1", "mean overlap in words with the nearest gold answer, as SQuAD's script", _mean_of(1)),
 )
 METRICS: Mapping[str, Metric] = {
-    **{name: Metric(name=name, about=about, compute=compute) for name, about, compute in _TABLE},
+    **{name: Metric(name=name, description=description, compute=compute) for name, description, compute in _TABLE},
     "log_loss": Metric(
         name="log_loss",
-        about="minus the mean log-probability of the gold label, natural",
+        description="minus the mean log-probability of the gold label, natural",
         compute=log_loss,
         of_probabilities=True,
         lower_is_better=True,

@@ -144,8 +144,8 @@ class BiLM(BaseObjective):
         """Each half's words as numbers into those of this pass, which are spelled once, and its targets."""
         forwards, backwards = np.split(rows.pieces, 2, axis=1)  # [R, T + 1] each
         start, end = (self.vocabulary.specials[role] for role in ("start", "end"))
-        read = np.concatenate([_swapped(forwards[:, :-1], end, start), backwards[:, 1:]], axis=1)
-        targets = np.concatenate([forwards[:, 1:], _swapped(backwards[:, :-1], end, start)], axis=1)
+        read = np.concatenate([_with_marker(forwards[:, :-1], end, start), backwards[:, 1:]], axis=1)
+        targets = np.concatenate([forwards[:, 1:], _with_marker(backwards[:, :-1], end, start)], axis=1)
         words, numbers = np.unique(read, return_inverse=True)
         spelled = self.spelling.characters[words]
         room = np.zeros((-len(spelled) % ROUND_TO, spelled.shape[1]), np.int16)
@@ -214,5 +214,5 @@ class BiLMNets(Nets):
         return parts, TwoWayState(ahead.memory.lengths, cast(Any, ahead.memory), cast(Any, behind.memory))
 
 
-def _swapped(words: NDArray[np.int64], one: int, other: int) -> NDArray[np.int64]:
-    return np.where(words == one, other, words)
+def _with_marker(words: NDArray[np.int64], separator: int, marker: int) -> NDArray[np.int64]:
+    return np.where(words == separator, marker, words)

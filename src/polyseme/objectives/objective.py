@@ -138,7 +138,7 @@ class BaseObjective(Config, ABC):
 
     @property
     def prediction_parts(self) -> tuple[str, ...]:
-        """The parts of the loss that predict pieces; their mean counts. None where targets are smoothed."""
+        """The parts of the loss that predict pieces; their mean counts. Empty where targets are smoothed."""
         return (self.name,)
 
     def target_counts(self, nets: nn.Module, counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -65,7 +65,7 @@ def check_encoder(objective: BaseObjective, family: Family, config: EncoderConfi
     if needs.layout.carries_memory and config.memory not in CARRIED:
         raise OptionError(
             f"The objective {name!r} carries an encoder's memory from row to row, and this one ({family.name}) has "
-            f"memory {config.memory!r}. Take an encoder that hands on its state, or segments ('memory_length')."
+            f"memory {config.memory!r}. Take a recurrent encoder, or one with a memory of segments ('memory_length')."
         )
     unknown = [each for each in needs.outputs if each not in family.outputs]
     if unknown:

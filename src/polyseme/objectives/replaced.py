@@ -245,7 +245,7 @@ def transformer_of(bundle: Bundle) -> Transformer:
         return bundle.encoder
     raise OptionError(
         f"The objective 'replaced' makes a narrower generator only of a Transformer, and this encoder is of kind "
-        f"{bundle.config.kind!r}. Choose --sharing all, under which one encoder is both."
+        f"{bundle.config.kind!r}. Choose --objective sharing=all, under which one encoder is both."
     )
 
 

@@ -67,7 +67,7 @@ class LinearChain(nn.Module):
         return summed
 
     def loss(self, scores: Tensor, mask: Tensor, tags: Tensor) -> Tensor:
-        """−log p of the gold tags, one a row: [R]."""
+        """−log p of the gold tags, one per row: [R]."""
         return self.log_partition(scores, mask) - self.path_score(scores, mask, tags)
 
     def marginals(self, scores: Tensor, mask: Tensor) -> Tensor:

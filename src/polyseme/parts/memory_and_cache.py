@@ -1,4 +1,4 @@
-"""Memory: what an encoder hands on from one call to the next.
+"""Memory: what an encoder passes from one call to the next.
 
 A memory is a record of tensors, rows first, lengths among them, and no Python numbers, so that picking rows (beams),
 writing rows (streams), detaching (truncated back-propagation) and saving (checkpoints) are written once, here, for all

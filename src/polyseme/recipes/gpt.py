@@ -27,7 +27,7 @@ _SMALL = Recipe(
     ),
     scaling=Scaling(length=256),
     published_steps=572_000,
-    note="GPT-3's rows were of 2,048 pieces: half as many steps, of as many pieces",
+    note="GPT-3's rows were of 2,048 pieces; steps have as many pieces, in twice as many rows",
 )
 
 

@@ -56,7 +56,7 @@ class Recipe:
     compiled: bool = True
     """Whether torch compiles the networks on a GPU, unless the user says otherwise."""
     published_steps: int | None = None
-    """Steps of the published run, with the phases of this recipe; None: nobody published one."""
+    """Steps of the published run, with the phases of this recipe; None: none was published."""
     note: str = ""
     """What is not as published, or not known."""
 

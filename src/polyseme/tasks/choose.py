@@ -34,7 +34,7 @@ class Choose(Kind):
     }
     has_choices = True
     head = ChooseHead
-    head_options = frozenset({"apart"})
+    head_options = frozenset({"separate_rows"})
     frozen_head = "mlp"
 
     def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:

@@ -2,7 +2,7 @@
 
 A row is one call's worth of pieces: a text; a pair of texts in one frame; a question with a window of its passage; a
 context with one of its choices. An item may take several (choices, windows). Encoders that have no frame for a pair
-(ELMo) read the two texts apart, each in a row of its own.
+(ELMo) read the two texts in separate rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TaskRow:
     """The number of the item."""
     text: Text
     second: Text | None = None
-    """The second text, where the two are read apart."""
+    """The second text, where it is read in a row of its own."""
     first_word: int = 0
     """Which of the item's words is the row's first."""
     choice: int = 0
@@ -289,7 +289,7 @@ class RowMaker:
 def word_rows(
     items: Sequence[Item], seconds: Callable[[Item], Sequence[Document | None]], *, strings: bool = False
 ) -> list[list[TaskRow]]:
-    """The rows of each item where no encoder reads them: texts as so many words, two of them apart.
+    """The rows of each item where no encoder reads them: texts as so many words, two of them in separate rows.
 
     `seconds` gives the texts that are read with the first, one per row (`Kind.seconds`).
     """

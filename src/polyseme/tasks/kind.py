@@ -124,7 +124,7 @@ class Kind(ABC):
 
     name: str
     usual_columns: ClassVar[UsualNames]
-    """Of each role that its files have, what the column is called where nobody says it."""
+    """Of each role that its files have, the usual names of the column."""
     formats: tuple[str, ...] = TABLES
     """Formats of users' files."""
     formats_help: str = ""

@@ -92,7 +92,9 @@ def _distinct(files: Mapping[str, Sources]) -> dict[str, str | InMemory]:
         place = id(file) if isinstance(table_or_files, InMemory) else Path(table_or_files[0]).resolve()
         if place in seen:
             both = f"{seen[place]} and {split}"
-            raise OptionError(f"{distinct[seen[place]]} is both {both}. What is measured on must be apart.")
+            raise OptionError(
+                f"{distinct[seen[place]]} is both {both}. Training and evaluation need different data."
+            )
         seen[place] = split
         distinct[split] = table_or_files if isinstance(table_or_files, InMemory) else str(table_or_files[0])
     return distinct
@@ -111,7 +113,7 @@ def checked_data(data: TaskData, *, unseen: Unseen = "refuse", needs: Sequence[s
         needs: the splits that must be there.
     """
     if unseen not in get_args(Unseen):
-        raise OptionError(f"There is no way {unseen!r} with unseen labels. {nearest(unseen, get_args(Unseen))}")
+        raise OptionError(f"The option unseen cannot be {unseen!r}. {nearest(unseen, get_args(Unseen))}")
     if "train" in needs:
         check_there(data, "train")
     for split, items in data.splits.items():
@@ -165,7 +167,7 @@ def _check_classes(data: TaskData) -> None:
         [label] = counts
         raise InputError(
             f"All {len(train):,} training items of {data.name} have the one label {shown(label)!r} (the first: "
-            f"{train[0].place}). There must be two or more to tell apart; is it the right column?"
+            f"{train[0].place}). A classifier needs two or more; is it the right column?"
         )
     if len(counts) > n_units or (len(counts) == n_units > 2 and not by_word):
         raise InputError(

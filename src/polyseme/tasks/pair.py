@@ -22,7 +22,7 @@ class Pair(Classify):
         "label": ("label", "score"),
     }
     second = "second text"
-    head_options = Classify.head_options | {"apart"}
+    head_options = Classify.head_options | {"separate_rows"}
     frozen_head = "mlp"
 
     def seconds(self, item: Item) -> list[Document | None]:

@@ -43,7 +43,7 @@ class Span(Kind):
     formats = (*TABLES, "json")
     second = "question"
     head = SpanHead
-    head_options = frozenset({"no_answer", "apart"})
+    head_options = frozenset({"no_answer", "separate_rows"})
     frozen_head = "bilstm-attention"
     max_pieces = 384
     reads_words = True

@@ -16,7 +16,7 @@ BudgetUnit = Literal["seconds", "flops", "pieces", "steps"]
 EXAMPLES = "90s, 20min, 1.5h, 2d, 3e16flops, 1e9pieces, 1000steps"
 
 MOST = 1e30
-"""Of any unit; whoever writes more has slipped."""
+"""Of any unit; more is taken for a mistake."""
 
 _UNITS: dict[str, tuple[BudgetUnit, int]] = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), ("seconds", 1)),
@@ -93,7 +93,7 @@ def parse_budget(text: str) -> Budget:
     try:
         return Budget(unit=unit, amount=int(amount) if whole else float(amount))
     except OptionError as error:
-        raise OptionError(f"The budget {text!r} cannot be had. {error}") from None
+        raise OptionError(f"The budget {text!r} is out of range. {error}") from None
 
 
 def parse_time(text: str, name: str) -> float:

@@ -207,6 +207,11 @@ def _remove(path: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def named_under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+
+
 # --- an optimizer's state by the names of the parameters --------------------------------------------------------------
 
 

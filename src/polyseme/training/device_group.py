@@ -174,8 +174,8 @@ def spread_like(mine: Tensor, values: Tensor) -> Tensor:
 def devices_for(device: str) -> Iterator[Devices]:
     """The device of this process; under `torchrun` the processes are joined for the time of this block.
 
-    Let nothing that was wrapped outlive the block: networks that are torn down after the processes have parted may
-    wait for each other for ever.
+    Nothing that was wrapped may outlive the block: networks that are torn down after the processes have separated may
+    wait for each other forever.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield Devices(torch.device(device))

@@ -42,7 +42,7 @@ class Moment:
     pieces: int
     """Pieces read since the run began."""
     seconds: float
-    """Seconds trained since the run began, in this process and those before it; goes on while effects work."""
+    """Seconds trained since the run began, in this process and those before it; includes the time of effects."""
     waited: float
     """Seconds that steps waited for rows, since the loop began."""
     seconds_before: float
@@ -201,7 +201,7 @@ class TensorBoard:
 
 @dataclass(frozen=True)
 class Report:
-    """The figures of a logged step, for whoever watches a run."""
+    """The figures of a logged step, for progress displays."""
 
     done: int
     n_steps: int

@@ -24,11 +24,11 @@ from polyseme.errors import OptionError, nearest
 JOULES_PER_KWH = 3.6e6
 NVML = "libnvidia-ml.so.1"
 SAMPLED_EVERY = 1.0
-"""Seconds between two looks at a GPU's power, where it does not count its energy."""
+"""Seconds between two readings of a GPU's power, where it does not count its energy."""
 
 LARGEST_SIDE = 8192
-SHORTEST_LOOK = 0.02
-"""Seconds that a look at the speed of products takes at least: by larger products up to a side, then by more."""
+SHORTEST_MEASUREMENT = 0.02
+"""Seconds that one measurement of the speed of products takes at least: larger products up to a side, then more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Rates(Config):
 class Meter:
     """The energy that this process's device takes, from now on.
 
-    Of several processes each has its own; what they say is added up.
+    Of several processes each has its own; a run's energy is the leading one's times the number of processes.
     """
 
     def __init__(self, device: torch.device | str, *, rates: Rates | None = None, n_cores: int | None = None) -> None:
@@ -129,7 +129,7 @@ class Ledger(Config):
     """What it reached: the loss of predicting pieces of held-out text, in nats; None: it was not evaluated, or predicts
     none."""
     unigram_entropy: float | None = None
-    """What that is for whoever knows how frequent each piece is in the training text, and nothing else."""
+    """The same loss for a model that knows how frequent each piece is in the training text, and nothing else."""
 
     @classmethod
     def of(
@@ -183,8 +183,8 @@ class Ledger(Config):
         """This session and a later one of the same run together."""
         if self.currency != other.currency:
             raise OptionError(
-                f"The run's costs are in {self.currency} so far, and cannot go on in {other.currency}. Give the rates "
-                "in the currency of the run."
+                f"The run's costs are in {self.currency} so far, and cannot be continued in {other.currency}. Give the "
+                "rates in the currency of the run."
             )
         devices = dict.fromkeys([*self.device.split(", then "), other.device])
         sums = {
@@ -265,12 +265,12 @@ def measured_peak(device: torch.device | str, dtype: torch.dtype) -> float:
 @functools.cache
 def _measured_peak(device: torch.device, dtype: torch.dtype, n_threads: int) -> float:
     side, taken = 128, 0.0
-    while side < LARGEST_SIDE and taken < SHORTEST_LOOK:
+    while side < LARGEST_SIDE and taken < SHORTEST_MEASUREMENT:
         side *= 2
         one = torch.rand(side, side, dtype=torch.float32, device=device).to(dtype)
         _seconds_of_product(one, 1)  # the first of a size also chooses how to do it
         taken = _seconds_of_product(one, 1)
-    n_products = max(1, round(SHORTEST_LOOK / taken))
+    n_products = max(1, round(SHORTEST_MEASUREMENT / taken))
     until = time.perf_counter() + 0.3
     while time.perf_counter() < until:
         taken = min(taken, _seconds_of_product(one, n_products))
@@ -342,7 +342,7 @@ def _done(driver: Any, name: str, *arguments: Any) -> bool:
 
 
 class _Sampled:
-    """Energy as power times time, from a look every second."""
+    """Energy as power times time, from a reading every second."""
 
     def __init__(self, watts: Callable[[], float], ended: threading.Event) -> None:
         self._watts = watts

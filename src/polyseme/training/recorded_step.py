@@ -215,7 +215,7 @@ class CudaRecorder:
 
     def _break_off(self, graph: torch.cuda.CUDAGraph) -> None:
         """Finish what torch leaves unfinished when a recording fails: the pool of memory, and the random generator,
-        which may believe for ever that it is recorded, and is replaced by its like.
+        which may stay in its recording state forever, and is replaced by a copy.
         """
         with contextlib.suppress(RuntimeError):
             graph.capture_end()

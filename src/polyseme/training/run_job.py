@@ -15,7 +15,7 @@ from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import PolysemeWarning
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import read_latest, read_regular
+from polyseme.training.checkpoint import named_under, read_latest, read_regular
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
@@ -51,7 +51,7 @@ from polyseme.training.time_budget import (
     steps_within,
     warn_of_few_steps,
 )
-from polyseme.training.trainer import WEIGHTS, named_under
+from polyseme.training.trainer import WEIGHTS
 from polyseme.training.training_settings import Plan
 from polyseme.training.watching import (
     MeasureSteps,

@@ -2,11 +2,11 @@
 
 A budget is all in: it counts from the start of the command to the saved model, and training gets what set-up, building
 the corpus, evaluations, checkpoints and saving leave. Steps are timed for a few seconds before the run (`Timing`), and
-the number of steps that follows is written to run.json. So short a trial says little of a machine that others use, too.
-So the number is looked at a few times more (`LOOKS`): if the steps so far took longer or shorter than the trial said,
-by more than `TOLERANCE`, the steps that are left are counted by what they took. Schedules stay functions of a step's
-number and the number of steps; which number of steps each step went by is in run.json, so that a run that is resumed
-takes the very steps.
+the number of steps that follows is written to run.json. So short a trial says little of a machine that others use, too,
+so the number is checked a few times more (`LOOKS`): if the steps so far took longer or shorter than the trial said, by
+more than `TOLERANCE`, the number of the steps that are left is corrected. Schedules stay functions of a step's number
+and the number of steps; run.json has the number of steps that each step was taken with, so that a run that is resumed
+takes the same steps.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from polyseme.training.pretraining_job import Job
 from polyseme.training.training_settings import Plan
 
 LOOKS = (0.08, 0.25, 0.5, 0.75)
-"""The shares of the steps after which their number is looked at: the first after a usual warmup, and before the first
+"""The shares of the steps after which their number is checked: the first after a usual warmup, and before the first
 evaluation."""
 LATE = 1.25
-"""A look is taken before its share of the steps is done if this many times its share of the time has passed."""
+"""A check is made before its share of the steps is done if this many times its share of the time has passed."""
 TOLERANCE = 0.03
 """How much longer or shorter than what is left of the budget the rest of a run may take without a correction."""
 UNMEASURED = 3
@@ -57,7 +57,7 @@ class Timing(Config):
 
 @dataclass(frozen=True)
 class Correction(Config):
-    """That a number of steps was looked at, and what came of it."""
+    """A check of the number of steps, and its result."""
 
     step: int
     """After how many steps."""
@@ -97,7 +97,7 @@ def steps_within(job: Job, timing: Timing, seconds: float, *, done: int = 0) -> 
 
 
 def look_at(job: Job, planned: int, share: float) -> int | None:
-    """After which step a planned number of steps is looked at; None: never, as the first phase is over by then."""
+    """After which step a planned number of steps is checked; None: never, as the first phase is over by then."""
     step = max(min(max(math.ceil(share * planned), N_TO_MEASURE), planned - 1), 1)
     return None if step > min(Plan(job.training, planned).starts[1:], default=planned) else step
 

@@ -2,7 +2,7 @@
 
 A step is a function of the weights, the optimizer's state, the memory where streams carry one, and the step's number:
 rows, corruption and dropout are drawn from seeds that the number decides. So a run that is resumed from a checkpoint
-takes the very steps it would have taken.
+takes the same steps that it would have taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from polyseme.outputs.output import Output
 from polyseme.parts.memory_and_cache import Memory
-from polyseme.training.checkpoint import optimizer_tensors, put_optimizer_tensors
+from polyseme.training.checkpoint import named_under, optimizer_tensors, put_optimizer_tensors
 from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows
 from polyseme.training.optimizers import build_optimizer, can_be_recorded, prepare_for_recording, set_rate
@@ -323,11 +323,6 @@ class Carried:
         names = self.parts[0].tensors()
         each = [part.tensors() for part in self.parts]
         return self.parts[0].with_tensors({name: torch.cat([one[name] for one in each]) for name in names})
-
-
-def named_under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

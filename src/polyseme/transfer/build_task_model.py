@@ -40,26 +40,26 @@ def build_task_model(
     """A new task model around a bundle, which is taken over; new parts are drawn from torch's present seed.
 
     `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
-    Without a bundle the head reads learned inputs alone. `prompt` is for the head that writes (`prompt_of`).
+    Without a bundle the head reads learned inputs alone. `prompt` is for the head that writes (`Kind.prompt`).
     """
     settings = {**named_settings(head), **(head_settings or {})}
     if settings["body"] == "text":
         return _writing_model(bundle, kind, max_pieces, prompt, settings)
-    plan = _plan(
-        bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, learnt_inputs=inputs is not None
+    config = _task_config(
+        bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, learned_inputs=inputs is not None
     )
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
-    plan = plan.replace(with_marks=bool(settings.get("n_marks")))
+    config = config.replace(with_marks=bool(settings.get("n_marks")))
     words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
         kind=kind,
         width=width + (0 if inputs is None else inputs.width),
-        whole_width=width * N_VECTORS.get(plan.readout, 1) if plan.whole else None,
-        apart=plan.apart,
+        whole_width=width * N_VECTORS.get(config.readout, 1) if config.whole else None,
+        separate_rows=config.separate_rows,
         readout=words,  # type: ignore[arg-type]
         **settings,
     )
-    return TaskModel(bundle, plan, build_head(head_config), None if inputs is None else WordInputs(inputs))
+    return TaskModel(bundle, config, build_head(head_config), None if inputs is None else WordInputs(inputs))
 
 
 def _writing_model(
@@ -71,16 +71,16 @@ def _writing_model(
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     if not prompt:
         raise OptionError("A head that writes needs the texts that precede the inputs (prompt).")
-    plan = TaskConfig(
+    config = TaskConfig(
         kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", max_pieces=max_pieces, prompt=prompt
     )
     maker = RowMaker(bundle.tokenizer, bundle.config, max_pieces)
     texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
-    config = HeadConfig(kind=kind, width=bundle.config.widths[-1], **{**settings, "pieces": pieces_of(maker, texts)})
-    return TaskModel(bundle, plan, build_head(config))
+    head = HeadConfig(kind=kind, width=bundle.config.widths[-1], **{**settings, "pieces": pieces_of(maker, texts)})
+    return TaskModel(bundle, config, build_head(head))
 
 
-def _plan(
+def _task_config(
     bundle: Bundle | None,
     kind: str,
     head: str,
@@ -92,16 +92,15 @@ def _plan(
     stride: int,
     stack: str,
     *,
-    learnt_inputs: bool,
+    learned_inputs: bool,
 ) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
-    judged = KINDS[kind]
-    two = judged.has_two_texts
+    task = KINDS[kind]
     plain = {"frozen": frozen, "layer": layer, "pool": pool, "max_pieces": max_pieces, "stride": stride}
     if bundle is None and stack == "decoder":
         raise OptionError("There is no model, and so no decoder. Leave the stack out.")
     if bundle is None:
-        return TaskConfig(kind=kind, readout=readout, apart=two, **{**plain, "frozen": True})  # type: ignore[arg-type]
+        return TaskConfig(kind=kind, readout=readout, separate_rows=task.has_two_texts, **{**plain, "frozen": True})  # type: ignore[arg-type]
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     check_stack(bundle, stack)
@@ -112,7 +111,7 @@ def _plan(
         )
     parse_pooling(pool, read.direction)
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
-    over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learnt_inputs
+    over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learned_inputs
     from_start = readout in FROM_START
     if from_start and stack == "decoder":
         raise OptionError(
@@ -121,10 +120,10 @@ def _plan(
         )
     if from_start:
         _check_start(readout, starts=maker.starts, pooler=pooler_of(bundle))
-    whole = judged.reads_whole(maker, plain=over_whole, frozen=frozen, from_start=from_start)
-    readout = judged.whole_readout(readout, stack) if whole else readout
-    apart = two and not (maker.frames_pairs and (whole or not frozen))
-    return TaskConfig(kind=kind, readout=readout, apart=apart, whole=whole, stack=stack, **plain)  # type: ignore[arg-type]
+    whole = task.reads_whole(maker, plain=over_whole, frozen=frozen, from_start=from_start)
+    readout = task.whole_readout(readout, stack) if whole else readout
+    separate_rows = task.has_two_texts and not (maker.frames_pairs and (whole or not frozen))
+    return TaskConfig(kind=kind, readout=readout, separate_rows=separate_rows, whole=whole, stack=stack, **plain)  # type: ignore[arg-type]
 
 
 def _check_start(readout: str, *, starts: bool, pooler: nn.Module | None) -> None:

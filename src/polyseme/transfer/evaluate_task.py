@@ -69,12 +69,12 @@ def evaluate_labeled(
     if len(lines) == 1:
         lines = [Line("all", "all", lines[0].n, lines[0].figures)]
     return Report(
-        columns={metric: METRICS[metric].about for metric in metrics},
+        columns={metric: METRICS[metric].description for metric in metrics},
         lines=lines,
         items=records,
         evaluation=task.name,
         model=str(folder),
-        how=f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}",
+        method=f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}",
         notes=notes,
         cost=predictor.cost(time.perf_counter() - started),
     )

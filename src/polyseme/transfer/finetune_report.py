@@ -60,7 +60,7 @@ class FinetuneReport:
     task: str
     kind: str
     model: str
-    how: str
+    mode: str
     """frozen or tuned"""
     metrics: tuple[str, ...]
     """The first is what dev chose by."""
@@ -113,7 +113,7 @@ class FinetuneReport:
         return {metric: Summary.of([figures[metric] for figures in each]) for metric in each[0]}
 
     @property
-    def kept(self) -> SeedFigures:
+    def best(self) -> SeedFigures:
         """The seed whose weights are kept."""
         return next(each for each in self.seeds if each.seed == self.best_seed)
 
@@ -140,7 +140,7 @@ class FinetuneReport:
     def lines(self) -> list[str]:
         """For the terminal: figures of dev and of test each on lines of their own, and called so."""
         many = len(self.seeds)
-        lines = [f"{self.task}, {self.how}, {many} seed{'' if many == 1 else 's'}: {self.model}"]
+        lines = [f"{self.task}, {self.mode}, {many} seed{'' if many == 1 else 's'}: {self.model}"]
         for split in self.splits:
             chosen = " (chose the weights)" if split == "dev" else " (scored once)"
             mark = ", a sample" if split in self.sampled else ""
@@ -211,7 +211,7 @@ def page_record(report: FinetuneReport) -> TaskPage:
     """What the page of a report shows."""
     many = len(report.seeds)
     sampled = f" Samples of the published splits: {', '.join(report.sampled)}." if report.sampled else ""
-    lead = f"{report.model}, {report.how}, {many} seed{'' if many == 1 else 's'}.{sampled}"
+    lead = f"{report.model}, {report.mode}, {many} seed{'' if many == 1 else 's'}.{sampled}"
     return TaskPage(
         title=f"{report.task}: {report.kind}",
         lead=lead,

@@ -35,7 +35,7 @@ OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs"
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(FinetuneOptions):
-    """The checked options of a fine-tuning; None is what suits the encoder (`chosen`)."""
+    """The checked options of a fine-tuning; None is what suits the encoder (`fill_settings`)."""
 
     layer: str | None = None
     seeds: tuple[int, ...] = (0,)
@@ -96,14 +96,14 @@ class FinetuneSettings(FinetuneOptions):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FilledSettings:
     """Settings without any None, and notes on those that were chosen."""
 
     settings: FinetuneSettings
     notes: tuple[str, ...]
 
 
-def chosen(
+def fill_settings(
     settings: FinetuneSettings,
     config: EncoderConfig | None,
     *,
@@ -112,8 +112,8 @@ def chosen(
     pooler: bool,
     starts: bool,
     answers: Answers = "encoder",
-) -> Chosen:
-    """Choose what is None, by the encoder's direction and width and by the size of the data.
+) -> FilledSettings:
+    """Fill in what is None, by the encoder's direction and width and by the size of the data.
 
     `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]), `answers` what such
     a model's answers are read from (`answers_of`). Without a config there is no encoder, only learned inputs.
@@ -121,24 +121,25 @@ def chosen(
     notes: list[str] = []
     filled: dict[str, Any] = {}
 
-    def open_one(name: str, value: Any, why: str = "") -> Any:
+    def fill(name: str, value: Any, reason: str = "") -> Any:
+        """The user's setting; where there is none, `value`, with a note on the reason."""
         if getattr(settings, name) is not None:
             return getattr(settings, name)
         filled[name] = value
-        if why:
-            notes.append(f"{name.replace('_', ' ')} {value}: {why}")
+        if reason:
+            notes.append(f"{name.replace('_', ' ')} {value}: {reason}")
         return value
 
     recurrent = config is not None and config.memory == "state"
     writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)
-    head = open_one(
+    head = fill(
         "head", "text" if writes else _head(settings, kind, frozen=config is None or settings.frozen),
         "the answer is written, as by T5" if writes else "",
     )  # fmt: skip
-    batch = open_one("batch_size", 32)
+    batch = fill("batch_size", 32)
     if config is not None and head != "text":
         of_decoder = answers == "decoder" and not settings.frozen and _reads_decoder(settings, kind, head)
-        stack = open_one(
+        stack = fill(
             "stack", "decoder" if of_decoder else "encoder",
             "the text is read on both sides, as by BART" if of_decoder else "",
         )  # fmt: skip
@@ -146,32 +147,30 @@ def chosen(
             config, pooler, starts = config.decoder or config, False, False
     if config is not None:
         window = config.window or MAX_PIECES
-        open_one("max_pieces", min(window, KINDS[kind].max_pieces))
+        fill("max_pieces", min(window, KINDS[kind].max_pieces))
     if config is not None and head != "text":
-        open_one("layer", "mix" if settings.frozen and len(set(config.widths)) == 1 else "-1")
-        open_one("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
+        fill("layer", "mix" if settings.frozen and len(set(config.widths)) == 1 else "-1")
+        fill("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
     if head != "text":
-        open_one("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
+        fill("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
-        open_one("learning_rate", 1e-3, "heads over frozen vectors (Adam, as for ELMo; Peters et al. 2018)")
-        open_one("epochs", max(3, min(20, FROZEN_STEPS // steps)), f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs")
-        return Chosen(settings.replace(**filled), tuple(notes))
+        fill("learning_rate", 1e-3, "heads over frozen vectors (Adam, as for ELMo; Peters et al. 2018)")
+        fill("epochs", max(3, min(20, FROZEN_STEPS // steps)), f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs")
+        return FilledSettings(settings.replace(**filled), tuple(notes))
     small = config.widths[-1] < SMALL_WIDTH
     if recurrent:
-        open_one(
-            "learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)"
-        )
-        open_one("head_learning_rate", 1e-3, "new weights beside a recurrent encoder")
+        fill("learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)")
+        fill("head_learning_rate", 1e-3, "new weights beside a recurrent encoder")
     elif head == "text":
-        open_one("learning_rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
+        fill("learning_rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
     elif small:
-        open_one("learning_rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
+        fill("learning_rate", 1e-4, f"an encoder narrower than {SMALL_WIDTH} takes more than BERT's 2e-5 to 5e-5")
     else:
-        open_one("learning_rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
+        fill("learning_rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
     epochs = 5 if recurrent else 4 if n_train < FEW_ROWS else 3
-    open_one("epochs", epochs, "BERT's 3, and one more for fewer than 10,000 items" if not recurrent else "")
-    return Chosen(settings.replace(**filled), tuple(notes))
+    fill("epochs", epochs, "BERT's 3, and one more for fewer than 10,000 items" if not recurrent else "")
+    return FilledSettings(settings.replace(**filled), tuple(notes))
 
 
 def _head(settings: FinetuneSettings, kind: str, *, frozen: bool) -> str:

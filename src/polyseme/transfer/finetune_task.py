@@ -27,7 +27,7 @@ from polyseme.training.energy_ledger import Ledger, Meter, Rates
 from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
-from polyseme.transfer.finetune_settings import FinetuneSettings, chosen
+from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.task_model import TaskModel, pooler_of
@@ -86,7 +86,7 @@ def finetune_task(
         device=work.device,
     )
     best = max(results, key=work.results.rank)
-    model = work.kept(best)
+    model = work.best_model(best)
     dev_judgments = judge(model, work.prepared["dev"], autocast=work.autocast())
     for note in (note for each in results for note in each.figures.notes):
         warnings.warn(note, PolysemeWarning, stacklevel=2)
@@ -122,7 +122,7 @@ class _Finetuning:
         if bundle is not None and bundle.tokenizer is not None:
             maker = RowMaker(bundle.tokenizer, bundle.config, bundle.config.window or 512)
         starts = maker is not None and maker.starts
-        filled = chosen(
+        filled = fill_settings(
             settings,
             None if bundle is None else bundle.config,
             kind=data.kind,
@@ -292,7 +292,7 @@ class _Finetuning:
         model.head.config = config
         return judge(model, self.prepared["dev"], autocast=self.autocast())
 
-    def kept(self, best: SeedResult) -> TaskModel:
+    def best_model(self, best: SeedResult) -> TaskModel:
         """The model with the weights of the best seed."""
         model = self.new_model(best.figures.seed)
         if best.weights is None:
@@ -360,7 +360,7 @@ class _Finetuning:
             task=data.name,
             kind=data.kind,
             model=model_name,
-            how="frozen" if self.settings.frozen or self.bundle is None else "tuned",
+            mode="frozen" if self.settings.frozen or self.bundle is None else "tuned",
             metrics=data.metrics,
             seeds=tuple(each.figures for each in results),
             best_seed=best.figures.seed,

@@ -117,7 +117,7 @@ def key_of(document: Document) -> Key:
 
 
 class VectorSource:
-    """Units whose vectors are there already."""
+    """Units whose word vectors are computed already."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class VectorSource:
         places: Mapping[Key, int] | None,
         *,
         device: torch.device,
-        apart: bool,
+        separate_rows: bool,
         with_marks: bool = False,
         tags: bool = False,
         inputs: WordInputs | None = None,
@@ -134,7 +134,7 @@ class VectorSource:
         self.units = units
         self.store = None if store is None else store.on(device)
         self.device = device
-        self.apart = apart
+        self.separate_rows = separate_rows
         self.with_marks = with_marks
         self.tags = tags
         """Whether the gold is one number per word."""
@@ -166,7 +166,7 @@ class VectorSource:
         if self.store is not None:
             pairs = [pair for number in numbers for pair in self._texts[number]]
             result.features = Features(*self.store.rows([first for first, _ in pairs], self.device, longest))
-            if self.apart:
+            if self.separate_rows:
                 result.features.second, result.features.second_mask = self.store.rows(
                     [other for _, other in pairs], self.device, longest
                 )
@@ -174,7 +174,7 @@ class VectorSource:
 
 
 class WholeSource:
-    """Units of which one vector a row is there already."""
+    """Units whose rows have one vector each, computed already."""
 
     def __init__(self, units: Sequence[Unit], store: Store, *, device: torch.device) -> None:
         self.units = units
@@ -237,7 +237,7 @@ def word_store(
             if progress is not None:
                 progress(done, len(texts))
 
-    return _stored(bundle, decides, list(documents), make, cache, stack)
+    return _load_or_compute(bundle, decides, list(documents), make, cache, stack)
 
 
 @dataclass
@@ -287,10 +287,10 @@ def whole_store(
 
     decides = {"layer": "all" if layer == "mix" else layer, "unit": "row"}
     keys = [(text.ids.tobytes(), text.segments.tobytes(), text.whole) for text in texts]
-    return _stored(bundle, decides, keys, make, cache)
+    return _load_or_compute(bundle, decides, keys, make, cache)
 
 
-def _stored(
+def _load_or_compute(
     bundle: Bundle,
     decides: Mapping[str, Any],
     keys: Sequence[Any],
@@ -304,8 +304,8 @@ def _stored(
         ends = np.cumsum([0, *map(len, arrays)])
         vectors = torch.from_numpy(np.concatenate(arrays))
         return Store(vectors, ends, np.array(reading.n_pieces, np.int64), flops=reading.flops)
-    about = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
-    name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    key = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache / name
     if folder.is_dir():
         try:
@@ -321,7 +321,7 @@ def _stored(
     with whole_folder(folder, force=True) as unfinished:
         _write(unfinished, make(reading))
         np.save(unfinished / "pieces.npy", np.array(reading.n_pieces, np.int64))
-        (unfinished / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (unfinished / "about.json").write_text(json.dumps(key, indent=2) + "\n", encoding="utf-8")
     return replace(Store.open(folder, len(keys)), computed=True, flops=reading.flops)
 
 
@@ -343,8 +343,8 @@ def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:
 
 def _npy_header(shape: tuple[int, ...]) -> bytes:
     """The beginning of an .npy file of version 1.0; as long for one shape as for another."""
-    about = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(about).to_bytes(2, "little") + about.encode("ascii")
+    header = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode("ascii")
 
 
 def _digest(keys: Sequence[Any]) -> str:

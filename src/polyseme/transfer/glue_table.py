@@ -29,7 +29,7 @@ class GlueReport:
     """The reports of all tasks, by name."""
 
     model: str
-    how: str
+    mode: str
     reports: Mapping[str, FinetuneReport]
     notes: tuple[str, ...] = field(default=())
 
@@ -57,7 +57,7 @@ class GlueReport:
     @property
     def columns(self) -> tuple[str, ...]:
         """What the table's columns are called: ours is of dev, the others are of test."""
-        ours = (f"{self.how} (dev, median)", "lowest", "highest", "spread", "failed")
+        ours = (f"{self.mode} (dev, median)", "lowest", "highest", "spread", "failed")
         return ("task", "figure", *ours, *(f"{each} (test)" for each in SHOWN_MODELS))
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -95,7 +95,7 @@ class GlueReport:
     def to_json(self) -> dict[str, Any]:
         return {
             "model": self.model,
-            "how": self.how,
+            "mode": self.mode,
             "mean": self.mean(),
             "mean_over": list(SHORT),
             "seed_means": None if (means := self.seed_means()) is None else asdict(means),

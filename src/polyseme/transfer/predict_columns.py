@@ -122,10 +122,9 @@ def as_trained(
     format: str | None = None,
     delimiter: str | None = None,
 ) -> Columns:
-    """The columns with those that nobody named filled in, as they were in training, where the input has them.
+    """The columns; those that were not named are as in training, where the input has them.
 
-    `card` is what the model keeps of its columns. What comes through a pipe cannot be looked at beforehand, and of
-    several files the first one is.
+    `card` is what the model keeps of its columns. Standard input is not read beforehand; of several files the first is.
     """
     if is_squad(head.kind, sources, format):
         refuse_useless({name: each for name in ("field", "second") if (each := getattr(columns, name)) is not None})
@@ -146,7 +145,7 @@ def as_trained(
         names = [look("choices", each) for each in _listed(card.get("choices"))]
         filled["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
     missing = {role: card[role] for role, name in filled.items() if not name and card.get(role) is not None}
-    spelled = {role: ", ".join(map(repr, _listed(kept_fieldsbefore))) for role, kept_fieldsbefore in missing.items()}
+    spelled = {role: ", ".join(map(repr, _listed(names))) for role, names in missing.items()}
     return replace(columns, **filled, missing=spelled)
 
 

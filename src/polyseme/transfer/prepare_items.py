@@ -109,7 +109,7 @@ def _source(
     config, bundle = model.config, model.bundle
     beside: Any = {"with_marks": config.with_marks, "inputs": model.inputs, "tags": KINDS[config.kind].labels_words}
     if bundle is None:
-        return VectorSource(units, None, None, device=model.device, apart=config.apart, **beside)
+        return VectorSource(units, None, None, device=model.device, separate_rows=config.separate_rows, **beside)
     if not config.frozen:
         return RowSource(units, **beside)
     if config.whole:
@@ -127,7 +127,7 @@ def _source(
         progress=progress,
     )
     places = {key: number for number, key in enumerate(documents)}
-    return VectorSource(units, store, places, device=model.device, apart=config.apart, **beside)
+    return VectorSource(units, store, places, device=model.device, separate_rows=config.separate_rows, **beside)
 
 
 def _units(model: TaskModel, items: Sequence[Item], rows: list[list[TaskRow]], *, learning: bool) -> list[Unit]:

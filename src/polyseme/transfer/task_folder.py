@@ -40,26 +40,29 @@ def save_task_model(
     model: TaskModel,
     path: str | PathLike[str],
     *,
-    about: Mapping[str, Any] | None = None,
+    card: Mapping[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
     force: bool = False,
     shard_size: int | None = None,
 ) -> None:
-    """Write a task model, whole or not at all; `about` goes into its card, `files` beside it."""
+    """Write a task model, whole or not at all.
+
+    `card` is what its card says of the task besides, `files` are written beside it.
+    """
     with whole_folder(Path(path), force=force) as folder:
         if model.bundle is not None:
             save_bundle(model.bundle, folder / "model", shard_size=shard_size)
             for each in (folder / "model").iterdir():
                 each.rename(folder / each.name)
             (folder / "model").rmdir()
-        card: dict[str, Any] = read_json(folder / CARD) if model.bundle is not None else {"format": 1}
-        card["task"] = {
+        written: dict[str, Any] = read_json(folder / CARD) if model.bundle is not None else {"format": 1}
+        written["task"] = {
             "reading": model.config.to_json(),
             "head": model.head.config.to_json(),
             "inputs": None if model.inputs is None else model.inputs.config.to_json(),
-            **(about or {}),
+            **(card or {}),
         }
-        (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / CARD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         weights = {name: each.detach().cpu().contiguous() for name, each in _own(model).state_dict().items()}
         write_safetensors(folder / HEAD, weights)
         for name, content in (files or {}).items():
@@ -72,7 +75,7 @@ def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: B
     task = task_card(folder)
     if task is None:
         raise ModelError(
-            f"{folder} is a model without a head, so there is nothing it could predict. Train one: polyseme finetune … "
+            f"{folder} is a model without a head, so it cannot predict anything. Train one: polyseme finetune … "
             f"-m {folder}"
         )
     try:

@@ -51,7 +51,7 @@ class TaskConfig(Config):
     readout: str
     max_pieces: int
     stride: int = 128
-    apart: bool = False
+    separate_rows: bool = False
     """Whether two texts are read in a row each."""
     whole: bool = False
     """Whether the head reads one vector for the row; otherwise, and in span tasks too, it reads words."""
@@ -104,7 +104,7 @@ class TaskModel(nn.Module):
             prompt=config.prompt,
         )
         bundle.requires_grad_(False)
-        for parameter in self._learnt_of(bundle):
+        for parameter in self._trained_parameters(bundle):
             parameter.requires_grad_(True)
 
     @property
@@ -263,13 +263,13 @@ class TaskModel(nn.Module):
             return []
         return groups_of(fresh_bundle(self.bundle), with_decoder=self.runs_decoder)
 
-    def _learnt_of(self, bundle: Bundle) -> Iterable[nn.Parameter]:
-        """What of the model learns."""
-        return (each for name, each in bundle.named_parameters() if f"bundle.{name}".startswith(self._learning))
+    def _trained_parameters(self, bundle: Bundle) -> Iterable[nn.Parameter]:
+        """The parameters of the model that are trained."""
+        return (each for name, each in bundle.named_parameters() if f"bundle.{name}".startswith(self._trained_prefixes))
 
     @property
-    def _learning(self) -> tuple[str, ...]:
-        """How the names begin of what learns and is not new."""
+    def _trained_prefixes(self) -> tuple[str, ...]:
+        """How the names of trained parameters begin, without those of new parts."""
         if self.config.frozen or self.bundle is None:
             return ()
         beside = [
@@ -280,14 +280,14 @@ class TaskModel(nn.Module):
         return ("bundle.encoder.", *(name for name, there in beside if there))
 
     def learned(self) -> dict[str, nn.Parameter]:
-        """What learns, by name."""
-        prefixes = ("head.", "mix.", "inputs.", *self._learning)
+        """The trained parameters by name."""
+        prefixes = ("head.", "mix.", "inputs.", *self._trained_prefixes)
         return {name: each for name, each in self.named_parameters() if name.startswith(prefixes)}
 
     def forward_flops(self, row_lengths: Iterable[int], *, learning: bool = False) -> float:
-        """Floating-point operations of the model over rows of these lengths, once forward, without the head's own.
+        """Floating-point operations of one forward pass over rows of these lengths, without the head's own.
 
-        Where answers are written, one text a row is, in learning, and all that there are otherwise.
+        A model that writes its answers writes one text per row in training, and scores all texts otherwise.
         """
         if self.bundle is None:
             return 0.0

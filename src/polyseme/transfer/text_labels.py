@@ -137,7 +137,7 @@ def _numbers(data: TaskData) -> tuple[str, ...]:
 
 
 def pieces_of(maker: RowMaker, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """The pieces of texts that are to be written, each with its end; all must differ, or no one could tell them apart.
+    """The pieces of texts that are to be written, each with its end; all must differ.
 
     A text of which the tokenizer knows nothing is refused.
     """

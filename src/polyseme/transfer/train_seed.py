@@ -21,7 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.errors import OptionError
-from polyseme.training.checkpoint import optimizer_tensors, put_optimizer_tensors, read_latest, write_checkpoint
+from polyseme.training.checkpoint import (
+    named_under,
+    optimizer_tensors,
+    put_optimizer_tensors,
+    read_latest,
+    write_checkpoint,
+)
 from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
 from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.finetune_settings import FinetuneSettings
@@ -172,14 +178,14 @@ def n_unfrozen(n_groups: int, epoch: int, epochs: int) -> int:
 
 
 def unfreeze(model: TaskModel, settings: FinetuneSettings, epoch: int, epochs: int) -> None:
-    """Unfreeze the layers whose turn has come."""
+    """Unfreeze the layers that are trained in an epoch."""
     groups = model.layer_groups()
     if not settings.gradual_unfreezing or not groups:
         return
-    loose = n_unfrozen(len(groups), epoch, epochs)
+    n_trained = n_unfrozen(len(groups), epoch, epochs)
     for number, group in enumerate(groups):
         for parameter in group:
-            parameter.requires_grad_(number >= len(groups) - loose)
+            parameter.requires_grad_(number >= len(groups) - n_trained)
 
 
 def step_seed(seed: int, step: int) -> int:
@@ -206,8 +212,8 @@ def _keep(
     tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.learned().items()}
     tensors |= {f"{BEST}{name}": each for name, each in best.items()}
     tensors |= {f"{OPTIMIZER}{name}": each for name, each in optimizer_tensors(optimizer, names).items()}
-    about = {"best_step": learned.best_step, "dev": learned.dev, "curve": learned.curve, "seconds": learned.seconds}
-    write_checkpoint(folder, step, tensors, about, keep=1)
+    record = {"best_step": learned.best_step, "dev": learned.dev, "curve": learned.curve, "seconds": learned.seconds}
+    write_checkpoint(folder, step, tensors, record, keep=1)
 
 
 def _resume(
@@ -217,17 +223,14 @@ def _resume(
     checkpoint = None if folder is None else read_latest(folder)
     if checkpoint is None:
         return 0
-
-    def kept(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): each for name, each in checkpoint.tensors.items() if name.startswith(prefix)}
-
-    put(model, kept(WEIGHTS))
+    tensors = checkpoint.tensors
+    put(model, named_under(WEIGHTS, tensors))
     names = {parameter: name for name, parameter in model.named_parameters()}
-    put_optimizer_tensors(optimizer, names, kept(OPTIMIZER))
-    best.update({name: each.to(model.device) for name, each in kept(BEST).items()})
-    about = checkpoint.record
-    learned.best_step, learned.dev, learned.curve = about["best_step"], about["dev"], about["curve"]
-    learned.seconds = about["seconds"]
+    put_optimizer_tensors(optimizer, names, named_under(OPTIMIZER, tensors))
+    best.update({name: each.to(model.device) for name, each in named_under(BEST, tensors).items()})
+    record = checkpoint.record
+    learned.best_step, learned.dev, learned.curve = record["best_step"], record["dev"], record["curve"]
+    learned.seconds = record["seconds"]
     return checkpoint.step
 
 

@@ -32,23 +32,23 @@ class TableGradient:
 
     def __init__(self, table: nn.Embedding) -> None:
         self.table = table
-        self.kept = torch.zeros_like(table.weight)
+        self.gradient = torch.zeros_like(table.weight)
         self.rows: Tensor | None = None
         table.sparse = True
         self.hook = table.weight.register_post_accumulate_grad_hook(self._fill)
 
     def _fill(self, weight: Tensor) -> None:
-        gradient = weight.grad
-        if gradient is None or not gradient.is_sparse:  # a table that is an output's too: its gradient is whole
+        sparse = weight.grad
+        if sparse is None or not sparse.is_sparse:  # a table that is an output's too: its gradient is dense
             return
-        self.rows = gradient._indices()[0]
-        self.kept.index_add_(0, self.rows, gradient._values())
-        weight.grad = self.kept
+        self.rows = sparse._indices()[0]
+        self.gradient.index_add_(0, self.rows, sparse._values())
+        weight.grad = self.gradient
 
     def clear(self) -> None:
         """After a step: zeros again, where the batch had put anything."""
         if self.rows is not None:
-            self.kept.index_fill_(0, self.rows, 0.0)
+            self.gradient.index_fill_(0, self.rows, 0.0)
             self.rows = None
 
     def close(self) -> None:

@@ -138,7 +138,7 @@ def _evaluate_language_model(options: EvaluateOptions, name: str, started: float
             **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
             evaluation=chosen if chosen == name else Path(name).name,
             model=answers.model,
-            how=answers.method,
+            method=answers.method,
             notes=answers.notes,
             cost=answers.cost,
         )

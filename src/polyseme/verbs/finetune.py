@@ -141,13 +141,13 @@ def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, forc
     save_task_model(
         done.model,
         os.fspath(output),
-        about={
+        card={
             "name": report.task,
             "metrics": list(report.metrics),
             "labels": list(report.labels),
             "columns": used,
             "settings": report.settings,
-            "dev": dict(report.kept.dev),
+            "dev": dict(report.best.dev),
         },
         files={
             REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",

@@ -59,7 +59,7 @@ def glue(options: GlueOptions) -> GlueReport:
             shared = {**options.values(FinetuneRunOptions), "model": model}
             reports[benchmark.name] = finetune(benchmark.name, data=data, output=place, **shared)
         first = next(iter(reports.values()))
-        report = GlueReport(model=first.model, how=first.how, reports=reports, notes=notes)
+        report = GlueReport(model=first.model, mode=first.mode, reports=reports, notes=notes)
         if folder is not None:
             written = {"glue.json": json.dumps(report.to_json(), indent=2), "glue.md": report.markdown()}
             for name, content in written.items():
