@@ -81,6 +81,7 @@ PHRASES: Mapping[str, str] = {
 }
 """Turns of phrase, as regular expressions in which a blank is any whitespace, and ordinary words for them."""
 
+
 class Match(NamedTuple):
     """A place that breaks the rule."""
 

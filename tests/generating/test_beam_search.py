@@ -122,5 +122,5 @@ def test_a_beam_ends_where_every_piece_is_forbidden() -> None:
 
 
 def test_a_beam_wider_than_the_vocabulary() -> None:
-    with pytest.raises(OptionError, match="A beam of 50 looks at 100 pieces, and the model has 99"):
+    with pytest.raises(OptionError, match="A beam of 50 compares 100 pieces, and the model has 99"):
         found(Decoding(beam=50), None)

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn import metrics as theirs
 
 from polyseme.errors import InputError, OptionError
-from polyseme.metrics.task_metrics import METRICS, measure, undefined
+from polyseme.metrics.task_metrics import measure, undefined
 
 
 def draws(n_labels: int) -> list[tuple[list[str], list[str]]]:
@@ -99,15 +99,11 @@ def test_what_is_not_defined_is_0_and_said() -> None:
     assert measure(names, [0.3, 0.7, 0.9], [0.1 + 0.2] * 3) == {"pearson": 0.0, "spearman": 0.0}
 
 
-def test_tags_and_probabilities() -> None:
+def test_tags() -> None:
     gold, predicted = [("N", "V"), ("N",)], [("N", "N"), ("N",)]
     assert measure(["word_accuracy"], gold, predicted)["word_accuracy"] == pytest.approx(2 / 3)
     spans = measure(["span_f1", "span_precision", "span_recall"], [["B-X", "O"]], [["B-X", "B-X"]])
     assert spans == {"span_f1": pytest.approx(2 / 3), "span_precision": 0.5, "span_recall": 1.0}
-    labels, given = ["a", "b", "c"], [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]
-    found = measure(["log_loss"], ["a", "b"], ["a", "c"], labels=labels, probabilities=given)
-    assert found["log_loss"] == pytest.approx(theirs.log_loss(["a", "b"], given, labels=labels))
-    assert METRICS["log_loss"].lower_is_better
 
 
 @pytest.mark.parametrize(
@@ -116,7 +112,6 @@ def test_tags_and_probabilities() -> None:
         (["acuracy"], ["a"], ["a"], OptionError, "no metric 'acuracy'. Did you mean 'accuracy'"),
         (["accuracy"], ["a"], [], InputError, "1 gold answers and 0 predictions"),
         (["accuracy"], [], [], InputError, "nothing to measure"),
-        (["log_loss"], ["a"], ["a"], OptionError, "needs probabilities"),
         (["pearson"], [1.0, 2.0], [1.0, float("nan")], InputError, "Item 2 of those measured is nan"),
         (["word_accuracy"], [("a", "b")], [("a",)], InputError, "2 gold tags and 1 predicted"),
     ],
@@ -124,3 +119,11 @@ def test_tags_and_probabilities() -> None:
 def test_what_cannot_be_measured(names: list[str], gold: list, predicted: list, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
         measure(names, gold, predicted)
+
+
+def test_a_label_alone_is_one_label_where_items_may_have_several() -> None:
+    names = ["micro_f1", "multi_macro_f1"]
+    gold, predicted = ["pos", "neg", "mixed"], ["pos", "pos", "mixed"]
+    assert measure(names, gold, predicted) == measure(names, [(one,) for one in gold], [(one,) for one in predicted])
+    assert measure(["micro_f1"], gold, predicted)["micro_f1"] == pytest.approx(2 / 3)
+    assert measure(["micro_f1"], ["ab"], ["ba"]) == {"micro_f1": 0.0}

@@ -79,7 +79,7 @@ def test_a_session_whose_peak_is_unknown_leaves_the_utilization_unknown() -> Non
 
 
 def test_currencies_do_not_mix() -> None:
-    with pytest.raises(OptionError, match="USD so far, and cannot go on in EUR"):
+    with pytest.raises(OptionError, match="USD so far, and cannot be continued in EUR"):
         session().add(session(rates=Rates(currency="EUR")))
 
 
@@ -192,7 +192,6 @@ def test_a_cpu_is_estimated_by_its_cores(clock: Clock) -> None:
     clock.now += 10
     assert meter.joules() == pytest.approx(320.0)
     assert not meter.measured
-    assert meter.method == "estimated at 32 W"
 
 
 def test_a_gpu_without_its_driver_is_estimated(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +200,6 @@ def test_a_gpu_without_its_driver_is_estimated(clock: Clock, monkeypatch: pytest
     clock.now += 10
     assert meter.joules() == pytest.approx(3000.0)
     assert not meter.measured
-    assert "estimated" in meter.method
 
 
 @pytest.mark.parametrize("fault", [{"knows": False}, {"tells": False}])

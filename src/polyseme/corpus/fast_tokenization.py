@@ -15,8 +15,7 @@ a word to before the next that does. Blanks and line ends before a sentence go w
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -24,9 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme.corpus.cut_checks import can_be_cut_at_lines, drops_blanks, is_ordinary, parts_marks
+from polyseme.corpus.type_tables import Numbers, Tables
 from polyseme.text.alignment import align
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
-from polyseme.text.cut_points import can_be_cut, steps
+from polyseme.text.cut_points import can_be_cut
 from polyseme.text.sentences import (
     CAPITAL,
     CONTINUES,
@@ -60,9 +61,6 @@ _OWNED = b"'s"
 _MARKS_AND_BLANKS = "\0\1\2 \t\n\r"
 _TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
 """The letters that normalizing may turn into a blank, so that a blank beside them is one of several."""
-_PLAIN = frozenset(map(chr, range(0x21, 0x7F)))
-_METASPACE = "\u2581"
-_OF_PIECES = ("pieces", "starts", "sentences")
 _NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
@@ -362,127 +360,3 @@ def _inner_sentences(parts: Sequence[str], spans: Ints) -> Bits:
             places += [begin + place for place in inner_starts(part)]
         begin += len(part)
     return _at_first_pieces(spans, places)
-
-
-# --- what is known of each type --------------------------------------------------------------------------------------
-
-
-class Numbers(dict[bytes, int]):
-    """Numbers of types; one that is new gets the next, and is kept to be spelled."""
-
-    def __init__(self) -> None:
-        self.new: list[bytes] = []
-        self.size = 0
-
-    def __missing__(self, stretch: bytes) -> int:
-        number = self[stretch] = len(self)
-        self.new.append(stretch)
-        self.size += len(stretch)
-        return number
-
-
-class Tables:
-    """What is known of each type, one column each, and the pieces of all of them one after another."""
-
-    def __init__(self) -> None:
-        self._n_types = self._n_pieces = 0
-        self._columns: dict[str, NDArray[Any]] = {}
-
-    def add(self, **columns: NDArray[Any]) -> None:
-        """More of them, in order."""
-        columns["firsts"] = np.cumsum(columns["counts"]) - columns["counts"] + self._n_pieces
-        for name, column in columns.items():
-            self._grow(name, column, self._n_pieces if name in _OF_PIECES else self._n_types)
-        self._n_types += len(columns["counts"])
-        self._n_pieces += len(columns["pieces"])
-
-    def put_together(self, made_of: Mapping[int, Sequence[int]]) -> None:
-        """Give types that are made of others their pieces."""
-        if not made_of:
-            return
-        n_parts = np.fromiter(map(len, made_of.values()), np.int64, len(made_of))
-        parts = np.fromiter(chain.from_iterable(made_of.values()), np.int64, int(n_parts.sum()))
-        places, counts = self.gathered(parts)
-        sums = np.add.reduceat(counts, np.cumsum(n_parts) - n_parts)
-        numbers = np.fromiter(made_of, np.int64, len(made_of))
-        self.counts[numbers] = sums
-        self.firsts[numbers] = np.cumsum(sums) - sums + self._n_pieces
-        for name in _OF_PIECES:
-            self._grow(name, self._columns[name][places], self._n_pieces)
-        self._n_pieces += len(places)
-
-    def _grow(self, name: str, column: NDArray[Any], n: int) -> None:
-        """Write values after the first `n` of a column."""
-        grown = self._columns.setdefault(name, np.zeros(1024, column.dtype))
-        if n + len(column) > len(grown):
-            more = np.zeros(n // 2 + max(len(grown), len(column)), grown.dtype)
-            grown = self._columns[name] = np.concatenate([grown[:n], more])
-        grown[n : n + len(column)] = column
-
-    def __getattr__(self, name: str) -> NDArray[Any]:
-        if name.startswith("_") or name not in self._columns:
-            raise AttributeError(name)
-        return self._columns[name]
-
-    def gathered(self, types: NDArray[Any]) -> tuple[Ints, Ints]:
-        """The places of the pieces of some types, one after another, and how many each has."""
-        if not len(types):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        counts = self.counts[types]
-        ends = np.cumsum(counts)
-        places = np.repeat(self.firsts[types] - ends + counts, counts)
-        places += np.arange(len(places))
-        return places, counts
-
-
-# --- what can be shown of a tokenizer, or of a stretch of text -------------------------------------------------------
-
-
-def is_ordinary(stretch: str) -> bool:
-    """Whether a text can be cut before the blanks around a stretch: nothing at its ends holds on to them."""
-    first, last = stretch[0], stretch[-1]
-    if first in _PLAIN and last in _PLAIN:
-        return True
-    return _is_plain(first) and (_is_plain(last) or unicodedata.category(last)[0] == "M")
-
-
-def _is_plain(character: str) -> bool:
-    if character in _PLAIN:
-        return True
-    category = unicodedata.category(character)
-    if category[0] not in "LNPS" or category == "Sk" or character == _METASPACE:
-        return False
-    spelled_out = unicodedata.normalize("NFKD", character)
-    return not (spelled_out[0].isspace() or spelled_out[-1].isspace())
-
-
-def drops_blanks(backend: Any) -> bool:
-    """Whether blanks only separate words, however many there are."""
-    first = steps(backend.pre_tokenizer)[0]
-    return first["type"] in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
-
-
-def parts_marks(backend: Any) -> bool:
-    """Whether words and the marks of ASCII around them are read as if each were alone."""
-    if any(not token.special for token in backend.get_added_tokens_decoder().values()):
-        return False
-    simple = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents")
-    kinds = [step["type"] for step in steps(backend.pre_tokenizer)]
-    return kinds in (["BertPreTokenizer"], ["Whitespace"]) and all(
-        step["type"] in simple for step in steps(backend.normalizer)
-    )
-
-
-def can_be_cut_at_lines(backend: Any) -> bool:
-    """Whether a text can also be cut before a line's end between two ordinary characters.
-
-    That is so where a line's end parts words as a blank does, or is a blank after normalizing, or is a piece by itself.
-    """
-    if any(not token.special and "\n" in token.content for token in backend.get_added_tokens_decoder().values()):
-        return False
-    first = steps(backend.pre_tokenizer)[0]
-    if drops_blanks(backend):
-        return True
-    if first["type"] == "Metaspace":
-        return backend.normalizer is not None and bool(backend.normalizer.normalize_str("x\nx") == "x x")
-    return first["type"] == "ByteLevel" and not first["add_prefix_space"] and not steps(backend.normalizer)

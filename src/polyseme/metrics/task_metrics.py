@@ -32,19 +32,9 @@ class Metric:
     description: str
     compute: Callable[[Labels, Labels, Sequence[Any]], float]
     """From gold, predictions, and the label set in its order (it may be empty), to the figure."""
-    of_probabilities: bool = False
-    """Whether it is of probabilities, one row per item and one column per label, instead of predictions."""
-    lower_is_better: bool = False
 
 
-def measure(
-    names: Sequence[str],
-    gold: Labels,
-    predicted: Labels,
-    *,
-    labels: Sequence[Any] = (),
-    probabilities: Sequence[Sequence[float]] | None = None,
-) -> dict[str, float]:
+def measure(names: Sequence[str], gold: Labels, predicted: Labels, *, labels: Sequence[Any] = ()) -> dict[str, float]:
     """The figures of predictions, by name.
 
     Args:
@@ -53,7 +43,6 @@ def measure(
         predicted: likewise; of spans, the text of the answer, empty for none.
         labels: the label set in its order; the last of two is the one whose F1 is meant. Without it, of the labels
             that occur, the greater one is ("1", "pos", "yes", True).
-        probabilities: of each item that of each label; other metrics leave it out.
     """
     if len(gold) != len(predicted):
         raise InputError(f"There are {len(gold)} gold answers and {len(predicted)} predictions.")
@@ -63,11 +52,7 @@ def measure(
     for name in names:
         if name not in METRICS:
             raise OptionError(f"There is no metric {name!r}. {nearest(name, METRICS)}")
-        metric = METRICS[name]
-        if metric.of_probabilities and (probabilities is None or not labels):
-            raise OptionError(f"The metric {name!r} needs probabilities and the labels that they are of.")
-        answers = probabilities if metric.of_probabilities and probabilities is not None else predicted
-        figures[name] = metric.compute(gold, answers, labels)
+        figures[name] = METRICS[name].compute(gold, predicted, labels)
     return figures
 
 
@@ -124,19 +109,26 @@ def matthews(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> flo
 
 def multi_micro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
     """F1 over all labels of all items counted together, where an item may have several."""
-    right = sum(len(set(one) & set(other)) for one, other in zip(gold, predicted, strict=True))
-    total = sum(len(set(one)) for one in gold) + sum(len(set(one)) for one in predicted)
+    golds, predictions = ([_label_set(each) for each in side] for side in (gold, predicted))
+    right = sum(len(one & other) for one, other in zip(golds, predictions, strict=True))
+    total = sum(map(len, golds)) + sum(map(len, predictions))
     return 2 * right / total if total else 0.0
 
 
 def multi_macro_f1(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
     """The mean over labels of F1, where an item may have several: those that are named, and others that occur."""
-    there = list(dict.fromkeys([*labels, *sorted({label for each in (*gold, *predicted) for label in each})]))
+    golds, predictions = ([_label_set(each) for each in side] for side in (gold, predicted))
+    there = list(dict.fromkeys([*labels, *sorted(set().union(*golds, *predictions))]))
     if not there:
         return 0.0
     return sum(
-        _f1_of([label in each for each in gold], [label in each for each in predicted], True) for label in there
+        _f1_of([label in each for each in golds], [label in each for each in predictions], True) for label in there
     ) / len(there)
+
+
+def _label_set(value: Any) -> set[Any]:
+    """The labels of an item; one that stands alone is a set of one."""
+    return {value} if isinstance(value, str) else set(value)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -175,7 +167,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return mean[which]
 
 
-# --- tags, spans, probabilities --------------------------------------------------------------------------------------
+# --- tags and spans --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -245,13 +237,6 @@ def _together(ours: Sequence[str], theirs: Sequence[str]) -> zip[tuple[str, str]
     return zip(ours, theirs, strict=True)
 
 
-def log_loss(gold: Labels, probabilities: Labels, labels: Sequence[Any]) -> float:
-    """Minus the mean log-probability of the gold label, natural."""
-    place = {label: number for number, label in enumerate(labels)}
-    shares = np.asarray(probabilities, dtype=np.float64)[np.arange(len(gold)), [place[label] for label in gold]]
-    return float(-np.log(np.maximum(shares, np.finfo(np.float64).tiny)).mean())
-
-
 def _mean_of(place: int) -> Callable[[Labels, Labels, Sequence[Any]], float]:
     def compute(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
         return sum(score[place] for score in answer_scores(gold, predicted)) / len(gold)
@@ -281,14 +266,7 @@ _TABLE: Sequence[tuple[str, str, Callable[[Labels, Labels, Sequence[Any]], float
     ("answer_f1", "mean overlap in words with the nearest gold answer, as SQuAD's script", _mean_of(1)),
 )
 METRICS: Mapping[str, Metric] = {
-    **{name: Metric(name=name, description=description, compute=compute) for name, description, compute in _TABLE},
-    "log_loss": Metric(
-        name="log_loss",
-        description="minus the mean log-probability of the gold label, natural",
-        compute=log_loss,
-        of_probabilities=True,
-        lower_is_better=True,
-    ),
+    name: Metric(name=name, description=description, compute=compute) for name, description, compute in _TABLE
 }
 """From the name of a metric to what it is."""
 

@@ -77,7 +77,6 @@ class Meter:
         rates = rates or Rates()
         on_cpu = rates.watts_per_core * (n_cores or torch.get_num_threads())
         self._watts = on_cpu if device.type == "cpu" else rates.watts_per_gpu
-        self.method = f"estimated at {self._watts:,.0f} W"
         self._since = time.monotonic()
         self._stopped: float | None = None
         self._read: Callable[[], float] = lambda: self._watts * (time.monotonic() - self._since)
@@ -85,7 +84,7 @@ class Meter:
         counter = _counter(device, self._ended) if device.type == "cuda" else None
         if counter is not None:
             first = counter()
-            self.measured, self.method = True, "measured by the GPU's driver"
+            self.measured = True
             self._read = lambda: counter() - first
 
     def joules(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,19 +66,6 @@ def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
             yield TableGradient(table)
 
 
-class Steps(Protocol):
-    """Takes steps."""
-
-    def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
-        """One step over these units, at this share of the rates."""
-
-    def mean_loss(self) -> float:
-        """Over the steps since the last call; waits for the device."""
-
-    def close(self) -> None:
-        """After the last step."""
-
-
 class PlainSteps:
     """Eager steps. After an evaluation the caller puts the model back into training mode."""
 
@@ -93,6 +80,7 @@ class PlainSteps:
         self.tables = list(table_gradients(model))
 
     def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
+        """One step over these units, at this share of the learning rates."""
         self._begin(factor)
         self.take(source.batch(numbers).to(self.device))
 
@@ -114,7 +102,7 @@ class PlainSteps:
         self.total.add_(loss.detach())
 
     def close(self) -> None:
-        """Leave the model as it would be without having taken steps."""
+        """After the last step: leave the tables of the model as they were."""
         for table in self.tables:
             table.close()
 
@@ -122,6 +110,7 @@ class PlainSteps:
         return [each for each in self.model.parameters() if each.grad is not None]
 
     def mean_loss(self) -> float:
+        """Over the steps since the last call; waits for the device."""
         mean = float(self.total) / max(self.n_steps, 1)
         self.total.zero_()
         self.n_steps = 0
