@@ -275,14 +275,14 @@ def test_long_texts_are_cut_and_that_is_said(folder: str) -> None:
     classifier = ContextualClassifier(folder, **{**TUNED, "epochs": 1}, max_pieces=12)
     with pytest.warns(PolysemeWarning, match=r"^32 texts were cut to 12 pieces"):
         classifier.fit(*TRAIN)
-    with pytest.warns(PolysemeWarning, match=r"^1 texts were cut to 12 pieces \(max_pieces\)\.$"):
+    with pytest.warns(PolysemeWarning, match=r"^1 text was cut to 12 pieces \(max_pieces\)\.$"):
         classifier.predict(["the crane " * 20, "the crane"])
 
 
 @pytest.mark.parametrize("how", [FROZEN, TUNED], ids=["frozen", "tuned"])
 def test_an_empty_text_is_judged_and_that_is_said(folder: str, how: dict[str, Any]) -> None:
     classifier = ContextualClassifier(folder, **{**how, "epochs": 1}).fit(*TRAIN)
-    with pytest.warns(PolysemeWarning, match=r"^1 texts are empty\.$"):
+    with pytest.warns(PolysemeWarning, match=r"^1 text is empty\.$"):
         assert len(classifier.predict(["the crane", " "])) == 2
     assert len(classifier.predict([])) == 0
 

@@ -198,7 +198,7 @@ def test_evaluated_on_a_file_with_labels(stars: Path, tagger: Path, tmp_path: Pa
 def test_what_is_cut_is_said(stars: Path, tmp_path: Path) -> None:
     text = tmp_path / "long.txt"
     text.write_text("the crane broke " * 50 + "\nthe fish\n")
-    with pytest.warns(PolysemeWarning, match="1 texts were cut to 40 pieces"):
+    with pytest.warns(PolysemeWarning, match="1 text was cut to 40 pieces"):
         found = polyseme.predict(text, model=stars, device="cpu").predictions
     assert len(found) == 2
 

@@ -124,15 +124,15 @@ def test_lone_surrogates_are_read_as_replacement_characters(tmp_path: Path, corp
     with pytest.warns(PolysemeWarning) as caught:
         made = build_corpus(tmp_path / "in.jsonl", output=tmp_path / "c", tokenizer=corpus.folder / "tokenizer")
     assert sorted(str(one.message) for one in caught) == [
-        "1 documents have lone surrogates, which were read as U+FFFD.",
-        "1 empty documents were left out.",
+        "1 document has lone surrogates, which were read as U+FFFD.",
+        "1 empty document was left out.",
     ]
     assert made.counts("train").documents + made.counts("held").documents == 2
 
 
 def test_documents_that_come_out_as_nothing_are_left_out(tmp_path: Path, corpus: Corpus):
     (tmp_path / "in.txt").write_text("Ren lo.\n\n\u200b\u200b\n\nMi ka.", encoding="utf-8")
-    with pytest.warns(PolysemeWarning, match="1 documents came out as nothing"):
+    with pytest.warns(PolysemeWarning, match="1 document came out as nothing"):
         made = build_corpus(tmp_path / "in.txt", output=tmp_path / "c", tokenizer=corpus.folder / "tokenizer")
     assert made.n_documents("train") + made.n_documents("held") == 2
 

@@ -113,7 +113,7 @@ def test_one_pair_is_held_out_where_chance_held_out_none(tmp_path: Path) -> None
 
 def test_lines_that_are_empty_on_both_sides_are_left_out_and_said(tmp_path: Path) -> None:
     one, other = write(tmp_path, "a", ["one", "", "three"]), write(tmp_path, "b", ["eins", " ", "drei"])
-    with pytest.warns(PolysemeWarning, match="1 empty documents were left out"):
+    with pytest.warns(PolysemeWarning, match="1 empty document was left out"):
         corpus = build_corpus(
             source=one, target=other, output=tmp_path / "c", held_out=0, **{**SETTINGS, "vocab_size": 261}
         )

@@ -143,3 +143,11 @@ def test_the_threshold_is_the_best_of_all() -> None:
         assert means[[0.0, *doubts].index(found.value)] == pytest.approx(found.score)
     with pytest.raises(InputError, match="no questions"):
         best_threshold([], [], [])
+
+
+@pytest.mark.parametrize("margins", [[-1.5, 2.0], [0.0, 0.5], [-3.0, -2.0], [0.1, 0.2]])
+def test_where_every_answer_is_wrong_the_threshold_lets_none_through(margins: list[float]) -> None:
+    """Also where doubts are differences of scores, which may be below 0."""
+    best = best_threshold([0.0, 0.0], [False, False], margins)
+    assert best.score == 1.0
+    assert all(margin > best.value for margin in margins)

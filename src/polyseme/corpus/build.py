@@ -356,14 +356,30 @@ class _Building:
 
     def _note_oddities(self, n_vanished: int) -> None:
         tallies = [source.tally for source in self.texts]
-        for n, oddity in (
-            (sum(tally.empty for tally in tallies), "empty documents were left out"),
-            (n_vanished, "documents came out as nothing and were left out"),
-            (sum(tally.cut for tally in tallies), "documents were too long to be handled in one and were cut"),
-            (sum(tally.surrogates for tally in tallies), "documents have lone surrogates, which were read as U+FFFD"),
+        for n, one, several in (
+            (
+                sum(tally.empty for tally in tallies),
+                "empty document was left out",
+                "empty documents were left out",
+            ),
+            (
+                n_vanished,
+                "document came out as nothing and was left out",
+                "documents came out as nothing and were left out",
+            ),
+            (
+                sum(tally.cut for tally in tallies),
+                "document was too long to be handled in one and was cut",
+                "documents were too long to be handled in one and were cut",
+            ),
+            (
+                sum(tally.surrogates for tally in tallies),
+                "document has lone surrogates, which were read as U+FFFD",
+                "documents have lone surrogates, which were read as U+FFFD",
+            ),
         ):
             if n:
-                self.notes.append(f"{n:,} {oddity}.")
+                self.notes.append(f"{n:,} {one if n == 1 else several}.")
                 self.warned.append(self.notes[-1])
 
 

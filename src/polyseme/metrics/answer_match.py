@@ -67,24 +67,25 @@ def answer_scores(
 
 
 class Threshold(NamedTuple):
-    """Above which probability of no answer none is given, and the mean score with it."""
+    """The score of "no answer" above which none is given, and the mean score of the answers with it."""
 
     value: float
     score: float
 
 
 def best_threshold(scores: Sequence[float], has_answer: Sequence[bool], no_answer: Sequence[float]) -> Threshold:
-    """The threshold on the probability of no answer at which the mean score is best, as v2.0's script seeks it.
+    """The threshold on the score of "no answer" at which the mean score is best, as v2.0's script seeks it.
 
     Args:
         scores: of each question, that of the best answer that is not empty.
         has_answer: whether there is one.
-        no_answer: how likely the model held it that there is none; above the threshold the answer becomes empty.
+        no_answer: the score of "no answer", a probability or a margin; above the threshold the answer becomes empty.
     """
     if not scores:
         raise InputError("There are no questions to find a threshold on.")
     current = best = float(sum(not each for each in has_answer))
-    threshold = 0.0
+    lowest = min(no_answer)
+    threshold = 0.0 if lowest > 0 else lowest - 1.0  # no question is answered
     for at in sorted(range(len(scores)), key=lambda number: no_answer[number]):
         # the script takes one point for an answer, however good, where there is none
         current += scores[at] if has_answer[at] else -1.0

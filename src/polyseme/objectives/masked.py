@@ -205,7 +205,7 @@ class MaskedAndNextNets(MaskedNets):
 def check_rate(rate: float) -> None:
     """Refuse a share of pieces that cannot be chosen."""
     if not 0 < rate <= 1:
-        raise OptionError(f"The rate, the share of pieces that is chosen, must be over 0 and up to 1. Got {rate}.")
+        raise OptionError(f"The mask_rate, the share of pieces that is chosen, must be over 0 and up to 1. Got {rate}.")
 
 
 def static_keys(rows: Rows, copies: int) -> NDArray[np.uint64]:

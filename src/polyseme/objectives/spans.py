@@ -58,7 +58,7 @@ class Spans(BaseObjective):
     def __post_init__(self) -> None:
         if not 0 < self.corruption_rate < 1 or not self.mean_length >= 1:
             raise OptionError(
-                "Spans need a rate between 0 and 1 and a mean_length of at least 1. "
+                "Spans need a corruption_rate between 0 and 1 and a mean_length of at least 1. "
                 f"Got {self.corruption_rate} and {self.mean_length} instead."
             )
 

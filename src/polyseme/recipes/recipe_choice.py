@@ -35,15 +35,15 @@ def best_encoder(budget: Budget, device: str) -> str:
     kind = "cuda" if torch.device(device).type == "cuda" else "cpu"
     if budget.unit == "steps":  # of which nothing is known but where they are taken
         return "modern-small" if kind == "cuda" else "modern-tiny"
-    flops = budget.amount
-    if budget.unit == "seconds":
+    amount = budget.amount
+    if budget.unit == "seconds":  # in floating-point operations
         dtype = torch.bfloat16 if kind == "cuda" else torch.float32
-        flops *= UTILIZATION[kind] * measured_peak(device, dtype)
+        amount *= UTILIZATION[kind] * measured_peak(device, dtype)
     best = ENCODERS[0]
     for name in ENCODERS:
         recipe = RECIPES[name]
         weights = recipe.config(recipe.vocabulary).matrix_weights
-        pieces = flops if budget.unit == "pieces" else flops / (6 * weights)
+        pieces = amount if budget.unit == "pieces" else amount / (6 * weights)
         if pieces >= PIECES_PER_WEIGHT * weights:
             best = name
     return best

@@ -80,13 +80,16 @@ class RowTally:
     """All words that were read."""
 
     def notes(self, max_pieces: int | None) -> list[str]:
+        """The numbers that are not 0, in words."""
         notes = []
         if self.texts:
-            notes.append(f"{self.texts:,} texts were cut to {max_pieces:,} pieces (max_pieces)")
+            texts = "1 text was" if self.texts == 1 else f"{self.texts:,} texts were"
+            notes.append(f"{texts} cut to {max_pieces:,} pieces (max_pieces)")
         if self.empty:
-            notes.append(f"{self.empty:,} texts are empty")
+            notes.append("1 text is empty" if self.empty == 1 else f"{self.empty:,} texts are empty")
         if self.vanished:
-            notes.append(f"{self.vanished:,} words came out as nothing and were read as the unknown piece")
+            word, was = ("1 word", "was") if self.vanished == 1 else (f"{self.vanished:,} words", "were")
+            notes.append(f"{word} came out as nothing and {was} read as the unknown piece")
         return notes
 
 

@@ -5,8 +5,8 @@
 | model.safetensors, or shards and their index | tensors by name: weights, the optimizer's state, memories |
 | about.json | the step, what else the run wants to know, a checksum of each file and of this one |
 
-A checkpoint is written beside and renamed, so that under its name it is whole. Should a disk spoil one nevertheless,
-the checksums tell, and the run resumes from the one before.
+A checkpoint is written beside and renamed, so that under its name it is whole. Should a disk damage one nevertheless,
+the checksums show it, and the run resumes from the one before.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Checkpoint:
     path: Path
 
 
-class _SpoiltError(Exception):
+class _DamagedError(Exception):
     """What is wrong with a checkpoint: its file, and words that follow the name."""
 
     def __str__(self) -> str:
@@ -103,23 +103,23 @@ def read_latest(folder: AnyPath) -> Checkpoint | None:
     One that is cut short or altered is skipped, with a warning.
     """
     folder = Path(folder)
-    spoilt: list[_SpoiltError] = []
+    damaged: list[_DamagedError] = []
     for step in reversed(_steps(folder)):
         try:
             checkpoint = _read(folder / f"step-{step:08d}")
-        except _SpoiltError as error:
-            spoilt.append(error)
+        except _DamagedError as error:
+            damaged.append(error)
             continue
-        for wrong in spoilt:
+        for wrong in damaged:
             warnings.warn(
                 f"A checkpoint is left out: {wrong}. The run resumes from the one of step {checkpoint.step:,}.",
                 PolysemeWarning,
                 stacklevel=2,
             )
         return checkpoint
-    if spoilt:
+    if damaged:
         raise ModelError(
-            f"No checkpoint in {folder} can be resumed from: {'; '.join(map(str, spoilt))}. Put a good copy in its "
+            f"No checkpoint in {folder} can be resumed from: {'; '.join(map(str, damaged))}. Put a good copy in its "
             "place, or start the run over."
         )
     return None
@@ -131,7 +131,7 @@ def read_regular(folder: AnyPath) -> list[Checkpoint]:
     steps = [step for step in _steps(folder) if step and not _is_passing(folder, step)]
     try:
         return [_read(folder / f"step-{step:08d}") for step in steps]
-    except _SpoiltError as error:
+    except _DamagedError as error:
         raise ModelError(f"A checkpoint of the run cannot be used: {error}. Put a good copy in its place.") from None
 
 
@@ -157,7 +157,7 @@ def _is_passing(folder: Path, step: int) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    with contextlib.suppress(_SpoiltError):
+    with contextlib.suppress(_DamagedError):
         return bool(_read_about(path))
     return False
 
@@ -167,7 +167,7 @@ def _read(path: Path) -> Checkpoint:
     try:
         tensors = read_weights(path)
     except ModelError as error:
-        raise _SpoiltError(path, f"cannot be read ({error})") from None
+        raise _DamagedError(path, f"cannot be read ({error})") from None
     return Checkpoint(step=written["step"], record=written["about"], tensors=tensors, path=path)
 
 
@@ -179,18 +179,18 @@ def _read_about(path: Path) -> dict[str, Any]:
         expected = written.pop("checksum")
         sums = dict(written["files"])
     except OSError as error:
-        raise _SpoiltError(file, f"cannot be read ({error.strerror})") from None
+        raise _DamagedError(file, f"cannot be read ({error.strerror})") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise _SpoiltError(file, "is cut short or damaged") from None
+        raise _DamagedError(file, "is cut short or damaged") from None
     if _checksum_of_record(written) != expected:
-        raise _SpoiltError(file, "has been altered: its checksum is another")
+        raise _DamagedError(file, "has been altered: its checksum is another")
     for name, checksum in sums.items():
         try:
             actual = digest_of(path / name)
         except OSError as error:
-            raise _SpoiltError(path / name, f"cannot be read ({error.strerror})") from None
+            raise _DamagedError(path / name, f"cannot be read ({error.strerror})") from None
         if actual != checksum:
-            raise _SpoiltError(path / name, "is cut short or has been altered: its checksum is another")
+            raise _DamagedError(path / name, "is cut short or has been altered: its checksum is another")
     return dict(written)
 
 
@@ -199,7 +199,7 @@ def _checksum_of_record(record: Mapping[str, Any]) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Take a checkpoint's name away in one stroke, so that a half-removed one is never taken for a spoilt one."""
+    """Take a checkpoint's name away in one stroke, so that a half-removed one is never taken for a damaged one."""
     aside = path.with_name(f".{path.name}.removed.part")
     shutil.rmtree(aside, ignore_errors=True)
     with explained(path):

@@ -177,9 +177,7 @@ def worst_errors(kind: str, items: Sequence[Item], judgments: Sequence[Judgment]
     return Errors(n=len(wrong), worst=worst)
 
 
-def _error(
-    kind: Kind, badness: float, item: Item, judgment: Judgment, labels: Sequence[str]
-) -> dict[str, Any]:  # fmt: skip
+def _error(kind: Kind, badness: float, item: Item, judgment: Judgment, labels: Sequence[str]) -> dict[str, Any]:
     gold, predicted = kind.shown_gold(item), judgment.answer
     error: dict[str, Any] = {
         "text": item.text[:SHOWN],
