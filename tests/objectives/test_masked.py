@@ -154,7 +154,7 @@ def test_static_masks_come_in_so_many_ways() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"mask_rate": 0.0}, "The rate.* over 0 and up to 1. Got 0.0"),
+        ({"mask_rate": 0.0}, "The mask_rate.* over 0 and up to 1. Got 0.0"),
         ({"mask_rate": 1.5}, "Got 1.5"),
         ({"final_mask_rate": 0.0}, "Got 0.0"),
         ({"mask_share": 0.8, "random_share": 0.3}, "Got mask_share 0.8 and random_share 0.3"),

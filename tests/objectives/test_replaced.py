@@ -252,7 +252,7 @@ def test_model_and_generator_are_saved_whole(sharing: str, tmp_path: Path) -> No
         ({"generator_depth": 0.0}, "generator_depth must be over 0"),
         ({"temperature": 0.0}, "must be over 0"),
         ({"weight": -1.0}, "must be over 0"),
-        ({"mask_rate": 0.0}, "The rate"),
+        ({"mask_rate": 0.0}, "The mask_rate"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:

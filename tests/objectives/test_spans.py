@@ -85,7 +85,7 @@ def test_other_rates_and_lengths() -> None:
         noise = objective.noise(30)
         assert noise.pieces == round(rate * 30)
         assert example.arrays["targets"].shape[1] == noise.pieces + noise.spans + 1
-    with pytest.raises(OptionError, match="a rate between 0 and 1"):
+    with pytest.raises(OptionError, match="a corruption_rate between 0 and 1"):
         Spans(corruption_rate=1.0)
 
 
