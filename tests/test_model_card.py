@@ -105,9 +105,9 @@ def test_a_fine_tuned_model_has_its_scores(tmp_path: Path) -> None:
     assert card.data.pipeline_tag == "text-classification"
     result = card.data.eval_results[0]
     assert (result.dataset_name, result.metric_type) == ("train.csv", "accuracy")
-    assert len(card.data.eval_results) == len(report.kept.dev)
-    assert result.metric_value == pytest.approx(report.kept.dev["accuracy"], abs=1e-6)
-    assert f"| dev | accuracy | {100 * report.kept.dev['accuracy']:.1f} |" in card.text
+    assert len(card.data.eval_results) == len(report.best.dev)
+    assert result.metric_value == pytest.approx(report.best.dev["accuracy"], abs=1e-6)
+    assert f"| dev | accuracy | {100 * report.best.dev['accuracy']:.1f} |" in card.text
     assert "Labels: `bad`, `good`" in card.text
     assert "from base." in card.text
     assert "kWh" in card.text

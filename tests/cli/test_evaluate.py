@@ -92,7 +92,7 @@ def test_reports_in_every_format(run: Run, causal: Path, pairs: Path, tmp_path: 
 
 def test_printed_json(run: Run, causal: Path, pairs: Path) -> None:
     found = json.loads(run("evaluate", pairs, "-m", causal, "--json").out)
-    assert found["chance"] == 0.5
+    assert found["baseline"] == 0.5
     assert "items" not in found
 
 

@@ -25,7 +25,7 @@ def report(task: str, figures: dict[int, float]) -> FinetuneReport:
         task=task,
         kind="classify",
         model="m",
-        how="tuned",
+        mode="tuned",
         metrics=(counted(task),),
         seeds=seeds,
         best_seed=0,
@@ -37,7 +37,7 @@ def report(task: str, figures: dict[int, float]) -> FinetuneReport:
 
 def test_the_mean_and_its_spread_over_seeds() -> None:
     figures = {task: {seed: (10 * number + seed**2) / 100 for seed in range(3)} for number, task in enumerate(SHORT)}
-    table = GlueReport(model="m", how="tuned", reports={task: report(task, each) for task, each in figures.items()})
+    table = GlueReport(model="m", mode="tuned", reports={task: report(task, each) for task, each in figures.items()})
     by_seed = [fmean(figures[task][seed] for task in SHORT) for seed in range(3)]
     assert table.mean() == pytest.approx(fmean(figures[task][1] for task in SHORT)), "of the medians"
     means = table.seed_means()
@@ -56,7 +56,7 @@ def test_the_mean_and_its_spread_over_seeds() -> None:
 
 
 def test_without_all_five_there_is_no_mean() -> None:
-    table = GlueReport(model="m", how="tuned", reports={"rte": report("rte", {0: 0.5, 1: 0.7})})
+    table = GlueReport(model="m", mode="tuned", reports={"rte": report("rte", {0: 0.5, 1: 0.7})})
     assert table.mean() is None
     assert table.seed_means() is None
     [row] = table.rows()
@@ -65,7 +65,7 @@ def test_without_all_five_there_is_no_mean() -> None:
 
 def test_seeds_that_a_task_lacks_are_left_out_of_the_range() -> None:
     figures = {task: {0: 0.5, 1: 0.6} for task in SHORT} | {"rte": {1: 0.7, 2: 0.9}}
-    table = GlueReport(model="m", how="tuned", reports={task: report(task, each) for task, each in figures.items()})
+    table = GlueReport(model="m", mode="tuned", reports={task: report(task, each) for task, each in figures.items()})
     means = table.seed_means()
     assert means is not None
     assert means.lowest == means.highest == pytest.approx(fmean([0.6, 0.6, 0.6, 0.6, 0.7]))

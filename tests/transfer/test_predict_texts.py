@@ -162,7 +162,7 @@ def test_a_task_is_learned_and_evaluated_from_frames() -> None:
     options = {**OPTIONS, "text": "review", "label": "mood", "model": tiny_model("bert")}
     report = polyseme.finetune("classify", train=frames["train"], dev=frames["dev"], **options)
     lists = polyseme.finetune(small_task("classify", n_train=48, n_dev=16), **{**OPTIONS, "model": tiny_model("bert")})
-    assert report.kept.dev["accuracy"] == lists.kept.dev["accuracy"]
+    assert report.best.dev["accuracy"] == lists.best.dev["accuracy"]
     with pytest.raises(InputError, match=r"no field 'mod'\. Did you mean 'mood'"):
         polyseme.finetune("classify", train=frames["train"], **{**options, "label": "mod"})
     with pytest.raises(OptionError, match="both train and dev"):

@@ -92,9 +92,7 @@ def _distinct(files: Mapping[str, Sources]) -> dict[str, str | InMemory]:
         place = id(file) if isinstance(table_or_files, InMemory) else Path(table_or_files[0]).resolve()
         if place in seen:
             both = f"{seen[place]} and {split}"
-            raise OptionError(
-                f"{distinct[seen[place]]} is both {both}. Training and evaluation need different data."
-            )
+            raise OptionError(f"{distinct[seen[place]]} is both {both}. Training and evaluation need different data.")
         seen[place] = split
         distinct[split] = table_or_files if isinstance(table_or_files, InMemory) else str(table_or_files[0])
     return distinct

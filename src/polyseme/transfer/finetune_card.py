@@ -24,14 +24,14 @@ def task_card_of(report: FinetuneReport, bundle: Bundle | None, folder: str | Pa
     figures = [
         Figure(metric=metric, value=value, split=split)
         for split in report.splits
-        for metric, value in (report.kept.dev if split == "dev" else report.kept.others[split]).items()
+        for metric, value in (report.best.dev if split == "dev" else report.best.others[split]).items()
     ]
     return model_card(
         bundle,
         CardContent(
             title=Path(folder).resolve().name,
             origin=(
-                f"{'A frozen encoder with a head' if report.how == 'frozen' else 'Fine-tuned'} for {report.task} "
+                f"{'A frozen encoder with a head' if report.mode == 'frozen' else 'Fine-tuned'} for {report.task} "
                 f"({report.kind}) by polyseme {__version__}, from {encoder}."
             ),
             use=Use(kind.hub_task, "polyseme predict new.txt -m {folder}", None),
@@ -66,7 +66,7 @@ def _scores(report: FinetuneReport) -> str:
     many = len(report.seeds) > 1
     rows = []
     for split in report.splits:
-        ours = report.kept.dev if split == "dev" else report.kept.others[split]
+        ours = report.best.dev if split == "dev" else report.best.others[split]
         for metric, summary in report.split(split).items():
             baseline = report.baseline.get(metric) if split == "dev" else None
             row = [f"{split}, a sample" if split in report.sampled else split, metric, f"{100 * ours[metric]:.1f}"]
