@@ -124,7 +124,7 @@ def read_corpora(
         if group_by in UNITS:
             raise
         raise OptionError(
-            f"What is exchanged as a whole is texts, blocks, or the value of a field, and {group_by!r} is taken as the "
+            f"The test exchanges texts, blocks, or texts with one value of a field, and {group_by!r} is taken as the "
             f"name of a field. {error}"
         ) from None
     if corpora[0].name != corpora[1].name:
