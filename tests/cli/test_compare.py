@@ -129,7 +129,13 @@ def test_too_few_texts_have_no_p_value(run: Run, tiny: Path, corpora: tuple[Path
     assert "without a p-value: 1." in words.explanation
     alone = polyseme.compare("dawn", source=corpora, model=tiny)
     assert isinstance(alone, Comparison)
+    assert alone.apd.value is not None
     assert alone.apd.value > 0
+    assert alone.difference.value is None
+    output = corpora[0].parent / "alone.json"
+    run("compare", "dawn", *both(corpora), "-m", tiny, "-o", output)
+    assert "NaN" not in output.read_text()
+    assert run("compare", "dawn", *both(corpora), "-m", tiny, "-o", output.with_suffix(".html")).code == 0
 
 
 def test_all_words_are_listed_with_adjusted_p(run: Run, tiny: Path, corpora: tuple[Path, Path]) -> None:

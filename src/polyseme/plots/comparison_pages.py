@@ -90,7 +90,7 @@ class NamedNumbers(NamedTuple):
     """A measure: its value, that without a difference, p, and the ends of its interval, where there are any."""
 
     name: str
-    value: float
+    value: float | None
     expected: float | None = None
     p: float | None = None
     low: float | None = None
@@ -135,7 +135,7 @@ class ComparedWord:
     map: str
     """The name of the projection."""
     shared_senses: Sequence[SharedSense]
-    difference: float
+    difference: float | None
     draws: Sequence[float]
     """Differences after exchanges of texts."""
 
@@ -240,9 +240,9 @@ def _measures(measures: Sequence[NamedNumbers]) -> str:
     return f'<table class="numbers">{head}{"".join(rows)}</table>'
 
 
-def _exchanges(difference: float, draws: Sequence[float]) -> str:
+def _exchanges(difference: float | None, draws: Sequence[float]) -> str:
     """A histogram of the differences after exchanges, and the observed one."""
-    if not len(draws):
+    if difference is None or not len(draws):
         return ""
     width, height, ground = 520, 150, 112
     place = Scale(*reach_of([*draws, difference]), 20, width - 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -103,8 +104,7 @@ class Comparison(ShownAsTable):
     n_groups: Pair
     """Groups of texts that they come from: documents, or single texts."""
     difference: Measure
-    """APD minus the mean distance between uses of different groups within the corpora; about 0 without a difference.
-    NaN if there are not two groups in each corpus."""
+    """APD minus the mean distance between uses of different groups within the corpora; about 0 without a difference."""
     apd: Measure
     """Average pairwise distance; tested by the difference."""
     prt: Measure
@@ -264,6 +264,8 @@ def _measure(
 ) -> Measure:
     """The observed value (the only one of `values`), tested against permutations, with a bootstrap interval."""
     value = float(values[0])
+    if not math.isfinite(value):
+        return Measure(None, None, None, None, None)
     low, high = (None, None) if resampled is None else interval(value, resampled, floor=floor)
     if draws is None:
         return Measure(value, None, None, low, high)

@@ -31,7 +31,8 @@ _SAME = 1e-9
 class Measure:
     """How far two corpora are from each other by one measure."""
 
-    value: float
+    value: float | None
+    """None: there are too few groups of texts to measure it."""
     expected: float | None
     """The mean over permutations: the value without a difference between the corpora. None: not tested."""
     p: float | None
