@@ -257,8 +257,13 @@ AGREEMENT = [
 def test_the_installed_models_have_learned_english(installed: tuple[str, Path]) -> None:
     name, _ = installed
     if name == "encoder":
-        [filled] = polyseme.fill("She put the book on the [MASK].", top=50, device="cpu")
+        encoder = polyseme.load("english-encoder", device="cpu")
+        [filled] = encoder.fill("She put the book on the [MASK].", top=50)
         assert {"table", "shelf", "desk", "floor"} & set(filled.pieces)
+        [words] = encoder.fill("She put the book on the [MASK].", top=20, whole_words=True)
+        assert {"table", "shelf", "desk", "floor"} & set(words.words)
+        [given] = encoder.fill("Paris is in [MASK].", targets=["Liechtenstein", "Italy", "France"])
+        assert given.words[0] == "France"
         return
     model = polyseme.load("english-decoder", device="cpu")
     scores = [scored.totals.log_prob for scored in model.score([text for pair in AGREEMENT for text in pair])]
