@@ -51,6 +51,7 @@ REFUSED = (
         ("1 step", "steps", 1),
         ("2.5e3steps", "steps", 2500),
         ("0.1s", "seconds", 0.1),
+        ("0.00001s", "seconds", 0.00001),
     ],
 )
 def test_what_users_write_is_read(text: str, unit: str, amount: float) -> None:

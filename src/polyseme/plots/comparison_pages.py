@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from polyseme.plots.charts import CHART_STYLE, Scale, reach_of, round_ticks
 from polyseme.plots.colors import CONTRAST, group_color
 from polyseme.plots.html_page import concordance, data, escaped, page
-from polyseme.plots.sense_plots import MOST_POINTS, on_page
+from polyseme.plots.sense_plots import CONTEXT, MOST_POINTS, on_page
 from polyseme.plots.word_uses import Use
 
-CONTEXT = 44
-"""Characters on each side of the word in lines."""
 WHOLE = 240
 """Characters on each side of the word when a point is selected."""
 N_BINS = 40

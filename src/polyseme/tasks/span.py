@@ -202,8 +202,8 @@ def _answer_words(item: Item, where: str) -> tuple[int, int]:
             f"{item.text[answer.start : answer.end]!r}."
         )
     words = split_words(item.text)
-    met = [number for number, word in enumerate(words) if word.start < answer.end and word.end > answer.start]
-    return (met[0], met[-1]) if met else NOWHERE
+    inside = [number for number, word in enumerate(words) if word.start < answer.end and word.end > answer.start]
+    return (inside[0], inside[-1]) if inside else NOWHERE
 
 
 # --- answers in users' files ------------------------------------------------------------------------------------------

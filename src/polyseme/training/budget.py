@@ -117,4 +117,6 @@ def parse_time(text: str, name: str) -> float:
 def _written(amount: float) -> str:
     if amount == int(amount) and amount < 1e15:
         return str(int(amount))
-    return str(amount) if isinstance(amount, int) else repr(amount).replace("e+", "e")
+    if isinstance(amount, int):
+        return str(amount)
+    return f"{Decimal(repr(amount)):f}" if amount < 1 else repr(amount).replace("e+", "e")

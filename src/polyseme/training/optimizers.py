@@ -1,4 +1,4 @@
-"""Optimizers: which parameters decay, which rate each has, and which of torch's (or our) update rules moves them.
+"""Optimizers: which parameters decay, the learning rate of each, and which update rule (torch's or ours) moves them.
 
 Every parameter is in the optimizer exactly once, also one that takes no gradient now: torch skips it and keeps
 no state for it, so it can be unfrozen later (gradual unfreezing) without touching the optimizer.
@@ -24,20 +24,19 @@ Groups: TypeAlias = list[dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSettings(Config):
-    """An update rule and its numbers. The defaults are BERT's, but for the rate, which goes with size and batch."""
+    """An update rule and its numbers. The defaults are BERT's, except the learning rate."""
 
     kind: OptimizerKind = "adamw"
     lr: float = 1e-4
-    """The peak rate; the schedule's factor and a parameter's own multiply it."""
+    """The peak learning rate; the schedule's factor and a parameter's own multiply it."""
     matrix_lr: float | None = None
-    """The peak rate of the matrices that Muon moves; None: `lr`, since Muon's steps are scaled to be as long as
-    AdamW's."""
+    """The peak learning rate of the matrices that Muon moves; None: `lr`, since Muon's steps are as long as AdamW's."""
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's, and that of the parameters which Muon leaves to it."""
     epsilon: float = 1e-6
     weight_decay: float = 0.01
-    """Apart from the gradient in AdamW and Muon, added to it in Adagrad and SGD. Biases, norms and other vectors have
-    none."""
+    """Decoupled from the gradient in AdamW and Muon, added to it in Adagrad and SGD. Biases, norms and other vectors
+    have none."""
     momentum: float = 0.95
     """Muon's and SGD's."""
     nesterov: bool = True
