@@ -25,6 +25,7 @@ from tables import data_folder, lines_of, machine, table
 
 import polyseme
 from polyseme.word_senses.clustering import MIN_EASE, MIN_USES, SAME_DISTANCE, count_senses, distinct_rows, number_by
+from polyseme.word_senses.context_vectors import REACH, with_context
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group
 
@@ -75,7 +76,7 @@ class Case:
 # --- reading and embedding -------------------------------------------------------------------------------------------
 
 
-def embed_half(model: polyseme.Model, folder: Path, half: str) -> Half:
+def embed_half(model: polyseme.Model, folder: Path, half: str, reach: int) -> Half:
     rows = [line.split("\t") for line in lines_of(folder / f"{half}.data.txt")]
     gold = np.array([int(line) for line in lines_of(folder / f"{half}.gold.txt")])
     vectors, others = [], []
@@ -83,15 +84,17 @@ def embed_half(model: polyseme.Model, folder: Path, half: str) -> Half:
         chunk = rows[start : start + CHUNK]
         for document, (at, _) in zip(model.embed([text.split() for _, text in chunk], layer="all"), chunk, strict=True):
             place = int(at)
-            vectors.append(document.vectors[place])
             elsewhere = [each for each, word in enumerate(document.words) if word != document.words[place]]
-            others.append(document.vectors[elsewhere[len(document.text) % len(elsewhere)]])
+            places = [place, elsewhere[len(document.text) % len(elsewhere)]]
+            use, other = np.stack([with_context(layer, places, reach) for layer in document.vectors.swapaxes(0, 1)], 1)
+            vectors.append(use)
+            others.append(other)
     return Half(np.stack(vectors), gold, np.stack(others))
 
 
-def embed_all(model: polyseme.Model, folder: Path) -> dict[tuple[str, str], Half]:
+def embed_all(model: polyseme.Model, folder: Path, reach: int) -> dict[tuple[str, str], Half]:
     words = sorted(each.name for each in folder.iterdir() if each.is_dir())
-    return {(word, half): embed_half(model, folder / word, half) for word in words for half in ("train", "test")}
+    return {(word, half): embed_half(model, folder / word, half, reach) for word in words for half in ("train", "test")}
 
 
 def save_vectors(path: Path, halves: dict[tuple[str, str], Half]) -> None:
@@ -283,13 +286,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", help="a model folder (default: MiniLM, from the extra 'demo')")
     parser.add_argument("--layer", type=int, default=-1, help="the layer for senses without labels (default: the top)")
+    parser.add_argument(
+        "--context", type=int, default=REACH, help="words on each side that count (default: %(default)s)"
+    )
     parser.add_argument("--keep", type=Path, help="an .npz file to store the vectors in, or to read them from")
     settings = parser.parse_args()
     started = time.perf_counter()
     if settings.keep is not None and settings.keep.exists():
         halves = load_vectors(settings.keep)
     else:
-        halves = embed_all(polyseme.load(settings.model, device="cpu"), data_folder() / "coarsewsd20")
+        model = polyseme.load(settings.model, device="cpu")
+        halves = embed_all(model, data_folder() / "coarsewsd20", settings.context)
         if settings.keep is not None:
             save_vectors(settings.keep, halves)
     n_train, n_test = (

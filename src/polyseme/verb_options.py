@@ -359,6 +359,9 @@ class SensesOptions(IndexOptions):
     word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
     output: AnyPath | None = output_option("File of the senses: .html, .png, .svg or .json.")
     n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    context: int = option(
+        5, "Words on each side whose vectors count, together as much as the word's own; 0: only the word's own.", "N"
+    )
     apply: AnyPath | None = option(
         None,
         "File of senses (.json) that were found before: each use gets one of them.",

@@ -53,6 +53,7 @@ SOME_VALUE = {
     "against": "1",
     "same_word": True,
     "center": False,
+    "context": 2,
     "apply": "before.json",
     "names": "none",
     "wordnet": "dict",

@@ -39,6 +39,7 @@ def senses(options: SensesOptions) -> Senses:
         options.source,
         index=options.index,
         **options.values(LayerOptions),
+        context=options.context,
         n_senses=options.n_senses,
         apply=options.apply,
         namer=None if options.apply is not None else _namer(options, loaded),

@@ -34,6 +34,7 @@ from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
+from polyseme.word_senses.context_vectors import with_context
 from polyseme.word_senses.nearest_neighbors import Floats, Graph, Near, nearest
 
 CARD = "index.json"
@@ -132,6 +133,16 @@ class UseIndex:
         if graph is not None and mean is None and (allowed is None or int(allowed.sum()) > EXACT_UP_TO):
             return graph.nearest(self.vectors[view], query, top, allowed)
         return nearest(self.vectors[view], query, top, allowed, mean=mean)
+
+    def with_context(self, rows: NDArray[np.int64], reach: int, view: int = 0) -> Floats:
+        """The vectors of some uses, each with the mean of the words within reach in its text: [rows, D]."""
+        vectors, documents = self.vectors[view], self._uses.column("document").to_numpy()
+        mixed = [np.empty((0, vectors.shape[1]), np.float32)]
+        for row in rows.tolist():
+            near = range(max(row - reach, 0), min(row + reach + 1, len(self)))
+            same_text = [each for each in near if documents[each] == documents[row]]
+            mixed.append(with_context(np.asarray(vectors[same_text]), [row], reach, same_text))
+        return np.concatenate(mixed)
 
     @property
     def is_exact(self) -> bool:

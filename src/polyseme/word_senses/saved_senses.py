@@ -33,6 +33,7 @@ class SavedSenses:
     word: str
     source: str
     view: View
+    context: int
     center: Floats
     """[D]"""
     means: Floats
@@ -45,9 +46,10 @@ class SavedSenses:
         count = len(self.senses)
         return f"The {count} sense{'' if count == 1 else 's'} are those of {self.path}, found in {self.source}."
 
-    def check_fits(self, view: View, name: str) -> None:
-        """Refuse vectors of another model, layer or pooling than the senses have."""
+    def check_fits(self, view: View, context: int, name: str) -> None:
+        """Refuse vectors of another model, layer, pooling or context than the senses have."""
         differing = self.view.differences(view)
+        differing += [f"context ({self.context} there, {context} here)"] * (self.context != context)
         if differing:
             raise ModelError(
                 f"The senses in {self.path} do not fit the vectors of {name}: they differ in {', '.join(differing)}. "
@@ -76,6 +78,7 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
             word=content["word"],
             source=content["source"],
             view=view_from_json(content["view"]),
+            context=content["context"],
             center=np.array(content["center"], dtype=np.float32),
             means=np.array([sense["mean"] for sense in content["senses"]], dtype=np.float32),
             senses=[

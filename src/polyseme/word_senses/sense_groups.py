@@ -33,6 +33,7 @@ from polyseme.word_senses.clustering import (
     count_senses,
     distinct_rows,
 )
+from polyseme.word_senses.context_vectors import REACH
 from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.gloss_match import NearGloss, nearest_glosses
 from polyseme.word_senses.index import View, layer_name, view_to_json
@@ -47,6 +48,8 @@ MOST_COMPARED = 1000
 """Uses that are compared pairwise; of more, a sample is clustered and the others join the nearest sampled use."""
 N_EXAMPLES = 5
 ID_DIGITS = 6
+TIE = 1e-5
+"""Cosines that differ by less are equal."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,8 @@ class Senses:
     """What else there is to know: where names come from, what WordNet lacks."""
     layer: str
     pool: str
+    context: int
+    """Words on each side whose vectors count."""
     map: str
     center: list[float] = field(repr=False)
     """The mean vector of all uses."""
@@ -134,6 +139,7 @@ def senses_of(
     index: AnyPath | None = None,
     layer: str | int = -1,
     pool: str = "mean",
+    context: int = REACH,
     n_senses: int | None = None,
     apply: AnyPath | None = None,
     namer: Bundle | None = None,
@@ -149,8 +155,9 @@ def senses_of(
 ) -> Senses:
     """Group the uses of a word, in any case, in the texts of `source`; `n_senses` sets the number of groups.
 
-    Without a bundle, vectors are read from an index or a file of vectors. With `apply`, each use gets one of the senses
-    in that file instead. `namer` is a masked language model for names; `wordnet` gives glosses.
+    The vector of a use has `context` words on each side. Without a bundle, vectors are read from an index or a file of
+    vectors. With `apply`, each use gets one of the senses in that file instead. `namer` is a masked language model for
+    names; `wordnet` gives glosses.
     """
     started = time.perf_counter()
     draw = find_map(map)
@@ -161,8 +168,12 @@ def senses_of(
     if saved is not None and n_senses is not None:
         raise OptionError(f"The number of senses is that of {apply}. Leave n_senses out, or apply out.")
     embedder, view = _embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
+    if context < 0:
+        raise OptionError(f"The words of the context must be 0 or more. Got {context} instead.")
     settings: dict[str, Any] = {"reading": reading or {}, "force": force, "model": model, "progress": progress}
-    word_uses = uses_of_word(word, source, index, embedder, view, **settings)
+    word_uses = uses_of_word(word, source, index, embedder, view, context=context, **settings)
+    if saved is not None:
+        saved.check_fits(word_uses.view, context, word_uses.name)
     grouped = _grouped(word_uses, word, saved, n_senses, seed)
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
     typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
@@ -197,6 +208,7 @@ def senses_of(
         notes=notes,
         layer=str(layer) if bundle is not None else layer_name(word_uses.view.layer),
         pool=word_uses.view.pool,
+        context=context,
         map=map,
         center=_numbers(center),
         view=view_to_json(word_uses.view),
@@ -214,7 +226,6 @@ def _embedder(bundle: Bundle | None, layer: str | int, **options: Any) -> tuple[
 
 def _grouped(word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, seed: int) -> Grouped:
     if saved is not None:
-        saved.check_fits(word_uses.view, word_uses.name)
         return Grouped(saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation)
     refuse_if_single(word, word_uses.uses, word_uses.name)
     _check_number(n_senses, len(word_uses))
@@ -253,13 +264,13 @@ def _described(
         notes += [note] if note else []
     return [
         {
-            "id": _id(word, word_uses.uses[members[0]]),
+            "id": _id(word, [word_uses.uses[place] for place in _medoids(word_uses.vectors, labels == label)]),
             "name": name_of(replacing, neighbors),
             "neighbors": neighbors,
             "replacements": replacing,
             "glosses": near,
         }
-        for members, replacing, neighbors, near in zip(typical, filled, around, glosses, strict=True)
+        for label, (replacing, neighbors, near) in enumerate(zip(filled, around, glosses, strict=True))
     ]
 
 
@@ -268,10 +279,17 @@ def _numbers(vector: Floats) -> list[float]:
     return [round(number, 6) for number in vector.tolist()]
 
 
-def _id(word: str, use: Use) -> str:
-    """The word and a hash of its most typical use."""
-    digest = hashlib.sha256(f"{use.start} {use.text}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{form(word)}:{digest[:ID_DIGITS]}"
+def _id(word: str, medoids: Sequence[Use]) -> str:
+    """The word and a hash of its most typical use; of several that are equally typical, the lowest hash."""
+    hashes = [hashlib.sha256(f"{use.start} {use.text}".encode("utf-8", "surrogatepass")).hexdigest() for use in medoids]
+    return f"{form(word)}:{min(hashes)[:ID_DIGITS]}"
+
+
+def _medoids(vectors: Floats, members: NDArray[np.bool_]) -> list[int]:
+    """The members with the highest mean cosine to all members: one, but for ties."""
+    typical = vectors @ vectors[members].mean(axis=0)
+    ties: list[int] = np.flatnonzero(members & (typical >= typical[members].max() - TIE)).tolist()
+    return ties
 
 
 @dataclass(frozen=True)

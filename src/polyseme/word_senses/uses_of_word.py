@@ -16,9 +16,10 @@ from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
 from polyseme.types import Document, Progress
 from polyseme.word_senses.build_index import AnyPath, opened_index
+from polyseme.word_senses.context_vectors import context_positions, with_context
 from polyseme.word_senses.gather_uses import Uses, opened_uses
 from polyseme.word_senses.index import UseIndex, View
-from polyseme.word_senses.nearest_neighbors import Floats, unit
+from polyseme.word_senses.nearest_neighbors import Floats
 
 N_OTHERS = 1000
 """Uses of other words that are taken from an index."""
@@ -52,12 +53,13 @@ def uses_of_word(
     embedder: Embedder | None,
     view: View | None,
     *,
+    context: int = 0,
     reading: Mapping[str, Any],
     force: bool = False,
     model: str = "",
     progress: Progress | None = None,
 ) -> UsesOfWord:
-    """The uses of a word, in any case; refused if there are none.
+    """The uses of a word, in any case; refused if there are none. Their vectors have `context` words on each side.
 
     Without an embedder and a view, the vectors are those of an index or of a file of vectors.
     """
@@ -66,47 +68,52 @@ def uses_of_word(
     if index is not None or source is None:
         settings: dict[str, Any] = {"reading": reading, "force": force, "model": model, "progress": progress}
         with opened_index(source, index, embedders, views, **settings) as uses:
-            return _of_index(word, uses)
+            return _of_index(word, uses, context)
     with opened_uses(source, embedders, views, reading) as gathered:
-        return _of_texts(word, gathered, progress)
+        return _of_texts(word, gathered, context, progress)
 
 
-def _of_texts(word: str, source: Uses, progress: Progress | None) -> UsesOfWord:
+def _of_texts(word: str, source: Uses, context: int, progress: Progress | None) -> UsesOfWord:
     word_form = form(word)
     seen: dict[str, int] = {}
 
-    def places(document: Document) -> list[int]:
+    def matches_of(document: Document) -> tuple[list[int], list[int]]:
+        """The positions of the word, and that of another word, if there is one."""
         forms = [form(each) for each in document.words]
         matches = [place for place, each in enumerate(forms) if each == word_form]
-        if not matches:
-            for each in forms:
-                seen[each] = seen.get(each, 0) + 1
-            return []
         others = [place for place, each in enumerate(forms) if each != word_form]
-        return [*matches, others[len(document.text) % len(others)]] if others else matches
+        return matches, [others[len(document.text) % len(others)]] if others else []
+
+    def places(document: Document) -> list[int]:
+        matches, other = matches_of(document)
+        if not matches:
+            for each in document.words:
+                seen[form(each)] = seen.get(form(each), 0) + 1
+            return []
+        return context_positions([*matches, *other], len(document.words), context)
 
     result = UsesOfWord(source.name, source.views[0], background=seen)
     vectors: list[Floats] = []
     others: list[Floats] = []
     for chunk in source.gather(places, progress):
-        unit_vectors = iter(unit(chunk.vectors[0]))
-        for document, words in zip(chunk.documents, chunk.words, strict=True):
-            for each in words:
-                vector = next(unit_vectors)
-                if form(each) != word_form:
-                    others.append(vector)
-                    continue
-                result.ids.append(document.id)
-                result.uses.append(Use(document.text, each.start, each.end))
-                result.fields.append(document.fields)
-                vectors.append(vector)
+        starts = np.cumsum([0, *map(len, chunk.words)])
+        for number, document in enumerate(chunk.documents):
+            (matches, other), rows = matches_of(document), places(document)
+            of_document = chunk.vectors[0][starts[number] : starts[number + 1]]
+            vectors.append(with_context(of_document, matches, context, rows))
+            others += [with_context(of_document, other, context, rows)] if other else []
+            result.ids += [document.id] * len(matches)
+            result.uses += [
+                Use(document.text, each.start, each.end) for each in (document.words[place] for place in matches)
+            ]
+            result.fields += [document.fields] * len(matches)
     _refuse_if_absent(word, result.uses, source.name, seen)
-    result.vectors = np.stack(vectors)
-    result.others = np.stack(others) if others else np.empty((0, vectors[0].size), np.float32)
+    result.vectors = np.concatenate(vectors)
+    result.others = np.concatenate(others) if others else result.vectors[:0]
     return result
 
 
-def _of_index(word: str, index: UseIndex) -> UsesOfWord:
+def _of_index(word: str, index: UseIndex, context: int) -> UsesOfWord:
     matches = index.is_word(word)
     rows = np.flatnonzero(matches)
     forms = index.forms()
@@ -121,8 +128,8 @@ def _of_index(word: str, index: UseIndex) -> UsesOfWord:
         ids=[each.id for each in indexed],
         uses=[each.use for each in indexed],
         fields=[each.fields for each in indexed],
-        vectors=np.array(index.vectors[0][rows]),
-        others=np.array(index.vectors[0][elsewhere[::step][:N_OTHERS]]),
+        vectors=index.with_context(rows, context),
+        others=index.with_context(elsewhere[::step][:N_OTHERS], context),
         background=forms,
     )
 
