@@ -66,6 +66,21 @@ def test_a_fine_tuning_is_a_few_lines_and_in_a_notebook_its_page() -> None:
     assert "&lt;svg" in page
 
 
+@pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
+def test_senses_and_neighbors_are_a_few_lines_and_in_a_notebook_a_page() -> None:
+    model = tiny_model("bert")
+    texts = [f"the vase broke {number}" for number in range(60)]
+    senses = polyseme.senses("broke", source=texts, model=model, n_senses=2)
+    near = polyseme.similar("the dawn [broke]", source=texts, model=model, top=30)
+    lines = lines_of(senses)
+    assert lines[0] == "broke in the list of texts: 2 senses in 60 uses"
+    assert lines[2].split()[:3] == ["1", str(senses.senses[0].n_uses), senses.senses[0].id]
+    assert len(lines) == 5
+    assert senses._repr_html_().startswith('<iframe sandbox="allow-scripts"')
+    assert lines_of(near)[0] == "uses near the dawn [broke]"
+    assert len(lines_of(near)) == 2 + MOST_ROWS
+
+
 def test_a_list_of_results_is_a_list() -> None:
     results: ResultList[int] = ResultList([1, 2], lambda items: Table(title=f"{len(items)} numbers"))
     assert results == [1, 2]

@@ -98,6 +98,11 @@ def sense_map(result: Senses) -> SenseMap:
     )
 
 
+def page_of(result: Senses) -> str:
+    """The senses as a page."""
+    return senses_page(sense_map(result), list(map(label_of, result.uses)))
+
+
 def description_of(sense: Sense) -> list[str]:
     """Lines about a sense: replacements, neighbors, and WordNet's glosses."""
     lines = [
@@ -121,7 +126,7 @@ WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {
         ".html": lambda result: similar_page(result.use, lists_of(result), notes_of(result)).encode(),
     },
     Senses: {
-        ".html": lambda result: senses_page(sense_map(result), list(map(label_of, result.uses))).encode(),
+        ".html": lambda result: page_of(result).encode(),
         ".json": _json,
         ".png": lambda result: figure_bytes(senses_figure(sense_map(result)), "png"),
         ".svg": lambda result: figure_bytes(senses_figure(sense_map(result)), "svg"),

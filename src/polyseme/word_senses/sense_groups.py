@@ -18,8 +18,11 @@ from polyseme.embedding.flow import Embedder
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision
 from polyseme.errors import OptionError
+from polyseme.extras import later
 from polyseme.files.source_paths import Sources
+from polyseme.plots.html_page import framed_page
 from polyseme.plots.word_uses import Use
+from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.word_forms import form
 from polyseme.types import Progress
 from polyseme.word_senses.build_index import AnyPath
@@ -63,7 +66,7 @@ class SenseUse(Use):
     x: float
     y: float
     cosine: float = 0.0
-    """To the mean of its sense, both without the mean of all uses."""
+    """To the mean of its sense, both without the mean of all uses if there are several senses."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Of the text: those that were requested."""
 
@@ -88,8 +91,8 @@ class Sense:
     """The mean vector of its uses, without that of all uses: by it other uses get this sense."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Senses:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Senses(ShownAsTable):
     """The uses of a word in groups."""
 
     word: str
@@ -125,6 +128,23 @@ class Senses:
         if self.n_senses == 1 and not self.ease:
             return uses
         return f"{self.n_senses} sense{'' if self.n_senses == 1 else 's'} in {uses}"
+
+    def table(self) -> Table:
+        """The senses, each with its most typical use."""
+        return Table(
+            title=f"{self.word} in {self.source}: {self.headline}",
+            header=("sense", "uses", "id", "name", "typical use"),
+            rows=[
+                (number, sense.n_uses, sense.id, sense.name, self.uses[typical[0]].text if typical else "")
+                for number, (sense, typical) in enumerate(zip(self.senses, self.examples, strict=True), start=1)
+            ],
+            note=self.explanation,
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the page, with the map and all uses."""
+        page: str = later("polyseme.word_senses.result_files").page_of(self)
+        return framed_page(page)
 
     def of(self, sense: int) -> list[SenseUse]:
         """The uses of one sense, counted from 1."""
@@ -178,7 +198,8 @@ def senses_of(
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
     typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
     center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
-    cosines = unit(word_uses.vectors - center) @ means.T
+    rest = word_uses.vectors - center if n_groups > 1 else word_uses.vectors
+    cosines = unit(rest) @ (means if n_groups > 1 else unit(center)[None]).T
     notes: list[str] = []
     described = (
         list(saved.senses)

@@ -19,6 +19,7 @@ from polyseme.encoders.inference import Precision, build_inference_encoder
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
+from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Progress
@@ -27,6 +28,8 @@ from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.index import UseIndex, View
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
+SHOWN = 25
+"""Characters on each side of a word in a table."""
 MIN_CENTERED = 5
 """Uses of the marked word from which on they are compared without their mean."""
 
@@ -54,8 +57,8 @@ class Neighbors:
     """Uses of other words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Similar:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Similar(ShownAsTable):
     """A marked use and its neighbors."""
 
     word: str
@@ -81,6 +84,17 @@ class Similar:
     @property
     def use(self) -> Use:
         return Use(self.text, self.start, self.end)
+
+    def table(self) -> Table:
+        """The neighbors: those of the same word, then those of others."""
+        uses = [*(self.near.same or ()), *(self.near.other or ())]
+        before, word, after = self.use.keyword(SHOWN)
+        return Table.of(
+            f"uses near {before}[{word}]{after}",
+            ("cosine", "id", "word", "text"),
+            uses,
+            lambda use: (f"{use.cosine:.3f}", use.id, use.word, "".join(use.keyword(SHOWN))),
+        )
 
 
 def similar_uses(
