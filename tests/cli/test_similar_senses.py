@@ -110,7 +110,7 @@ def test_ids_fields_names_and_glosses_are_printed(run: Run, tiny: Path, tmp_path
     rows.write_text("id,text,by\n7,Dawn broke.,Woolf\n8,The news broke.,Wolfe\n9,It broke.,Woolf\n", encoding="utf-8")
     options = ["--in", rows, "--field", "text", "--id-field", "id", "--fields", "by", "-m", tiny]
     near = run("similar", "We [broke] even.", *options, "--same-word").out.splitlines()
-    assert all(re.match(r"-?[01]\.\d{3}  [789]  by=Wo(olf|lfe) +\S.*\[broke\]", line) for line in near[1:])
+    assert all(re.match(r"[ -]?[01]\.\d{3}  [789]  by=Wo(olf|lfe) +\S.*\[broke\]", line) for line in near[1:])
     wordnet = Path(__file__).parent.parent / "word_senses" / "wordnet"
     ended = run("senses", "broke", *options, "--wordnet", wordnet, "--n-senses", 2)
     assert re.search(r"^sense 1, \S.*, 2 uses \(broke:[0-9a-f]{6}\)$", ended.out, re.M)

@@ -51,7 +51,8 @@ def lists_of(result: Similar) -> list[UseList]:
         centered = ", without their mean" if result.center else ""
         for words, uses in ((f"of {result.word!r}{centered}", near.same), ("of other words", near.other)):
             if uses is not None:
-                labeled = [(f"{use.cosine:.3f}  {label_of(use)}", use) for use in uses]
+                sign = " " if any(use.cosine < 0 for use in uses) else ""  # a blank in the place of a minus
+                labeled = [(f"{use.cosine:{sign}.3f}  {label_of(use)}", use) for use in uses]
                 lists.append(UseList(f"Uses {words}, {layer}", labeled))
     return lists
 
