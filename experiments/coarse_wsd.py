@@ -24,7 +24,8 @@ from sklearn.metrics import v_measure_score
 from tables import data_folder, lines_of, machine, table
 
 import polyseme
-from polyseme.word_senses.clustering import MIN_EASE, MIN_USES, SAME_DISTANCE, count_senses, distinct_rows, number_by
+from polyseme.word_senses.clustering import MIN_EASE_IN_CONTEXT as MIN_EASE
+from polyseme.word_senses.clustering import MIN_USES, SAME_DISTANCE, count_senses, distinct_rows, number_by
 from polyseme.word_senses.context_vectors import REACH, with_context
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group

@@ -28,6 +28,9 @@ ROUNDS = 100
 TRIES = 8
 SAME_DISTANCE = 0.08
 MIN_EASE = 1.75
+"""How much more easily than a cloud uses must fall into 2 groups, where vectors are those of the word alone."""
+MIN_EASE_IN_CONTEXT = 2.0
+"""The same, where they have the words around it: these bring topics, which separate uses of one sense, too."""
 MIN_USES = 20
 """Uses, without near copies, that are needed to estimate the number of senses."""
 MAX_SENSES = 9
@@ -134,6 +137,8 @@ class Count:
     """How much more easily than a cloud without senses the uses fall into 2, 3, … groups; empty if not measured."""
     n_distinct: int
     """Uses that were compared, without near copies."""
+    min_ease: float = MIN_EASE
+    """The ease of 2 groups that is required."""
 
     def sentence(self) -> str:
         """The evidence in words.
@@ -150,15 +155,15 @@ and into 3 only 1.1 times.'
         if self.n_senses == 1:
             return (
                 f"The uses fall into 2 groups only {self.ease[0]:.2f} times as easily as a cloud without senses would; "
-                f"{MIN_EASE} times is required. {HINT}"
+                f"{self.min_ease:g} times is required. {HINT}"
             )
         eases = [f"{ease:.1f} times" for ease in self.ease]
         more = [f"into {number} {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]
         after = [f"into {self.n_senses + 1} only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
         rest = "".join(f", and {clause}" for clause in [*more, *after])
         return (
-            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({MIN_EASE} times is "
-            f"required){rest}."
+            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({self.min_ease:g} times "
+            f"is required){rest}."
         )
 
 
@@ -167,7 +172,7 @@ def count_senses(vectors: Floats, rng: np.random.Generator, *, min_ease: float =
     if len(vectors) < MIN_USES:
         return Count(1, (), len(vectors))
     ease = tuple(_ease(vectors, rng).tolist())
-    return Count(number_by(ease, min_ease), ease, len(vectors))
+    return Count(number_by(ease, min_ease), ease, len(vectors), min_ease)
 
 
 def number_by(ease: Sequence[float], min_ease: float = MIN_EASE) -> int:

@@ -28,6 +28,8 @@ from polyseme.types import Progress
 from polyseme.word_senses.build_index import AnyPath
 from polyseme.word_senses.clustering import (
     HINT,
+    MIN_EASE,
+    MIN_EASE_IN_CONTEXT,
     Count,
     Labels,
     by_size,
@@ -194,7 +196,8 @@ def senses_of(
     word_uses = uses_of_word(word, source, index, embedder, view, context=context, **settings)
     if saved is not None:
         saved.check_fits(word_uses.view, context, word_uses.name)
-    grouped = _grouped(word_uses, word, saved, n_senses, seed)
+    min_ease = MIN_EASE_IN_CONTEXT if context else MIN_EASE
+    grouped = _grouped(word_uses, word, saved, n_senses, seed=seed, min_ease=min_ease)
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
     typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
     center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
@@ -245,12 +248,14 @@ def _embedder(bundle: Bundle | None, layer: str | int, **options: Any) -> tuple[
     return embedder, View(fingerprint=parts, layer=embedder.choice, pool=options["pool"])
 
 
-def _grouped(word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, seed: int) -> Grouped:
+def _grouped(
+    word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, **options: Any
+) -> Grouped:
     if saved is not None:
         return Grouped(saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation)
     refuse_if_single(word, word_uses.uses, word_uses.name)
     _check_number(n_senses, len(word_uses))
-    return group(word_uses.vectors, n_senses, seed=seed, scale=_scale(word_uses.vectors, word_uses.others))
+    return group(word_uses.vectors, n_senses, scale=_scale(word_uses.vectors, word_uses.others), **options)
 
 
 def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
@@ -322,14 +327,21 @@ class Grouped:
     explanation: str
 
 
-def group(vectors: Floats, n_senses: int | None = None, *, seed: int = 0, scale: float = 1.0) -> Grouped:
+def group(
+    vectors: Floats,
+    n_senses: int | None = None,
+    *,
+    seed: int = 0,
+    scale: float = 1.0,
+    min_ease: float = MIN_EASE,
+) -> Grouped:
     """Group vectors of length 1 into `n_senses` groups, or into as many as there seem to be senses."""
     rng = np.random.default_rng(seed)
     drawn = np.arange(len(vectors))
     if len(vectors) > MOST_COMPARED:
         drawn = np.sort(rng.permutation(len(vectors))[:MOST_COMPARED])
     distinct = drawn[distinct_rows(vectors[drawn], scale)]
-    count = count_senses(vectors[distinct], rng)
+    count = count_senses(vectors[distinct], rng, min_ease=min_ease)
     n_groups = n_senses or count.n_senses
     parted = vectors[distinct if n_groups <= len(distinct) else drawn]
     labels = cluster(centered(parted), n_groups, rng)[_nearest_rows(vectors, parted)]
