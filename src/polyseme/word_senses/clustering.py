@@ -162,8 +162,8 @@ and into 3 only 1.1 times.'
         after = [f"into {self.n_senses + 1} only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
         rest = "".join(f", and {clause}" for clause in [*more, *after])
         return (
-            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would ({self.min_ease:g} times "
-            f"is required){rest}."
+            f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would "
+            f"({self.min_ease:g} times is required){rest}."
         )
 
 
