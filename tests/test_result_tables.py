@@ -86,3 +86,24 @@ def test_a_list_of_results_is_a_list() -> None:
     assert results == [1, 2]
     results.append(3)
     assert repr(results) == "3 numbers"
+
+
+def test_scores_are_a_table_and_in_a_notebook_shaded_words() -> None:
+    model = tiny_model("gpt2")
+    scores = model.score(["the vase broke", "Dawn"] * 30)
+    assert len(lines_of(scores)) == 2 + MOST_ROWS
+    assert repr(scores[1]).startswith("Scored('Dawn', id '1', 1 word, log-probability -")
+    assert "how surprising" in str(scores[0]._repr_html_()).lower()
+    result = polyseme.score(["the vase broke", "Dawn"], model=model)
+    first, header, *rows, cost = lines_of(result)
+    assert first.startswith("2 texts, scored left to right: perplexity per word ")
+    assert header.split()[:2] == ["id", "words"]
+    assert [row.split()[:2] for row in rows] == [["1", "3"], ["2", "1"]]
+    assert cost.startswith("2 texts, 4 words")
+    assert "<iframe" in str(result._repr_html_())
+
+
+def test_what_fills_a_mask_is_a_table() -> None:
+    [filled] = tiny_model("bert").fill("the [MASK] broke", top=3)
+    title, header, *rows = lines_of(filled)
+    assert (title, header.split(), len(rows)) == ("mask at 4", ["candidate", "probability"], 3)

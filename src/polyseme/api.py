@@ -313,7 +313,7 @@ class Model:
             documents = [later("polyseme.text.marked_word").marked_span(document) for document in documents]
         scores: list[Scored] = scorer(documents, sources=sources)
         scorer.warn()
-        return scores
+        return ResultList(scores, later("polyseme.scoring.text_scores").scores_table)
 
     def scorer(self, options: MaskOptions, batch_pieces: int | None, **settings: Any) -> Scorer:
         """What `score` runs, to be called with documents as often as wanted; it keeps a tally of all of them."""

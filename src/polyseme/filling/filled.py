@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from polyseme.errors import InputError
+from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.piece_texts import find_masks
 from polyseme.text.tokenizer import MASK_TEXT
 
 
-@dataclass(frozen=True)
-class Filled:
+@dataclass(frozen=True, repr=False)
+class Filled(ShownAsTable):
     """What may be at one mask: pieces with their probabilities, the likeliest first.
 
     Of whole words and spans at several masks, those of the same number belong together: `words[0]` of every mask make
@@ -27,6 +28,10 @@ class Filled:
     probabilities: list[float]
     words: list[str] = field(default_factory=list)
     """Words or spans as they read in the text; empty where single pieces are predicted."""
+
+    def table(self) -> Table:
+        rows = list(zip(self.words or self.pieces, self.probabilities, strict=True))
+        return Table.of(f"mask at {self.start}", ("candidate", "probability"), rows, lambda row: row)
 
 
 @dataclass(frozen=True)

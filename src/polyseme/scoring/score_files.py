@@ -43,7 +43,7 @@ from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.text_scores import Floats, Scored, Totals, surprisals, totals
+from polyseme.scoring.text_scores import MOST_BITS, Floats, Scored, Totals, bits, shaded_words, surprisals, totals
 from polyseme.text.marked_word import marked_span
 from polyseme.types import Document, OnBatch, Progress
 
@@ -420,19 +420,13 @@ class _Html:
         self._path.write_text(page, encoding="utf-8")
 
 
-MOST: Mapping[str, float] = {"word": 20.0, "piece": 20.0, "byte": 8.0}
+MOST: Mapping[str, float] = {"word": MOST_BITS, "piece": MOST_BITS, "byte": 8.0}
 """The surprisal, in bits, from which on shades grow no darker; the same on every page, so that pages compare."""
 
 
 def shaded(scored: Scored, by: By) -> ShadedText:
     """A text with a mark for each word; by piece or byte, for each piece, those of one character together."""
-    if by == "word":
-        marks = [
-            Mark(word.start, word.end, value, f"{word}: {_label(value)}")
-            for word, value in zip(scored.words, scored.word_surprisals.tolist(), strict=True)
-        ]
-    else:
-        marks = _piece_marks(scored, by)
+    marks = shaded_words(scored).marks if by == "word" else _piece_marks(scored, by)
     return ShadedText(heading=scored.id, text=scored.text, marks=marks, note=totals_line(scored.totals))
 
 
@@ -454,7 +448,7 @@ def _piece_marks(scored: Scored, by: By) -> list[Mark]:
     for mark in marks:
         n_bytes = len(scored.text[mark.start : mark.end].encode("utf-8", "surrogatepass"))
         value = mark.value / n_bytes if by == "byte" else mark.value
-        labeled.append(Mark(mark.start, mark.end, value, f"{mark.label}: {_label(value)}"))
+        labeled.append(Mark(mark.start, mark.end, value, f"{mark.label}: {bits(value)}"))
     return labeled
 
 
@@ -481,10 +475,6 @@ FORMATS: Mapping[str, type[Any]] = {
 
 def _numbers(values: Floats) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
-
-
-def _label(value: float) -> str:
-    return "no score" if math.isnan(value) else f"{value:.2f} bits"
 
 
 def _ending(output: AnyPath) -> str:

@@ -17,17 +17,27 @@ nothing precedes it, and of the word that it belongs to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme.plots.html_page import framed_page
+from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
+from polyseme.result_tables import Table
+from polyseme.result_tables import counted as counted_texts
 from polyseme.scoring.target_rows import Ints, counted
 from polyseme.types import Document, Pieces
 
 Floats = NDArray[np.float64]
+
+SHOWN = 20
+"""Texts that a notebook shows."""
+MOST_BITS = 20.0
+"""The surprisal of a word from which on shades grow no darker; the same on every page, so that pages compare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +88,7 @@ class Totals:
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()} | counts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Scored(Document):
     """A document with a log-probability for every piece and every word: what `score` returns."""
 
@@ -95,6 +105,13 @@ class Scored(Document):
     """[n_words]: what is added to what a word's pieces come to, so that words are proper events (`word_bounds`)."""
     span: tuple[int, int] | None = None
     """The part of the text that is scored, `[start, end)` in characters; None: all of it."""
+
+    def _described(self) -> list[str]:
+        return [*super()._described(), f"log-probability {self.totals.log_prob:.2f}"]
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the words, shaded by their surprisals."""
+        return shaded_html([self])
 
     @cached_property
     def word_log_probs(self) -> Floats:
@@ -205,3 +222,36 @@ def perplexity(log_prob: float, count: float) -> float:
         return math.exp(-log_prob / count)
     except OverflowError:
         return math.inf
+
+
+def scores_table(texts: Sequence[Scored]) -> Table:
+    """Texts with their scores, one row each."""
+
+    def row(each: Scored) -> tuple[Any, ...]:
+        totals = each.totals
+        return each.id, totals.words, totals.log_prob, totals.perplexity_per_word, each.text
+
+    header = ("id", "words", "log-probability", "perplexity per word", "text")
+    return Table.of(counted_texts(len(texts), "text"), header, texts, row)
+
+
+def shaded_html(texts: Sequence[Scored]) -> str:
+    """For notebooks: the first texts, their words shaded by surprisal."""
+    shaded = [shaded_words(each) for each in texts[:SHOWN]]
+    return framed_page(
+        shaded_page("How surprising each word is", shaded, unit="bits a word", most=MOST_BITS), height=360
+    )
+
+
+def shaded_words(scored: Scored) -> ShadedText:
+    """A text with a mark for each word."""
+    marks = [
+        Mark(word.start, word.end, value, f"{word}: {bits(value)}")
+        for word, value in zip(scored.words, scored.word_surprisals.tolist(), strict=True)
+    ]
+    return ShadedText(heading=scored.id, text=scored.text, marks=marks)
+
+
+def bits(value: float) -> str:
+    """A surprisal in words."""
+    return "no score" if math.isnan(value) else f"{value:.2f} bits"

@@ -26,6 +26,9 @@ from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.text.documents import to_documents
 from polyseme.verb_options import GenerateOptions
 
+WIDTH = 300
+"""Characters of a text that are shown."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Generated(ShownAsTable):
@@ -41,7 +44,7 @@ class Generated(ShownAsTable):
         prompts = zip(self.prompts, self.continuations, strict=True)
         rows = [(prompt, each.text) for prompt, texts in prompts for each in texts]
         table = Table.of(counted(len(rows), "text"), ("prompt", "text"), rows, lambda row: row)
-        return replace(table, note=self.cost.line())
+        return replace(table, note=self.cost.line(), width=WIDTH)
 
 
 @flat(GenerateOptions)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from polyseme import __version__
@@ -20,18 +20,19 @@ from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import read_rows
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
+from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.score_files import SourcedRows, check_by, check_scores_output, score_files
-from polyseme.scoring.text_scores import Scored, Totals
+from polyseme.scoring.text_scores import Scored, Totals, scores_table, shaded_html
 from polyseme.scoring.word_bounds import check_word_probability
 from polyseme.text.sentences import split_sentences
 from polyseme.verb_options import MaskOptions, ScoreOptions
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scores:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Scores(ShownAsTable):
     """The scores of the texts of files."""
 
     method: str
@@ -41,6 +42,14 @@ class Scores:
     """Each with its scores, unless they are written to a file."""
     notes: Sequence[str]
     cost: Cost
+
+    def table(self) -> Table:
+        texts = counted(self.totals.texts, "text")
+        title = f"{texts}, scored {self.method}: perplexity per word {self.totals.perplexity_per_word:,.1f}"
+        return replace(scores_table(self.texts), title=title, note=self.cost.line())
+
+    def _repr_html_(self) -> str:
+        return (super()._repr_html_() or "") + (shaded_html(self.texts) if self.texts else "")
 
 
 @flat(ScoreOptions)
