@@ -357,7 +357,8 @@ class CorpusOptions(PairedTextOptions, ForceOption):
         kw_only=False,
         metadata=doc(
             "Files, folders and patterns of text, JSON Lines, CSV, TSV or Parquet, compressed or not. Several sources "
-            'with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among others.',
+            'with weights: {"wiki": ("wiki/*.txt", 1), "books": ("books/", 2.5)}, or "books=2.5:books/" among others. '
+            "In Python also a frame, a dataset or a column of texts.",
             "[TEXTS]...",
         ),
     )
@@ -414,7 +415,11 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     sources: Sources | None = dataclasses.field(
         default=None,
         kw_only=False,
-        metadata=doc("Files, folders or patterns of text, or the folder of a corpus (`build_corpus`).", "[TEXTS]..."),
+        metadata=doc(
+            "Files, folders or patterns of text, or the folder of a corpus (`build_corpus`). In Python also a frame, a "
+            "dataset or a column of texts.",
+            "[TEXTS]...",
+        ),
     )
     output: AnyPath | None = output_option("Folder of the run; its model/ is the model.", default="none")
     resume: AnyPath | None = option(

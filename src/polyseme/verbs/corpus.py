@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from polyseme.corpus.build import build
 from polyseme.corpus.corpus import Corpus
+from polyseme.files.texts_on_disk import on_disk
 from polyseme.options import flat
 from polyseme.training_options import CorpusOptions
 
@@ -14,4 +17,5 @@ def build_corpus(options: CorpusOptions) -> Corpus:
 
     An interrupted call is resumed by the same call. The number of workers changes nothing but the time it takes.
     """
-    return build(options)
+    with on_disk(options.sources, options.field) as (sources, field):
+        return build(replace(options, sources=sources, field=field))

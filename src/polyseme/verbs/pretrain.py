@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
+from polyseme.files.texts_on_disk import on_disk
 from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import MANY_EPOCHS, Fit
@@ -57,6 +59,11 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     after `stop_after`, how far it has come. Under `torchrun` all processes make the same call.
     """
     started = time.perf_counter() if options.started is None else options.started
+    with on_disk(options.sources, options.field) as (sources, field):
+        return _pretrain(dataclasses.replace(options, sources=sources, field=field), started)
+
+
+def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | PausedRun:
     stop_after = _stop_after(options)
     costs = Rates.of(options.cost_rates)
     texts = Texts(options.sources, options.source, options.target, options.held_source, options.held_target)
