@@ -170,11 +170,11 @@ def test_cola_has_no_header_and_four_columns(tmp_path: Path) -> None:
     assert read("cola", tmp_path) == {
         "train": [('Our "friends" won\'t.', "1"), ("They drank the pub.", "0")],
         "dev": [("Him goed.", "0")],
-        "test_unlabelled": [("Bill ran.", None)],
+        "test_unlabeled": [("Bill ran.", None)],
     }
     assert found.splits["train"][1].fields == {"source": "gj04"}
     assert found.splits["train"][1].place == f"{folder / 'train.tsv'}, line 2"
-    assert found.splits["test_unlabelled"][0].id == "0"
+    assert found.splits["test_unlabeled"][0].id == "0"
 
 
 def test_sst2(tmp_path: Path) -> None:
@@ -183,7 +183,10 @@ def test_sst2(tmp_path: Path) -> None:
     write(folder / "dev.tsv", tabs("sentence", "label"), tabs("bad", "0"))
     write(folder / "test.tsv", tabs("index", "sentence"), tabs("0", "so so"))
     assert read("SST-2", folder)["train"] == [('hide "new" secretions ', "0"), ("good", "1")]
-    assert read("sst2", tmp_path)["test_unlabelled"] == [("so so", None)]
+    assert read("sst2", tmp_path)["test_unlabeled"] == [("so so", None)]
+    for start in ("", "\n", " \n\n"):  # labels are found below blank lines, as the rows are
+        write(folder / "test.tsv", tabs("sentence", "label"), tabs("so so", "1"), start=start)
+        assert read("sst2", tmp_path)["test"] == [("so so", "1")]
 
 
 def test_mrpc_from_glue_and_from_microsoft(tmp_path: Path) -> None:
@@ -199,7 +202,7 @@ def test_mrpc_from_glue_and_from_microsoft(tmp_path: Path) -> None:
     )
     found = read("mrpc", tmp_path)
     assert found["dev"] == [('"The 1 rose .', "It, 1, rose .", "1")]
-    assert found["test_unlabelled"] == [("a", "b", None)]
+    assert found["test_unlabeled"] == [("a", "b", None)]
     assert len(found["train"]) == 20
     own = tmp_path / "own" / "MSRParaphraseCorpus"
     write(own / "msr_paraphrase_train.txt", header, *rows, start="\ufeff")
@@ -230,7 +233,7 @@ def test_stsb_from_glue_and_from_its_own_files(tmp_path: Path) -> None:
     assert found == {
         "train": [('A "plane".', "An air plane.", 5.0)],
         "dev": [('A "plane".', "An air plane.", 2.5)],
-        "test_unlabelled": [('A "plane".', "An air plane.", None)],
+        "test_unlabeled": [('A "plane".', "An air plane.", None)],
     }
     own = tmp_path / "stsbenchmark"
     short = ("main-captions", "MSRvid", "2012test", "0001", "5.000", "A plane.", "An air plane.")
@@ -275,7 +278,7 @@ def test_mnli_from_glue(tmp_path: Path) -> None:
         "train": [("It's a.", 'A "b".', "entailment")],
         "dev": [("It's a.", 'A "b".', "contradiction")],
         "dev_mismatched": [("It's a.", 'A "b".', "contradiction")],
-        "test_unlabelled": [("It's a.", 'A "b".', None)],
+        "test_unlabeled": [("It's a.", 'A "b".', None)],
     }
     assert read_benchmark("mnli", tmp_path).splits["train"][0].fields == {"genre": "fiction"}
 
@@ -296,7 +299,7 @@ def test_tasks_with_an_index(name: str, columns: tuple[str, str], tmp_path: Path
     assert read(name.lower(), tmp_path) == {
         "train": [('a "q', "b", labels[1])],
         "dev": [("c", "d", labels[0])],
-        "test_unlabelled": [("e", "f", None)],
+        "test_unlabeled": [("e", "f", None)],
     }
 
 
@@ -445,7 +448,7 @@ def test_arc_with_letters_and_digits(tmp_path: Path) -> None:
         read_benchmark("arc-challenge", tmp_path)
 
 
-def test_commonsenseqa_and_its_unlabelled_test(tmp_path: Path) -> None:
+def test_commonsenseqa_and_its_unlabeled_test(tmp_path: Path) -> None:
     row = json.loads(arc("Where?", ["bank", "mall"], "AB", "B"))
     row["question"]["question_concept"] = "door"
     for split in ("train", "dev"):
@@ -456,7 +459,7 @@ def test_commonsenseqa_and_its_unlabelled_test(tmp_path: Path) -> None:
     assert [(split, items[0].gold) for split, items in found.splits.items()] == [
         ("train", 1),
         ("dev", 1),
-        ("test_unlabelled", None),
+        ("test_unlabeled", None),
     ]
     write(tmp_path / "dev_rand_split.jsonl", arc("Where?", ["bank", "mall"], "AB", "E"))
     with pytest.raises(InputError, match=r"line 1: the answer 'E' is none of its choices: A, B"):

@@ -59,10 +59,10 @@ def test_what_is_refused(given: TaskData, said: str) -> None:
 def test_what_is_not_refused() -> None:
     assert checked_data(task("classify", *GOOD)).notes == ()
     assert checked_data(task("classify", *GOOD, *GOOD, Item(text="c", gold="z"))).notes == ()
-    unlabelled = TaskData(
-        name="t", kind="classify", splits={"train": GOOD, "dev": GOOD, "test_unlabelled": [Item(text="x")]}, metrics=()
+    unlabeled = TaskData(
+        name="t", kind="classify", splits={"train": GOOD, "dev": GOOD, "test_unlabeled": [Item(text="x")]}, metrics=()
     )
-    assert checked_data(unlabelled).notes == ()
+    assert checked_data(unlabeled).notes == ()
 
 
 def test_confusions_of_labels_and_tags() -> None:

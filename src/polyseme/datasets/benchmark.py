@@ -28,7 +28,7 @@ Files = Mapping[str, Path]
 Names = tuple[str, ...]
 LEFT_OUT = object()
 """As a gold answer: the row is left out, with a note."""
-UNLABELED = "_unlabelled"
+UNLABELED = "_unlabeled"
 """What is put behind the name of a split whose labels are kept by others: it can be predicted, not scored."""
 _FIRST = ("train", "dev")
 
@@ -223,7 +223,7 @@ def table_items(
 
 def read_table(file: Path, columns: Columns) -> Iterator[tuple[Mapping[str, str | None], Place]]:
     """The rows of a table by the names of their columns, each with its place."""
-    lines = (line for line in text_lines(file) if line.text.strip())
+    lines = _filled_lines(file)
     first = next(lines, None)
     if first is None:
         raise InputError(f"{file} is empty: there is nothing to read.")
@@ -257,7 +257,7 @@ def _header(first: Line, columns: Columns, rest: Iterable[Line], file: Path) -> 
 
 def has_column(file: Path, expected: Names, columns: Columns) -> bool:
     """Whether a table has one of these columns."""
-    line = next(text_lines(file), None)
+    line = next(_filled_lines(file), None)
     names = line.text.split("\t") if line is not None else []
     if not any(name in names for name in columns.text):
         names = list(columns.headerless.get(len(names), ()))
@@ -267,6 +267,11 @@ def has_column(file: Path, expected: Names, columns: Columns) -> bool:
 def text_lines(file: Path) -> Iterator[Line]:
     """The lines of a text file, plain or compressed."""
     return lines_of(open_source(file))
+
+
+def _filled_lines(file: Path) -> Iterator[Line]:
+    """The lines that are not blank."""
+    return (line for line in text_lines(file) if line.text.strip())
 
 
 def _one_of(row: Mapping[str, str | None], names: Names) -> str | None:
