@@ -252,7 +252,10 @@ def test_a_chunk_whose_input_has_changed_is_made_again(run: Run, gpt2: Path, sou
         (["x", "--beam", "2", "--early-stopping", "maybe"], "Got 'maybe' instead"),
         (["x", "--min-new", "30"], "at least 30 and at most 20"),
         (["x", "-o", "out.parquet"], "texts are not written as .parquet"),
-        (["x", "-o", "out.txt", "--n", "2", "--top-k", "3"], "plain lines cannot say which of 2 texts are whose"),
+        (
+            ["x", "-o", "out.txt", "--n", "2", "--top-k", "3"],
+            "plain lines cannot show which prompt each of 2 texts",
+        ),
         (["x", "-o", "prompts.txt/out.jsonl"], "prompts.txt is not a folder"),
     ],
     ids=str,

@@ -48,8 +48,8 @@ def lines_for(output: AnyPath, n: int) -> Lines:
         )
     if n > 1:
         raise OptionError(
-            f"{output}: plain lines cannot say which of {n} texts are whose. End the name in .jsonl, or take one text "
-            "a prompt."
+            f"{output}: plain lines cannot show which prompt each of {n} texts belongs to. End the name in .jsonl, or "
+            "generate one text per prompt."
         )
     return lambda id, prompt, fields, continuations: [_one_line(each.text) for each in continuations]
 

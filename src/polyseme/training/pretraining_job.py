@@ -184,8 +184,8 @@ def _check_tokenizer(job: Job, corpus: Corpus, start: Bundle) -> None:
     if words is None and theirs.fingerprint != corpus.tokenizer.fingerprint:
         raise OptionError(
             f"The model {job.start} has another tokenizer ({theirs.n_pieces:,} pieces) than the corpus "
-            f"{corpus.folder} ({corpus.tokenizer.n_pieces:,}), so its pieces would stand for others. Train it "
-            "further on the texts themselves, or on a corpus of its tokenizer: polyseme corpus TEXTS --tokenizer "
+            f"{corpus.folder} ({corpus.tokenizer.n_pieces:,}), so the ids of its pieces would stand for others. Train "
+            "it further on the texts themselves, or on a corpus of its tokenizer: polyseme corpus TEXTS --tokenizer "
             f"{job.start}."
         )
 
