@@ -93,6 +93,7 @@ class LimitedPattern:
             encoding="ascii",
         )
         self._send(self._worker, [self.source, self._flags])
+        cast(IO[str], self._worker.stdout).readline()  # it is ready: the time that it takes to start does not count
         return self._worker
 
     @staticmethod
