@@ -116,7 +116,7 @@ def test_p_is_uniform_without_a_difference_if_documents_are_exchanged_and_not_if
     ps = np.array([simulated(rng, 0.0, topic=1.0) for _ in range(300)])
     by_documents, by_uses = (ps < LEVEL).mean(axis=0)
     assert by_documents < 0.09  # 0.05 and three standard errors
-    assert by_uses > 0.2
+    assert by_uses > 0.15
 
 
 def test_a_difference_is_found() -> None:
