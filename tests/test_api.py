@@ -250,7 +250,8 @@ def test_pieces_have_ids_spans_and_states_of_every_layer(family: str) -> None:
     assert not found.spans[around].any()
     for piece, (start, end) in zip(found.pieces[inner], found.spans[inner], strict=True):
         bare = piece.removeprefix("##").removeprefix("▁").removeprefix("Ġ").removesuffix("</w>")
-        assert text[start:end].strip().lower() == bare.lower()
+        if not piece.startswith("bucket "):  # of n-grams, which many have in common
+            assert text[start:end].strip().lower() == bare.lower()
     with torch.no_grad():
         states = model.bundle.encoder(row(model, text))
     for number in range(config.depth + 1):

@@ -22,8 +22,10 @@ from torch import nn
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
+from polyseme.text.character_ngrams import CharacterNgrams
 from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
+from polyseme.text.word_tokenizer import WordTokenizer
 from spread import SPREAD
 
 TEXT = """
@@ -112,6 +114,12 @@ def word_level() -> Tokenizer:
     return tokenizer
 
 
+def table_of_words() -> WordTokenizer:
+    """Static vectors' kind, with character n-grams, as in fastText."""
+    words = dict.fromkeys(re.findall(r"\w+|[^\w\s]", TEXT))
+    return WordTokenizer(list(words)[:38], lowercase=True, ngrams=CharacterNgrams(3, 4, 60))
+
+
 BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "bert": wordpiece,
     "roberta": byte_bpe,
@@ -129,9 +137,10 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "transformer": lambda: byte_bpe(ANGLES[:4]),
     "lstm": word_level,
     "elmo": None,
+    "static": None,
 }
-"""The kind of tokenizer that goes with each family; a family that is registered needs a line here. ELMo's
-is of no library's making, and has no file."""
+"""The kind of tokenizer that goes with each family; a family that is registered needs a line here. Those of ELMo and of
+static vectors are of no library's making, and have no file of its kind."""
 
 
 @cache
@@ -149,7 +158,7 @@ def write_tokenizer(family: str, folder: Path) -> None:
 def tiny_tokenizer(family: str) -> Any:
     """A small tokenizer of the family's kind."""
     if BACKENDS[family] is None:
-        return CharacterTokenizer()
+        return {"elmo": CharacterTokenizer, "static": table_of_words}[family]()
     with tempfile.TemporaryDirectory() as folder:
         write_tokenizer(family, Path(folder))
         return load_tokenizer(folder, frame=FAMILIES[family].frame)

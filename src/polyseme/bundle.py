@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyseme.config import EncoderConfig
 from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import read, write
-from polyseme.convert.families import FAMILIES, family_of
+from polyseme.convert.families import FAMILIES, family_of, is_model_file
 from polyseme.convert.family import Family
 from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
 from polyseme.encoders.encoder import Encoder
@@ -134,9 +134,11 @@ def new_bundle(
 
 
 def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
-    """The model in a folder. A run's folder stands for its `model/`."""
+    """The model in a folder, or in a file of word vectors. A run's folder stands for its `model/`."""
     folder = model_folder(Path(path))
     family = family_of(folder)
+    if family.read_file is not None and folder.is_file():
+        return _load_file(family, folder, dtype, device)
     settings = family.folder.settings(folder)
     where = str(settings)
     theirs = read_json(settings)
@@ -159,6 +161,17 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     bundle.extra_files = read_extra_files(folder)
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
+    return bundle.eval()
+
+
+def _load_file(family: Family, path: Path, dtype: torch.dtype, device: str) -> Bundle:
+    """A model that is a single file."""
+    assert family.read_file is not None
+    whole = family.read_file(path)
+    converted = read(family.table(whole.config, True), whole.weights, str(path))
+    with unfilled():
+        bundle = new_bundle(family, whole.config, converted.outputs, whole.tokenizer)
+    put_weights(bundle, converted.tensors, path, dtype, device)
     return bundle.eval()
 
 
@@ -249,11 +262,19 @@ def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> Encod
 
 
 def model_folder(path: Path) -> Path:
-    """The folder of the model that a path names; a run's folder stands for its `model/`."""
+    """The folder of the model that a path names; a run's folder stands for its `model/`.
+
+    A file of word vectors is a model by itself.
+    """
     if not path.exists():
         raise ModelError(f"There is no model at {path}: no such folder.")
+    if is_model_file(path):
+        return path
     if not path.is_dir():
-        raise ModelError(f"A model is a folder, and {path} is a file. Name the folder that holds config.json.")
+        raise ModelError(
+            f"A model is a folder, and {path} is a file, and none of word vectors (GloVe, word2vec, fastText). Name "
+            "the folder that holds config.json."
+        )
     inside = path / "model"
     if not (path / "config.json").exists() and ((inside / "config.json").exists() or (inside / CARD).exists()):
         return inside

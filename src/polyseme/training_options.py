@@ -202,8 +202,8 @@ class FinetuneRunOptions(FinetuneOptions, DeviceOption, CostOption, ForceOption)
 
     model: Model | AnyPath | None = option(
         None,
-        "Model to fit: a packaged one (see: polyseme models), a model folder, the folder of a run, or hub:owner/name; "
-        '"none" for a head over word vectors of its own.',
+        "Model to fit: a packaged one (see: polyseme models), a model folder, the folder of a run, a file of word "
+        'vectors, or hub:owner/name; "none" for a head over word vectors of its own.',
         "MODEL",
         default=default_in_words("finetune"),
         flags="-m --model",

@@ -48,7 +48,8 @@ def model_option(verb: str) -> Any:
     """A field of a record for the model of a verb."""
     return option(
         None,
-        "Model to use: a packaged one (see: polyseme models), a model folder, the folder of a run, or hub:owner/name.",
+        "Model to use: a packaged one (see: polyseme models), a model folder, the folder of a run, a file of word "
+        "vectors, or hub:owner/name.",
         "MODEL",
         default=default_in_words(verb),
         flags="-m --model",

@@ -164,7 +164,8 @@ class WordEncoder(nn.Module):
         """One vector per word of lists of words (or documents); a text too long for the encoder is read in windows."""
         encoded = self.tokenizer.encode_many(_documents(texts))
         unknown = 0 if self._warned_unknown else count_unknown(encoded, self.tokenizer)
-        warn_unread(Tally(vanished=sum(pieces.n_unknown for pieces in encoded), unknown=unknown))
+        n_words = sum(len(pieces.words) for pieces in encoded)
+        warn_unread(Tally(words=n_words, vanished=sum(pieces.n_unknown for pieces in encoded), unknown=unknown))
         self._warned_unknown |= bool(unknown)
         rows = WordRows.of(encoded, self.tokenizer, self.config)
         counts = torch.tensor([len(pieces.words) for pieces in encoded], dtype=torch.long, device=self.bundle.device)

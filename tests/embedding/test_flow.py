@@ -190,7 +190,9 @@ def test_vanished_words_are_counted_and_said() -> None:
 def test_unknown_words_are_counted_and_said(family: str) -> None:
     """Beside those that came out as nothing, which are said for themselves; each call says it for its own texts."""
     model = tiny_model(family)
-    with pytest.warns(PolysemeWarning, match=r"has no pieces for 2 words, whole or in part; what it lacks was read"):
+    with pytest.warns(
+        PolysemeWarning, match=r"has no pieces for 2 words \(50\.0% of 4\), whole or in part; what it lacks was read"
+    ):
         one, other = model.embed([["the", "東", "broke"], ["京"]], layer=0)
     assert one.vectors.shape[0] == 3
     assert other.vectors.shape[0] == 1

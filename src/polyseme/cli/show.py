@@ -7,7 +7,7 @@ from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options import ShowOptions
 
-SEES = {"both": "both sides of a piece", "causal": "what is before a piece"}
+SEES = {"both": "both sides of a piece", "causal": "what is before a piece", "none": "the piece alone: no context"}
 
 
 @command_of(ShowOptions, json=True)

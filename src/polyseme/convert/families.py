@@ -34,14 +34,25 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "t5": "t5",
         "lstm": "lstm",
         "elmo": "elmo",
+        "static": "static",
     },
     _family,
 )
 """Name → the file of this folder that holds the family, which is loaded when a model of it is met."""
 
+OF_FILES = ("static",)
+"""The families whose models may be single files."""
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file is a model by itself."""
+    return path.is_file() and any(FAMILIES[name].detect(path) for name in OF_FILES)
+
 
 def family_of(path: Path) -> Family:
-    """The family of the model in a folder; the one its config.json names, if any, is asked first."""
+    """The family of the model in a folder or file; the one its config.json names, if any, is asked first."""
+    if path.is_file():
+        return next(FAMILIES[name] for name in OF_FILES if FAMILIES[name].detect(path))
     config = path / "config.json"
     named = model_type(read_json(config)) if config.is_file() else None
     for name in sorted(FAMILIES, key=lambda name: name != named):

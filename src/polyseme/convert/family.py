@@ -52,6 +52,16 @@ def tied_as_said(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bo
     return bool(theirs.get("tie_word_embeddings", True))
 
 
+@dataclass(frozen=True)
+class ModelFile:
+    """A whole model out of a single file."""
+
+    config: EncoderConfig
+    weights: Mapping[str, Tensor]
+    """By the names that they have in a folder of the family."""
+    tokenizer: Tokenizer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """One line of the table of families (`convert.families`)."""
@@ -60,7 +70,9 @@ class Family:
     kind: str = "transformer"
     """The kind of encoder (`encoders.encoder_kinds`)."""
     has_files: Callable[[Path], bool] | None = None
-    """Whether a folder holds a model of this family; None: config.json has its name as `model_type`."""
+    """Whether a folder or file holds a model of this family; None: config.json has its name as `model_type`."""
+    read_file: Callable[[Path], ModelFile] | None = None
+    """What a single file holds, for a family whose models may be one."""
     read_config: Callable[[Mapping[str, Any], str], EncoderConfig]
     """config.json, and where it stands for messages → our config."""
     write_config: Callable[[Any], dict[str, Any]]
@@ -95,7 +107,7 @@ class Family:
     """config.json and their tensors by name → whether the output shares the table of pieces."""
 
     def detect(self, path: Path) -> bool:
-        """Whether a folder holds a model of this family."""
+        """Whether a folder, or a file where models may be one, holds a model of this family."""
         if self.has_files is not None:
             return self.has_files(path)
         return (path / "config.json").is_file() and model_type(read_json(path / "config.json")) == self.name

@@ -48,11 +48,15 @@ def warn_unread(tally: Tally) -> None:
         )
     if tally.unknown:
         warnings.warn(
-            f"The model's tokenizer has no pieces for {_words(tally.unknown)}, whole or in part; what it lacks was "
-            "read as the unknown piece, so that such words have vectors as if they were one.",
+            f"The model's tokenizer has no pieces for {_words(tally.unknown)}{_share(tally)}, whole or in part; "
+            "what it lacks was read as the unknown piece, so that such words have vectors as if they were one.",
             PolysemeWarning,
             stacklevel=3,
         )
+
+
+def _share(tally: Tally) -> str:
+    return f" ({tally.unknown / tally.words:.1%} of {tally.words:,})" if tally.words else ""
 
 
 def _words(count: int) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from polyseme.config import EncoderConfig
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.tasks.items import Item
+from polyseme.text.alignment import count_unknown
 from polyseme.text.documents import make_document
 from polyseme.types import Document, Framed, Pieces, Tokenizer
 
@@ -78,6 +79,10 @@ class RowTally:
     """Words that the tokenizer made nothing of."""
     words: int = 0
     """All words that were read."""
+    unknown: int = 0
+    """Words with the unknown piece among theirs, besides those."""
+    checked: int = 0
+    """Words among which unknown ones were counted: each different text once, where vectors are frozen."""
 
     def notes(self, max_pieces: int | None) -> list[str]:
         """The numbers that are not 0, in words."""
@@ -90,6 +95,9 @@ class RowTally:
         if self.vanished:
             word, was = ("1 word", "was") if self.vanished == 1 else (f"{self.vanished:,} words", "were")
             notes.append(f"{word} came out as nothing and {was} read as the unknown piece")
+        if self.unknown:
+            share = f"{self.unknown / max(self.checked, 1):.1%} of {self.checked:,}"
+            notes.append(f"{self.unknown:,} words ({share}) were read as the unknown piece, whole or in part")
         return notes
 
 
@@ -270,7 +278,10 @@ class RowMaker:
         """The pieces of texts, without specials."""
         encoded = self.tokenizer.encode_many(documents)
         self.tally.vanished += sum(pieces.n_unknown for pieces in encoded)
-        self.tally.words += sum(len(pieces.words) for pieces in encoded)
+        n_words = sum(len(pieces.words) for pieces in encoded)
+        self.tally.words += n_words
+        self.tally.checked += n_words
+        self.tally.unknown += count_unknown(encoded, self.tokenizer)
         return [pieces if len(pieces) else self._nothing() for pieces in encoded]
 
     def encode_once(self, texts: Sequence[str]) -> dict[str, Pieces]:

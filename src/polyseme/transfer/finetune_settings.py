@@ -131,6 +131,7 @@ def fill_settings(
         return value
 
     recurrent = config is not None and config.memory == "state"
+    static = config is not None and config.direction == "none"
     writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)
     head = fill(
         "head", "text" if writes else _head(settings, kind, frozen=config is None or settings.frozen),
@@ -147,12 +148,14 @@ def fill_settings(
             config, pooler, starts = config.decoder or config, False, False
     if config is not None:
         window = config.window or MAX_PIECES
-        fill("max_pieces", min(window, KINDS[kind].max_pieces))
+        most = window if config.direction == "none" else KINDS[kind].max_pieces  # without context, length costs little
+        fill("max_pieces", min(window, most))
     if config is not None and head != "text":
         fill("layer", "mix" if settings.frozen and len(set(config.widths)) == 1 else "-1")
         fill("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
     if head != "text":
-        fill("pool", "first" if not settings.frozen and config is not None and not recurrent else "mean")
+        over_pieces = not settings.frozen and config is not None and not recurrent and not static
+        fill("pool", "first" if over_pieces else "mean")
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
         fill("learning_rate", 1e-3, "heads over frozen vectors (Adam, as for ELMo; Peters et al. 2018)")
@@ -160,8 +163,13 @@ def fill_settings(
         return FilledSettings(settings.replace(**filled), tuple(notes))
     small = config.widths[-1] < SMALL_WIDTH
     if recurrent:
-        fill("learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)")
+        fill(
+            "learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)"
+        )
         fill("head_learning_rate", 1e-3, "new weights beside a recurrent encoder")
+    elif static:
+        fill("learning_rate", 1e-3, "a table of static vectors is trained as fast as the head above it")
+        fill("head_learning_rate", 1e-3, "the same")
     elif head == "text":
         fill("learning_rate", 3e-4, "models that write their answers take more (T5: 1e-3, with Adafactor)")
     elif small:

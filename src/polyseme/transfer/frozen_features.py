@@ -37,7 +37,7 @@ from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
-from polyseme.tasks.encoder_rows import Text, document_of, other_documents
+from polyseme.tasks.encoder_rows import RowTally, Text, document_of, other_documents
 from polyseme.tasks.items import Item
 from polyseme.transfer.unit_batches import TaskBatch, Unit, beside, widened
 from polyseme.types import Document, Progress
@@ -219,8 +219,12 @@ def word_store(
     stack: Stack = "encoder",
     cache: Path | None,
     progress: Progress | None = None,
+    tally: RowTally | None = None,
 ) -> Store:
-    """The vectors of every word of these texts, computed unless they are in the cache."""
+    """The vectors of every word of these texts, computed unless they are in the cache.
+
+    What the tokenizer had no pieces for is added to `tally`.
+    """
     layer = "all" if layer == "mix" else layer
     decides = {"layer": layer, "pool": pool, "unit": "word"}
     texts = list(documents.values())
@@ -236,6 +240,10 @@ def word_store(
             done += len(chunk)
             if progress is not None:
                 progress(done, len(texts))
+        if tally is not None:
+            tally.vanished += embedder.tally.vanished
+            tally.unknown += embedder.tally.unknown
+            tally.checked += embedder.tally.words
 
     return _load_or_compute(bundle, decides, list(documents), make, cache, stack)
 

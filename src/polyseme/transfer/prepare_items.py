@@ -125,6 +125,7 @@ def _source(
         stack=config.stack,  # type: ignore[arg-type]
         cache=cache,
         progress=progress,
+        tally=None if model.row_maker is None else model.row_maker.tally,
     )
     places = {key: number for number, key in enumerate(documents)}
     return VectorSource(units, store, places, device=model.device, separate_rows=config.separate_rows, **beside)
