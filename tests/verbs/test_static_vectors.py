@@ -37,7 +37,9 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    "options", [{"frozen": True, "head": "linear"}, {"learning_rate": 0.01}], ids=["frozen", "tuned"]
+    "options",
+    [{"frozen": True, "head": "linear", "learning_rate": 0.05}, {"learning_rate": 0.01}],
+    ids=["frozen", "tuned"],
 )
 def test_a_head_over_static_vectors_learns(
     glove: Path, reviews: dict[str, Path], tmp_path: Path, options: dict[str, Any]
@@ -46,7 +48,7 @@ def test_a_head_over_static_vectors_learns(
         "classify",
         model=glove,
         **reviews,
-        epochs=20,
+        epochs=12,
         batch_size=16,
         output=tmp_path / "model",
         **options,
