@@ -94,7 +94,7 @@ class Static(Encoder):
         self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
     ) -> States:
         if memory is not None:
-            raise ModelError("Static vectors know no context, so they have no memory to go on from.")
+            raise ModelError("Static vectors know no context, so they read and make no memory.")
         numbers = wanted_layers(layers, 0)
         return States({0: self._look_up(batch.pieces)} if numbers else {}, batch.lengths, 0)
 

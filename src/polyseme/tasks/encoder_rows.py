@@ -97,7 +97,8 @@ class RowTally:
             notes.append(f"{word} came out as nothing and {was} read as the unknown piece")
         if self.unknown:
             share = f"{self.unknown / max(self.checked, 1):.1%} of {self.checked:,}"
-            notes.append(f"{self.unknown:,} words ({share}) were read as the unknown piece, whole or in part")
+            word, was = ("1 word", "was") if self.unknown == 1 else (f"{self.unknown:,} words", "were")
+            notes.append(f"{word} ({share}) {was} read as the unknown piece, whole or in part")
         return notes
 
 

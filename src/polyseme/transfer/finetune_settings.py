@@ -163,9 +163,7 @@ def fill_settings(
         return FilledSettings(settings.replace(**filled), tuple(notes))
     small = config.widths[-1] < SMALL_WIDTH
     if recurrent:
-        fill(
-            "learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)"
-        )
+        fill("learning_rate", 1e-3 if small else 1e-4, "recurrent encoders (ELMo: 1e-4; Peters, Ruder and Smith 2019)")
         fill("head_learning_rate", 1e-3, "new weights beside a recurrent encoder")
     elif static:
         fill("learning_rate", 1e-3, "a table of static vectors is trained as fast as the head above it")
