@@ -325,6 +325,7 @@ NOT_HELD = {
 STATUSES = ("passed", "xfail", "skipped", "failed")
 
 
+@pytest.mark.filterwarnings("ignore:.* read as the unknown piece:polyseme.errors.PolysemeWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
 def test_scikit_learn_finds_nothing_else_wrong(folder: str) -> None:
