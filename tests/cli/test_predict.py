@@ -314,6 +314,7 @@ def test_all_fields_of_lines_that_differ(tagger: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.* read as the unknown piece:polyseme.errors.PolysemeWarning")
 def test_conll_keeps_fields_in_comments(tagger: Path, tmp_path: Path) -> None:
     rows = [
         {"words": ["#the", "crane"], "by": "Ann\tB", "year": 1999, "key": "x"},
