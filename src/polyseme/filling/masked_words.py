@@ -124,6 +124,7 @@ class MaskedFiller:
             for length in range(1, request.max_pieces + 1)
         ]
         hidden: dict[tuple[Candidate, int], Tensor] = {}
+        bound = -math.inf  # what is not above it is not among the best
         for place in range(request.max_pieces):
             log_probs = self._next(rows, mask, beginnings, hidden)
             allowed = self._allowed(before, len(log_probs[0]))
@@ -135,7 +136,7 @@ class MaskedFiller:
                 grown = [
                     _Beginning(each.before, each.length, (*each.pieces, piece), each.log_prob + log_prob)
                     for log_prob, piece in zip(likeliest.values.tolist(), likeliest.indices.tolist(), strict=True)
-                    if log_prob > -math.inf
+                    if each.log_prob + log_prob > bound
                 ]
                 if last:
                     words += [word for one in grown if (word := self._word(one, before)) is not None]
