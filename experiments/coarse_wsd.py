@@ -25,7 +25,8 @@ from tables import data_folder, lines_of, machine, table
 
 import polyseme
 from polyseme.word_senses.clustering import MIN_EASE_IN_CONTEXT as MIN_EASE
-from polyseme.word_senses.clustering import MIN_USES, SAME_DISTANCE, count_senses, distinct_rows, number_by
+from polyseme.word_senses.clustering import MIN_USES, count_senses, distinct_rows, number_by
+from polyseme.word_senses.clustering import SAME_DISTANCE_IN_CONTEXT as SAME_DISTANCE
 from polyseme.word_senses.context_vectors import REACH, with_context
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group

@@ -27,9 +27,11 @@ N_LINKS = 8
 ROUNDS = 100
 TRIES = 8
 SAME_DISTANCE = 0.08
+"""The distance of near copies, of vectors of the word alone, as a share of that between uses of different words."""
+SAME_DISTANCE_IN_CONTEXT = 0.04
 MIN_EASE = 1.75
 """How much more easily than a cloud uses must fall into 2 groups, where vectors are those of the word alone."""
-MIN_EASE_IN_CONTEXT = 2.0
+MIN_EASE_IN_CONTEXT = 2.1
 """The same, where they have the words around it: these bring topics, which separate uses of one sense, too."""
 MIN_USES = 20
 """Uses, without near copies, that are needed to estimate the number of senses."""

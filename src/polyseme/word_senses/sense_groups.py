@@ -30,6 +30,8 @@ from polyseme.word_senses.clustering import (
     HINT,
     MIN_EASE,
     MIN_EASE_IN_CONTEXT,
+    SAME_DISTANCE,
+    SAME_DISTANCE_IN_CONTEXT,
     Count,
     Labels,
     by_size,
@@ -196,8 +198,8 @@ def senses_of(
     word_uses = uses_of_word(word, source, index, embedder, view, context=context, **settings)
     if saved is not None:
         saved.check_fits(word_uses.view, context, word_uses.name)
-    min_ease = MIN_EASE_IN_CONTEXT if context else MIN_EASE
-    grouped = _grouped(word_uses, word, saved, n_senses, seed=seed, min_ease=min_ease)
+    same, min_ease = (SAME_DISTANCE_IN_CONTEXT, MIN_EASE_IN_CONTEXT) if context else (SAME_DISTANCE, MIN_EASE)
+    grouped = _grouped(word_uses, word, saved, n_senses, seed=seed, same=same, min_ease=min_ease)
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
     typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
     center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
@@ -333,6 +335,7 @@ def group(
     *,
     seed: int = 0,
     scale: float = 1.0,
+    same: float = SAME_DISTANCE,
     min_ease: float = MIN_EASE,
 ) -> Grouped:
     """Group vectors of length 1 into `n_senses` groups, or into as many as there seem to be senses."""
@@ -340,7 +343,7 @@ def group(
     drawn = np.arange(len(vectors))
     if len(vectors) > MOST_COMPARED:
         drawn = np.sort(rng.permutation(len(vectors))[:MOST_COMPARED])
-    distinct = drawn[distinct_rows(vectors[drawn], scale)]
+    distinct = drawn[distinct_rows(vectors[drawn], scale, same=same)]
     count = count_senses(vectors[distinct], rng, min_ease=min_ease)
     n_groups = n_senses or count.n_senses
     parted = vectors[distinct if n_groups <= len(distinct) else drawn]
