@@ -244,6 +244,12 @@ def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> 
     assert "script-src 'none'" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_a_cell_may_be_numbered_by_numpy() -> None:
+    """As by `argmax` over the values of a layer."""
+    model = tiny_model("lstm")
+    assert cells(model, TEXT, cell=np.int64(1)).html == cells(model, TEXT, cell=1).html
+
+
 def test_the_names_of_properties_are_only_text() -> None:
     def named(text: str) -> list[float]:
         return list(map(float, range(len(text))))
