@@ -206,7 +206,7 @@ def test_an_output_is_not_replaced_by_what_fails(refuse: Refuse, tiny: Path, tmp
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("out.csv", "'.csv' is no format of vectors"),
+        ("out.xlsx", "'.xlsx' is no format of vectors"),
         ("out.parqet", "Did you mean '.parquet'?"),
         ("out", "no ending"),
         ("good.txt/out.npz", "is not a folder"),
