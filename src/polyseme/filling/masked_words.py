@@ -124,7 +124,7 @@ class MaskedFiller:
             for length in range(1, request.max_pieces + 1)
         ]
         hidden: dict[tuple[Candidate, int], Tensor] = {}
-        bound = -math.inf  # what is not above it is not among the best
+        bound = -math.inf  # candidates at or below it are not among the best
         for place in range(request.max_pieces):
             log_probs = self._next(rows, mask, beginnings, hidden)
             allowed = self._allowed(before, len(log_probs[0]))
