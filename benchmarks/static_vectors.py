@@ -16,7 +16,8 @@ import numpy as np
 from gensim.models import KeyedVectors
 from measure import alternate, machine, table
 
-import polyseme
+from polyseme.api import load
+from polyseme.convert.families import FAMILIES
 from polyseme.convert.word_vector_files import HEAD, recognize
 
 
@@ -30,18 +31,19 @@ def main() -> None:
         found = recognize(opened.read(HEAD))
     if found is None:
         parser.error("the file holds no word vectors of GloVe or word2vec")
+    FAMILIES["static"]  # loads what reads such files
     options = {"binary": found.kind == "binary", "no_header": found.n_words is None}
     loaded: dict[str, object] = {}
     cpu: dict[str, float] = {}
 
-    def timed(name: str, load: object) -> None:
+    def timed(name: str, read: object) -> None:
         started = time.process_time()
-        loaded[name] = load()  # type: ignore[operator]
+        loaded[name] = read()  # type: ignore[operator]
         cpu[name] = time.process_time() - started
 
     seconds = alternate(
         {
-            "polyseme": lambda: timed("polyseme", lambda: polyseme.load(settings.file, device="cpu")),
+            "polyseme": lambda: timed("polyseme", lambda: load(settings.file, device="cpu")),
             "gensim": lambda: timed("gensim", lambda: KeyedVectors.load_word2vec_format(str(settings.file), **options)),
         },
         settings.rounds,
