@@ -151,7 +151,7 @@ def _blimp(folder: Path, hide: str | None, pairs: int | None) -> dict[str, Any]:
     return {
         **{name: report["blimp"][name] for name in ("accuracy", "low", "high", "ties")},
         "phenomena": {line.name: line.figures["accuracy"] for line in report.lines if line.level == "phenomenon"},
-        "how": report.method,
+        "method": report.method,
         "notes": list(report.notes),
         "seconds": report.cost.seconds,
         "dtype": "bf16" if on_gpu else "fp32",

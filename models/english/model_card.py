@@ -181,7 +181,7 @@ def _scores(run: Path, result: Mapping[str, Any]) -> str:
 def _blimp(figures: Mapping[str, Any]) -> str:
     """By phenomenon, one column for each method of scoring."""
     methods = [each for each in figures.values() if isinstance(each, Mapping)]
-    header = ("BLiMP, accuracy", *(each["how"] for each in methods))
+    header = ("BLiMP, accuracy", *(each["method"] for each in methods))
     names = ["all", *methods[0]["phenomena"]]
     values = [{"all": each["accuracy"], **each["phenomena"]} for each in methods]
     return table(header, [(name, *(spelled("accuracy", each[name]) for each in values)) for name in names])
@@ -195,7 +195,7 @@ def _evaluation(report: Mapping[str, Any]) -> str:
         if line["depth"] <= 1
     ]
     figures = table((report["evaluation"], "items", column.replace("_", " ")), rows)
-    return f"{figures}\n\nScored {report['how']}."
+    return f"{figures}\n\nScored {report['method']}."
 
 
 def _glue(report: Mapping[str, Any]) -> str:

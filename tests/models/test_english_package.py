@@ -60,7 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, real_text: Callable[[str, int
     (folder / "pairs.tsv").write_text("good\tbad\nDawn broke.\tBroke dawn.\nWe broke even.\tWe even broke.\n")
     polyseme.evaluate(folder / "pairs.tsv", model=folder / "encoder", output=folder / "encoder" / "scores" / "own.json")
     (folder / "results").mkdir()
-    blimp = {"model": "model", "causal": {"accuracy": 0.75, "how": "left to right", "phenomena": {"npi": 0.5}}}
+    blimp = {"model": "model", "causal": {"accuracy": 0.75, "method": "left to right", "phenomena": {"npi": 0.5}}}
     with experiments_on_path():
         figures = importlib.import_module("pretraining_runs").figures_of(folder / "decoder")
     (folder / "results" / "decoder.json").write_text(json.dumps({**figures, "blimp": blimp}))

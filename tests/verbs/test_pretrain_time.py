@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import polyseme
 from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.parts.device import cpu_threads
+from polyseme.training import run_job
 from polyseme.training.energy_ledger import Ledger
+from polyseme.training.loop import Trained, train
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.run_job import PausedRun
 from polyseme.training.time_budget import LOOKS, Timing
@@ -102,6 +106,33 @@ def test_a_run_that_stops_before_its_correction_is_corrected_later(
     assert about(tmp_path / "run")["corrections"][0]["planned"] == paused.n_steps
     assert about(tmp_path / "run")["n_steps"] == bill.steps < paused.n_steps / 4
     assert bill.total_seconds < 12
+
+
+@pytest.mark.parametrize("alone", [0.001, 0.01], ids=["one-thread-is-faster", "all-are-faster"])
+def test_a_cpu_trains_with_one_thread_where_that_is_faster(
+    alone: float, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes then all do, and torch has as many as before afterwards."""
+    used = set()
+
+    def step(self: Pretraining, *arguments: Any) -> float:
+        return 0.005 if torch.get_num_threads() == 2 else alone
+
+    def loop(*arguments: Any, **options: Any) -> Trained:
+        used.add(torch.get_num_threads())
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(Pretraining, "_mean_step", step)
+    monkeypatch.setattr(run_job, "train", loop)
+    with cpu_threads(2):
+        polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": "3s"}, stop_after="0.001s")
+        polyseme.pretrain(resume=tmp_path / "run", device="cpu", stop_after="0.001s")
+        assert torch.get_num_threads() == 2
+    chosen = 1 if alone < 0.005 else None
+    assert used == {chosen or 2}
+    timing = about(tmp_path / "run")["timing"]
+    assert timing["threads"] == chosen
+    assert timing["steps"] == [min(alone, 0.005)]
 
 
 def test_a_budget_counts_from_the_start_of_the_command(

@@ -62,11 +62,16 @@ def side_by_side() -> Iterator[Callable[[Callable[[Item], Result], Iterable[Item
 
 
 @contextlib.contextmanager
-def one_core() -> Iterator[None]:
-    """Within this block torch uses one core: for very little work, waking the others takes longer than doing it."""
-    n_cores = torch.get_num_threads()
-    torch.set_num_threads(1)
+def cpu_threads(number: int | None) -> Iterator[None]:
+    """Within this block torch uses so many threads on a CPU; None: as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
     try:
         yield
     finally:
-        torch.set_num_threads(n_cores)
+        torch.set_num_threads(before)
+
+
+def one_core() -> contextlib.AbstractContextManager[None]:
+    """Within this block torch uses one core: for very little work, waking the others takes longer than doing it."""
+    return cpu_threads(1)

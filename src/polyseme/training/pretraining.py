@@ -17,6 +17,7 @@ from polyseme.corpus.corpus import Corpus, unigram_cross_entropy
 from polyseme.corpus.layout import RowSource
 from polyseme.encoders.local_start import start_locally
 from polyseme.errors import OptionError
+from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import Devices, is_sharded
 from polyseme.training.loader import Loader, StepRows
@@ -36,6 +37,11 @@ TRIAL_SECONDS = 3.0
 """How long steps are timed before a budget of time is turned into a number of steps."""
 LONG_FIRST_STEP = 10.0
 """Seconds of a first step after which no second one is timed."""
+ONE_THREAD_SECONDS = 1.0
+"""How long steps are timed with one thread."""
+ONE_THREAD_GAIN = 0.8
+"""One thread is taken if a step then takes at most this share of the time: on a CPU that others use, too, threads wait
+for each other, and one can be several times as fast as all."""
 
 
 @dataclass
@@ -178,9 +184,27 @@ class Pretraining:
             else:
                 duration = self._mean_step(loader, plan, start, seconds, least)
             steps.append(duration)
-        began = time.perf_counter()
-        self.trainer.evaluate(self.held_rows())
-        return Timing(tuple(steps), time.perf_counter() - began)
+        share = self._one_thread_share(loader, plan, steps[0], least)
+        threads = 1 if share <= ONE_THREAD_GAIN else None
+        with cpu_threads(threads):
+            began = time.perf_counter()
+            self.trainer.evaluate(self.held_rows())
+            evaluation = time.perf_counter() - began
+        factor = 1.0 if threads is None else share
+        return Timing(tuple(factor * each for each in steps), evaluation, threads=threads)
+
+    def _one_thread_share(self, loader: Loader, plan: Plan, duration: float, least: int) -> float:
+        """How long a step takes with one thread, as a share of what it takes with all; 1.0 where there is one anyway,
+        or where trying could take long.
+        """
+        n_threads = torch.get_num_threads()
+        on_cpu = self.devices.device.type == "cpu"
+        if not self.devices.agree(on_cpu and n_threads > 1 and n_threads * duration <= LONG_FIRST_STEP):
+            return 1.0
+        with cpu_threads(1):
+            alone = self._mean_step(loader, plan, plan.starts[0], ONE_THREAD_SECONDS, least)
+        share: float = self.devices.agree(alone / duration)
+        return share
 
     def _mean_step(self, loader: Loader, plan: Plan, start: int, seconds: float, least: int) -> float:
         """The mean time of as many steps as fit into `seconds`, `least` of them at least."""

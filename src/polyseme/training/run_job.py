@@ -14,6 +14,7 @@ import torch
 from polyseme.bundle import Bundle, save_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import PolysemeWarning
+from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import named_under, read_latest, read_regular
 from polyseme.training.device_group import Devices
@@ -108,7 +109,8 @@ def run_job(
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
     current = RunSlice(run, pretraining, started, rates, on_report, stop_after)
     try:
-        done, seconds = current.train()
+        with cpu_threads(None if run.timing is None else run.timing.threads):
+            done, seconds = current.train()
     except torch.OutOfMemoryError:
         raise pretraining.too_large(current.plan) from None
     except TrainingStoppedError as error:

@@ -48,11 +48,13 @@ class Timing(Config):
     """A step of each phase."""
     evaluation: float
     checkpoint: float = 0.0
+    threads: int | None = None
+    """Threads of a CPU that all processes of the run train with; None: as many as torch uses anyway."""
 
     def slower(self, factor: float) -> Timing:
         """The same where computing takes `factor` times as long."""
         steps = tuple(factor * each for each in self.steps)
-        return Timing(steps=steps, evaluation=factor * self.evaluation, checkpoint=self.checkpoint)
+        return self.replace(steps=steps, evaluation=factor * self.evaluation)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
