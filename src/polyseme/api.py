@@ -24,7 +24,7 @@ from polyseme.encoders.inference import InferenceEncoder, Precision, build_infer
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.files.in_memory import inputs_of
-from polyseme.filling.filled import Filled
+from polyseme.filling.filled import NO_MASK, Filled
 from polyseme.model_card import plain_card
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
@@ -259,7 +259,7 @@ class Model:
         output = self._output("masked", "fill masks")
         encoded = self._tokenizer.encode_with_masks(text)
         if not len(encoded.words):
-            raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
+            raise InputError(NO_MASK)
         framed = self._tokenizer.frame(encoded.ids)
         self._check_length(framed)
         places = torch.from_numpy(encoded.words[:, 0] + framed.offset)

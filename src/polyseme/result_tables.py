@@ -6,6 +6,7 @@ A result derives from `ShownAsTable` and says what its table is; as a dataclass 
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -69,12 +70,12 @@ class Table:
         return html.escape(cell(value, self.width))
 
 
-class ShownAsTable:
+class ShownAsTable(ABC):
     """A result that is shown as a table."""
 
+    @abstractmethod
     def table(self) -> Table:
         """What is shown."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return self.table().text()

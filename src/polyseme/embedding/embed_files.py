@@ -17,7 +17,7 @@ from typing import Any
 from polyseme.cost import Cost
 from polyseme.embedding.flow import ROWS_CARRIED, Embedder, warn_unread
 from polyseme.embedding.pooling import warn_wordless
-from polyseme.embedding.row_documents import document_of
+from polyseme.embedding.row_documents import document_of, encoded_rows
 from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
@@ -90,8 +90,7 @@ def embed_files(
     own_fitter = Fitter(per=target.per, store=target.store, own=own)
 
     def prepare(rows: Sequence[Row]) -> list[tuple[Document, Pieces]]:
-        documents = [document_of(row) for row in rows]
-        return list(zip(documents, embedder.tokenizer.encode_many(documents), strict=True))
+        return encoded_rows(rows, embedder.tokenizer)
 
     def compute(chunk: Chunk[tuple[Document, Pieces]], on_batch: OnBatch) -> list[Embedded]:
         documents, encoded = [document for document, _ in chunk.units], [pieces for _, pieces in chunk.units]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyseme.errors import InputError
 from polyseme.files.rows import Row
 from polyseme.text.documents import make_document
-from polyseme.types import Document
+from polyseme.types import Document, Pieces, Tokenizer
 
 
 def document_of(row: Row) -> Document:
@@ -14,3 +16,9 @@ def document_of(row: Row) -> Document:
         return make_document(row.content, id=row.id, fields=row.fields, spans=row.spans, original=row.text)
     except InputError as error:
         raise InputError(f"{row.place}: {error}") from None
+
+
+def encoded_rows(rows: Sequence[Row], tokenizer: Tokenizer) -> list[tuple[Document, Pieces]]:
+    """Rows with their words and their pieces."""
+    documents = [document_of(row) for row in rows]
+    return list(zip(documents, tokenizer.encode_many(documents), strict=True))

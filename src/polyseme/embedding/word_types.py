@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from polyseme.cost import Cost
 from polyseme.embedding.flow import Embedder, warn_unread
-from polyseme.embedding.row_documents import document_of
+from polyseme.embedding.row_documents import encoded_rows
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.files.chunk_spool import Storage
@@ -86,8 +86,7 @@ def embed_types(
         raise OptionError("Layer 'all' gives a word several vectors, and word2vec has one. Use concat:0:-1.")
 
     def prepare(rows: Sequence[Row]) -> list[tuple[Document, Pieces]]:
-        documents = [document_of(row) for row in rows]
-        return list(zip(documents, embedder.tokenizer.encode_many(documents), strict=True))
+        return encoded_rows(rows, embedder.tokenizer)
 
     def compute(chunk: Chunk[tuple[Document, Pieces]], on_batch: OnBatch) -> list[TypeSums]:
         documents, encoded = [document for document, _ in chunk.units], [pieces for _, pieces in chunk.units]

@@ -11,6 +11,8 @@ from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.piece_texts import find_masks
 from polyseme.text.tokenizer import MASK_TEXT
 
+NO_MASK = "There is no mask to fill in the text. Write [MASK] where something is to be predicted."
+
 
 @dataclass(frozen=True, repr=False)
 class Filled(ShownAsTable):
@@ -47,7 +49,7 @@ class MaskedText:
         """A text in which masks are written `[MASK]`, or as the model writes its own."""
         masks = find_masks(text, (MASK_TEXT,) if own_mask is None else (MASK_TEXT, own_mask))
         if not masks:
-            raise InputError("There is no mask to fill in the text. Write [MASK] where a piece is to be guessed.")
+            raise InputError(NO_MASK)
         return cls(text, tuple(masks))
 
     @property
