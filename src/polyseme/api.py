@@ -32,18 +32,17 @@ from polyseme.parts.device import find_device
 from polyseme.result_tables import ResultList, ShownAsTable, Table, counted
 from polyseme.text.documents import string_to_document, to_document, to_documents
 from polyseme.types import Batch, Embedded, Framed, documents_table
-from polyseme.verb_options import (
+from polyseme.verb_options.model_options import Dtype
+from polyseme.verb_options.task_options import PredictTextsOptions
+from polyseme.verb_options.text_options import (
     DecodingOptions,
-    Dtype,
-    EmbedTextsOptions,
     FillTextOptions,
     GenerateTextsOptions,
     MaskOptions,
-    ModelEmbedderOptions,
-    PredictTextsOptions,
     ScoreTextsOptions,
     ScoringOptions,
 )
+from polyseme.verb_options.word_options import EmbedTextsOptions, ModelEmbedderOptions
 
 if TYPE_CHECKING:
     from polyseme.files.vector_files import Store

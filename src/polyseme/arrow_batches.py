@@ -22,7 +22,8 @@ from polyseme.errors import InputError, nearest
 from polyseme.files.rows import Place, Row
 from polyseme.options import flat_method, option
 from polyseme.types import Embedded
-from polyseme.verb_options import ComputeOptions, LayerOptions, PerOptions
+from polyseme.verb_options.model_options import ComputeOptions, LayerOptions
+from polyseme.verb_options.word_options import PerOptions
 
 COLUMNS = ("words", "start", "end", "vectors")
 """The columns that are added to a batch; with `per="text"` it is `vector`."""

@@ -19,7 +19,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.extras import later, require
 from polyseme.files.atomic import whole_file
 from polyseme.options import check_names, flat_method, signature_of
-from polyseme.verb_options import ComputeOptions, LayerOptions
+from polyseme.verb_options.model_options import ComputeOptions, LayerOptions
 
 if TYPE_CHECKING:
     from polyseme.api import Model

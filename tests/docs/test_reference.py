@@ -10,7 +10,7 @@ import pytest
 
 import polyseme
 from polyseme.options import doc_of, fields_of
-from polyseme.training_options import PretrainOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions
 
 ROOT = Path(__file__).parents[2]
 

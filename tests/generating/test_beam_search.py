@@ -12,7 +12,7 @@ from polyseme.errors import OptionError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.sequences import Written
-from polyseme.verb_options import EarlyStopping
+from polyseme.verb_options.text_options import EarlyStopping
 
 MAX_NEW = 12
 ENDS = (17, 36, 95)

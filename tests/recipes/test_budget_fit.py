@@ -42,7 +42,7 @@ from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import devices_for
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_job import PausedRun
-from polyseme.training_options import PretrainOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions
 from training.kills import write_text
 
 WIDTH = 400

@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_json, print_table, print_uses
-from polyseme.verb_options import CompareOptions
+from polyseme.verb_options.word_options import CompareOptions
 
 if TYPE_CHECKING:
     from polyseme.two_corpora.compare_word import Comparison

@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json
-from polyseme.verb_options import ConcordanceOptions
+from polyseme.verb_options.word_options import ConcordanceOptions
 
 
 @command_of(ConcordanceOptions, json=True)

@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost
-from polyseme.verb_options import ConvertOptions
+from polyseme.verb_options.model_options import ConvertOptions
 
 
 @command_of(ConvertOptions)

@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
-from polyseme.training_options import CorpusOptions
+from polyseme.verb_options.pretraining_options import CorpusOptions
 
 
 @command_of(CorpusOptions)

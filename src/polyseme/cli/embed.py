@@ -7,7 +7,7 @@ from typing import Any
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import bar_over, print_cost
-from polyseme.verb_options import EmbedOptions
+from polyseme.verb_options.word_options import EmbedOptions
 
 
 @command_of(EmbedOptions)

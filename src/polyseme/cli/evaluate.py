@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_json, print_table
-from polyseme.training_options import EvaluateOptions
+from polyseme.verb_options.task_options import EvaluateOptions
 
 if TYPE_CHECKING:
     from polyseme.metrics.evaluation_report import Report

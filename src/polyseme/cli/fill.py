@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json, print_table
-from polyseme.verb_options import FillOptions
+from polyseme.verb_options.text_options import FillOptions
 
 if TYPE_CHECKING:
     from polyseme.filling.filled import Filled

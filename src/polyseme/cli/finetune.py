@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import FinetuneLine, print_json
-from polyseme.training_options import FinetuneTaskOptions
+from polyseme.verb_options.task_options import FinetuneTaskOptions
 
 
 @command_of(FinetuneTaskOptions, json=True)

@@ -11,7 +11,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_json
-from polyseme.verb_options import GenerateOptions
+from polyseme.verb_options.text_options import GenerateOptions
 
 
 @command_of(GenerateOptions, json=True)

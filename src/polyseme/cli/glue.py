@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import FinetuneLine, print_json, print_table
-from polyseme.training_options import GlueOptions
+from polyseme.verb_options.task_options import GlueOptions
 
 
 @command_of(GlueOptions, json=True)

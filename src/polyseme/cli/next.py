@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
-from polyseme.verb_options import NextOptions
+from polyseme.verb_options.text_options import NextOptions
 
 
 @command_of(NextOptions)

@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json, print_table
-from polyseme.verb_options import PiecesOptions
+from polyseme.verb_options.word_options import PiecesOptions
 
 
 @command_of(PiecesOptions, json=True)

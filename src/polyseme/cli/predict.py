@@ -7,7 +7,7 @@ from typing import Any
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_json
-from polyseme.training_options import PredictOptions
+from polyseme.verb_options.task_options import PredictOptions
 
 
 @command_of(PredictOptions)

@@ -10,7 +10,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import PretrainLine
-from polyseme.training_options import PretrainOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions
 
 
 @command_of(PretrainOptions)

@@ -10,7 +10,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import print_json, print_table
-from polyseme.training_options import RecipesOptions
+from polyseme.verb_options.pretraining_options import RecipesOptions
 
 if TYPE_CHECKING:
     from polyseme.training.training_settings import TrainingSettings

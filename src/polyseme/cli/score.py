@@ -10,7 +10,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import bar_over, print_cost, print_json, print_table
-from polyseme.verb_options import ScoreOptions
+from polyseme.verb_options.text_options import ScoreOptions
 
 
 @command_of(ScoreOptions, json=True)

@@ -9,7 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_json, print_uses
-from polyseme.verb_options import SensesOptions
+from polyseme.verb_options.word_options import SensesOptions
 
 
 @command_of(SensesOptions, json=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json, print_table
-from polyseme.verb_options import ShowOptions
+from polyseme.verb_options.model_options import ShowOptions
 
 SEES = {"both": "both sides of a piece", "causal": "what is before a piece", "none": "the piece alone: no context"}
 

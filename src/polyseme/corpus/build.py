@@ -30,8 +30,8 @@ from polyseme.files.unfinished_folder import clear_up
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
-from polyseme.training_options import CorpusOptions, PairedTextOptions
 from polyseme.types import Progress
+from polyseme.verb_options.pretraining_options import CorpusOptions, PairedTextOptions
 
 VOCABULARY = 30_522
 """Pieces of a tokenizer that is trained here, by default: as many as BERT's has."""

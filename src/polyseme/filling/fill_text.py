@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polyseme.errors import InputError, OptionError
 from polyseme.filling.filled import Filled, Filler, FillRequest, MaskedText, filled
 from polyseme.filling.masked_words import check_word_hide
-from polyseme.verb_options import FillTextOptions
+from polyseme.verb_options.text_options import FillTextOptions
 
 MAX_PIECES = 3
 """Pieces of a word or span, unless the user says otherwise."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyseme.errors import OptionError
-from polyseme.verb_options import DecodingOptions
+from polyseme.verb_options.text_options import DecodingOptions
 
 MAX_NEW = 20
 """Most pieces that are written, unless another number is set."""

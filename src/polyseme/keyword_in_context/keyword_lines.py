@@ -26,7 +26,7 @@ from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
 from polyseme.types import Progress
-from polyseme.verb_options import MatchKind
+from polyseme.verb_options.word_options import MatchKind
 
 CONTEXT = 1000
 """Characters on each side of a match that are kept of its text, or more where lines are wider."""

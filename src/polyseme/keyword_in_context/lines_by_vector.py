@@ -33,7 +33,7 @@ from polyseme.keyword_in_context.keyword_lines import (
 from polyseme.keyword_in_context.matchers import Matched, matcher_of
 from polyseme.text.marked_word import marked_use
 from polyseme.types import Document, Progress
-from polyseme.verb_options import MatchKind
+from polyseme.verb_options.word_options import MatchKind
 from polyseme.word_senses.gather_uses import gather, use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, cosines_to, unit
 from polyseme.word_senses.sense_groups import group

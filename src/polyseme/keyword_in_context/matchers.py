@@ -14,7 +14,7 @@ from polyseme.keyword_in_context.limited_pattern import LimitedPattern, Spans
 from polyseme.text.word_forms import form, same_case_form
 from polyseme.text.words import split_words
 from polyseme.types import Document
-from polyseme.verb_options import MatchKind
+from polyseme.verb_options.word_options import MatchKind
 
 BATCH_CHARACTERS = 200_000
 """Characters of the texts that are matched at once."""

@@ -13,8 +13,8 @@ from polyseme.options import flat_method
 from polyseme.sklearn.inputs import GivenError, Texts, documents
 from polyseme.sklearn.task_estimator import TaskEstimator, TaskEstimatorOptions
 from polyseme.tasks.items import Item, TaskData
-from polyseme.training_options import ReadoutOption
 from polyseme.types import Document
+from polyseme.verb_options.task_options import ReadoutOption
 
 _base: Any = require("sklearn.base", extra="sklearn")
 _validation: Any = require("sklearn.utils.validation", extra="sklearn")

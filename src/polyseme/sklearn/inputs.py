@@ -14,7 +14,7 @@ from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.extras import require
 from polyseme.text.documents import to_document
 from polyseme.types import Document
-from polyseme.verb_options import Dtype
+from polyseme.verb_options.model_options import Dtype
 
 MODEL = (
     "A folder, a name or `hub:owner/name`, as in `polyseme.load`. A loaded `Model` is not changed, and is shared by "

@@ -28,7 +28,6 @@ from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import build_head
 from polyseme.tasks.own_data import checked_data
 from polyseme.tasks.splits import dev_note, with_dev
-from polyseme.training_options import FinetuneRunOptions, TaskModelOptions, TransferDtype
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
@@ -36,6 +35,7 @@ from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
 from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.train_seed import put
+from polyseme.verb_options.task_options import FinetuneRunOptions, TaskModelOptions, TransferDtype
 
 CHUNK_TEXTS = 1024
 """Texts that are judged together; of those before, only the predictions stay in memory."""

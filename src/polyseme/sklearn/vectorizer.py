@@ -18,7 +18,7 @@ from polyseme.files.vector_files import Per
 from polyseme.options import doc, flat_method, option, same
 from polyseme.sklearn.inputs import MODEL, TextEstimator, Texts, documents, model_of
 from polyseme.types import Document
-from polyseme.verb_options import ComputeOptions, Dtype, LayerOptions
+from polyseme.verb_options.model_options import ComputeOptions, Dtype, LayerOptions
 
 if TYPE_CHECKING:
     from polyseme.embedding.flow import Embedder

@@ -18,7 +18,7 @@ from polyseme.files.source import open_source
 from polyseme.files.source_paths import Sources
 from polyseme.options import doc, option
 from polyseme.text.tag_schemes import named_scheme
-from polyseme.training_options import Column, TaskDataOptions
+from polyseme.verb_options.task_options import Column, TaskDataOptions
 
 UsualNames = Mapping[str, tuple[str, ...]]
 """Of each role of a column (text, second, label, choices) the names that it usually has, the likeliest first."""

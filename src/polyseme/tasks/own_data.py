@@ -28,7 +28,7 @@ from polyseme.tasks.data_columns import DataOptions
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.splits import dev_note, with_dev
-from polyseme.training_options import Column, Unseen
+from polyseme.verb_options.task_options import Column, Unseen
 
 IN_MEMORY = "table"
 """The format of a table that is in memory."""

@@ -16,8 +16,8 @@ from polyseme.heads.head_config import NAMES as HEAD_NAMES
 from polyseme.options import check_choice
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.schedules import Schedule
-from polyseme.training_options import FinetuneOptions, TransferDtype
 from polyseme.transfer.text_labels import Answers
+from polyseme.verb_options.task_options import FinetuneOptions, TransferDtype
 
 Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
 

@@ -24,7 +24,6 @@ from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS, baseline_scores
 from polyseme.training.energy_ledger import Ledger, Meter, Rates
-from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
@@ -35,6 +34,7 @@ from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
 from polyseme.transfer.train_step import autocast, bucket, can_record
 from polyseme.types import Progress
+from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 
 FEATURES = "features"
 MOST_ABREAST = 8

@@ -29,12 +29,12 @@ from polyseme.training.checkpoint import (
     write_checkpoint,
 )
 from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
-from polyseme.training_options import CHECKPOINT_SECONDS
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import Prepared
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
 from polyseme.transfer.unit_batches import order
+from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 
 WEIGHTS, BEST, OPTIMIZER = "weights/", "best/", "optimizer/"
 

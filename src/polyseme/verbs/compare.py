@@ -12,7 +12,8 @@ from polyseme.packaged_models import model_or_default
 from polyseme.two_corpora.compare_word import Comparison, compare_word
 from polyseme.two_corpora.compare_words import Differences, compare_words
 from polyseme.two_corpora.comparison_files import check_comparison_output, write_comparison
-from polyseme.verb_options import AllWordsOptions, CompareOptions, LayerOptions, OneWordOptions
+from polyseme.verb_options.model_options import LayerOptions
+from polyseme.verb_options.word_options import AllWordsOptions, CompareOptions, OneWordOptions
 
 
 @flat(CompareOptions)

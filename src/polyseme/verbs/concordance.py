@@ -12,7 +12,8 @@ from polyseme.keyword_in_context.concordance_files import check_concordance_outp
 from polyseme.keyword_in_context.keyword_lines import Concordance, find_lines
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import ConcordanceOptions, LayerOptions, MatchKind, Sort
+from polyseme.verb_options.model_options import LayerOptions
+from polyseme.verb_options.word_options import ConcordanceOptions, MatchKind, Sort
 
 
 @flat(ConcordanceOptions)

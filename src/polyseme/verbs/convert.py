@@ -25,7 +25,7 @@ from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vectors_word2vec import check_word2vec
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
+from polyseme.verb_options.model_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
 
 _logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from polyseme.corpus.build import build
 from polyseme.corpus.corpus import Corpus
 from polyseme.files.texts_on_disk import on_disk
 from polyseme.options import flat
-from polyseme.training_options import CorpusOptions
+from polyseme.verb_options.pretraining_options import CorpusOptions
 
 
 @flat(CorpusOptions)

@@ -23,7 +23,7 @@ from polyseme.files.vector_files import Store, format_of, is_shard
 from polyseme.files.vectors_long import check_numbers, fields_among, is_long, long_format
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import EmbedOptions, ModelEmbedderOptions
+from polyseme.verb_options.word_options import EmbedOptions, ModelEmbedderOptions
 
 
 @flat(EmbedOptions)

@@ -40,8 +40,8 @@ from polyseme.scoring.benchmark_items import score_last_words, score_pairs
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.training.models_at_words import KeptModel, kept_models
-from polyseme.training_options import EvaluateOptions, TaskColumns
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
+from polyseme.verb_options.task_options import EvaluateOptions, TaskColumns
 
 
 class Answers(NamedTuple):

@@ -6,7 +6,7 @@ from polyseme.api import load
 from polyseme.filling.filled import Filled
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import FillOptions, FillTextOptions
+from polyseme.verb_options.text_options import FillOptions, FillTextOptions
 
 
 @flat(FillOptions)

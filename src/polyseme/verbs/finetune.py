@@ -28,12 +28,12 @@ from polyseme.tasks.items import TaskData
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import checked_data, read_own
 from polyseme.training.energy_ledger import Rates
-from polyseme.training_options import FinetuneTaskOptions, TaskDataOptions
 from polyseme.transfer.finetune_card import task_card_of
 from polyseme.transfer.finetune_report import FinetuneReport, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
 from polyseme.transfer.task_folder import PAGE, REPORT, save_task_model
+from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
 NO_MODEL = "none"
 """As the model: none; the head reads word vectors that it learns itself (`inputs`)."""

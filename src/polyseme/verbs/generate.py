@@ -24,7 +24,7 @@ from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.text.documents import to_documents
-from polyseme.verb_options import GenerateOptions
+from polyseme.verb_options.text_options import GenerateOptions
 
 WIDTH = 300
 """Characters of a text that are shown."""

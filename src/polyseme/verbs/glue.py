@@ -19,11 +19,11 @@ from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
 from polyseme.training.energy_ledger import Rates
-from polyseme.training_options import FinetuneRunOptions, GlueOptions
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import settings_of
 from polyseme.transfer.glue_table import TASKS, GlueReport
 from polyseme.transfer.task_folder import REPORT
+from polyseme.verb_options.task_options import FinetuneRunOptions, GlueOptions
 from polyseme.verbs.finetune import NO_MODEL, finetune
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from polyseme.api import Model, load
 from polyseme.files.vector_inputs import vector_files
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import IndexOptions
+from polyseme.verb_options.word_options import IndexOptions
 from polyseme.word_senses.gather_uses import model_of_file
 from polyseme.word_senses.index import CARD, model_of_index
 

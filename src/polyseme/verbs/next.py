@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyseme.api import load
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import NextOptions
+from polyseme.verb_options.text_options import NextOptions
 
 
 @flat(NextOptions)

@@ -9,7 +9,7 @@ from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import PiecesOptions
+from polyseme.verb_options.word_options import PiecesOptions
 
 
 @flat(PiecesOptions)

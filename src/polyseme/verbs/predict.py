@@ -19,12 +19,12 @@ from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.tasks.kind import Prediction, predictions_table
-from polyseme.training_options import PredictOptions
 from polyseme.transfer.predict_columns import Columns
 from polyseme.transfer.predict_files import check_predictions_output
 from polyseme.transfer.predict_inputs import predict_inputs
 from polyseme.transfer.task_folder import load_task_model, task_card
 from polyseme.transfer.task_model import TaskModel
+from polyseme.verb_options.task_options import PredictOptions
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

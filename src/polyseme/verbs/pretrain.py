@@ -37,7 +37,7 @@ from polyseme.training.models_at_words import numbers_of_words
 from polyseme.training.pretraining_job import Job, check_job, check_plan
 from polyseme.training.run_folder import RUN, Run, is_beginning
 from polyseme.training.run_job import PausedRun, run_job
-from polyseme.training_options import PretrainOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions
 from polyseme.verbs.corpus import build_corpus
 
 OWN_CORPUS = "./corpus"

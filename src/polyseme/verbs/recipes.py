@@ -18,7 +18,7 @@ from polyseme.recipes.recipe_table import RECIPES, recipe_named
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import devices_for
 from polyseme.training.training_settings import TrainingSettings
-from polyseme.training_options import PretrainOptions, RecipesOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions, RecipesOptions
 
 
 @dataclass(frozen=True, kw_only=True)

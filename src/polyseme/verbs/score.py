@@ -28,7 +28,7 @@ from polyseme.scoring.score_files import SourcedRows, check_by, check_scores_out
 from polyseme.scoring.text_scores import Scored, Totals, scores_table, shaded_html
 from polyseme.scoring.word_bounds import check_word_probability
 from polyseme.text.sentences import split_sentences
-from polyseme.verb_options import MaskOptions, ScoreOptions
+from polyseme.verb_options.text_options import MaskOptions, ScoreOptions
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

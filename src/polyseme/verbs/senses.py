@@ -8,7 +8,8 @@ from polyseme.errors import ModelError
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.options import flat
 from polyseme.packaged_models import PACKAGED, default_model, where_output
-from polyseme.verb_options import LayerOptions, SensesOptions
+from polyseme.verb_options.model_options import LayerOptions
+from polyseme.verb_options.word_options import SensesOptions
 from polyseme.verbs.model_of_uses import has_own_vectors, model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.sense_groups import Senses, senses_of

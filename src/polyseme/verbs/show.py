@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyseme.api import Card, Model, load
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options import ShowOptions
+from polyseme.verb_options.model_options import ShowOptions
 
 
 @flat(ShowOptions)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.options import flat
-from polyseme.verb_options import LayerOptions, SimilarOptions
+from polyseme.verb_options.model_options import LayerOptions
+from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.verbs.model_of_uses import model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
 from polyseme.word_senses.similar_uses import Similar, similar_uses
