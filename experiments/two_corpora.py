@@ -40,7 +40,6 @@ from polyseme.two_corpora.significance import (
     permuted,
 )
 from polyseme.two_corpora.use_samples import Samples, frequent_words, read_corpus, sampled_uses
-from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group
 
@@ -66,7 +65,7 @@ def documents(n_documents: int) -> list[str]:
 
 def embed(model: str | None, texts: Sequence[str], folder: Path) -> None:
     """Write uses of all frequent words, and those of the planted words, into a folder."""
-    embedder = use_embedder(polyseme.load(model, device="cpu").bundle, -1)
+    embedder = polyseme.load(model, device="cpu").embedder()
     middle = len(texts) // 2
     with tempfile.TemporaryDirectory() as temporary:
         first, second, changed = (Path(temporary) / name for name in ("first.txt", "second.txt", "changed.txt"))

@@ -428,9 +428,8 @@ class Model:
         can = ["embed", "similar", "senses", "compare", "pieces", "convert", "finetune"]
         can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(self.bundle) else []
         can += ["next"] if "next" in self.bundle.outputs else []
-        can += (
-            ["generate"] if later("polyseme.generating.language_model").way_to_write(self.bundle) in WRITES_WELL else []
-        )
+        strategy = later("polyseme.generating.language_model").generation_strategy(self.bundle)
+        can += ["generate"] if strategy in WRITES_WELL else []
         can += ["score", "evaluate"] if later("polyseme.scoring.choose_scorer").can_score(self.bundle) else []
         return Card(
             path=self.path,

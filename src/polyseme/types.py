@@ -369,6 +369,15 @@ class Predictions:
     probabilities: NDArray[Any] | None = None
 
 
+@dataclass(frozen=True)
+class Confusion:
+    """How often each gold label was predicted as each label."""
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[int]]
+    """One row per gold label, one column per predicted label."""
+
+
 # --- progress --------------------------------------------------------------------------------------------------------
 
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from plots.test_pages import HOSTILE, Page, check_policy
 from polyseme.plots.charts import Curve, Dot, dots_chart, lines_chart, log_ticks
-from polyseme.plots.confusion_matrix import MOST_LABELS, Confusion, confusion_table
+from polyseme.plots.confusion_matrix import MOST_LABELS, confusion_table
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
+from polyseme.types import Confusion
 from text.samples import texts
 
 

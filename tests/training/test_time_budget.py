@@ -15,14 +15,14 @@ from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.pretraining_job import Job
 from polyseme.training.schedules import Schedule
 from polyseme.training.time_budget import (
-    LOOKS,
+    CHECKS,
     N_TO_MEASURE,
     Correction,
     Slowdown,
     Timing,
     check_time_left,
-    look_at,
     seconds_of,
+    step_of_check,
     steps_within,
     warn_of_few_steps,
 )
@@ -69,12 +69,12 @@ def test_the_steps_fill_the_time_and_no_more(
     assert seconds_of(work, timing, n_steps + 1, done=done) > seconds
 
 
-@given(st.integers(1, 100_000), st.sampled_from([(1.0,), (0.9, 0.1), (0.03, 0.97)]), st.sampled_from(LOOKS))
+@given(st.integers(1, 100_000), st.sampled_from([(1.0,), (0.9, 0.1), (0.03, 0.97)]), st.sampled_from(CHECKS))
 def test_the_number_is_looked_at_in_time_and_in_the_first_phase(
     planned: int, shares: tuple[float, ...], share: float
 ) -> None:
     work = job(*shares)
-    step = look_at(work, planned, share)
+    step = step_of_check(work, planned, share)
     if step is None:
         assert shares[0] < 1
     else:

@@ -20,6 +20,7 @@ from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.text.marked_word import Marked
 from polyseme.text.word_forms import form
 from polyseme.text.words import split_words
+from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.word_senses import index as index_module
 from polyseme.word_senses.index import load_index
 from polyseme.word_senses.nearest_neighbors import unit
@@ -50,7 +51,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def similar(text: str, source: Path | None = None, **options: Any) -> Similar:
-    return similar_uses(model().bundle, text, source, **options)
+    return similar_uses(model().bundle, SimilarOptions(text=text, source=source, **options))
 
 
 def test_uses_are_found_as_their_cosines_say(source: Path) -> None:
@@ -193,11 +194,11 @@ def test_an_index_of_another_model_is_refused_with_what_differs(source: Path, tm
     other = tiny_model("bert")
     next(other.bundle.encoder.parameters()).data[0, 0] += 1
     with pytest.raises(ModelError, match=r"differs in weights\. Query it with the model"):
-        similar_uses(other.bundle, "A [crane].", index=tmp_path / "uses")
+        similar_uses(other.bundle, SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
     with pytest.raises(ModelError, match="differs in tokenizer, config, weights"):
-        similar_uses(tiny_model("roberta").bundle, "A [crane].", index=tmp_path / "uses")
+        similar_uses(tiny_model("roberta").bundle, SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
     with pytest.raises(ModelError, match="differs in config, weights"):
-        similar_uses(tiny_model("bert", n_layers=2).bundle, "A [crane].", index=tmp_path / "uses")
+        similar_uses(tiny_model("bert", n_layers=2).bundle, SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
     with pytest.raises(ModelError, match=r"differs in layer \(3 there, 1 here\)\. "):
         similar("A [crane].", index=tmp_path / "uses", layer=1)
     with pytest.raises(ModelError, match=r"differs in layer \(3 there, mix:last2:0.5,0.25 here\)"):
@@ -205,7 +206,7 @@ def test_an_index_of_another_model_is_refused_with_what_differs(source: Path, tm
     with pytest.raises(ModelError, match=r"differs in pooling \(mean there, max here\)"):
         similar("A [crane].", index=tmp_path / "uses", pool="max")
     with pytest.raises(ModelError, match="differs in precision"):
-        similar_uses(tiny_model("bert").bundle.double(), "A [crane].", index=tmp_path / "uses")
+        similar_uses(tiny_model("bert").bundle.double(), SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
 
 
 def test_the_same_layer_by_another_name_is_the_same(source: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from polyseme.api import Model
 from polyseme.errors import InputError, MissingPackageError, OptionError
+from polyseme.verb_options.word_options import SensesOptions
 from polyseme.word_senses import sense_groups as senses_module
 from polyseme.word_senses.clustering import (
     MIN_EASE,
@@ -215,7 +216,7 @@ def model() -> Model:
 
 
 def senses(word: str, source: Path, **options: Any) -> Senses:
-    return senses_of(model().bundle, word, source, **options)
+    return senses_of(model().bundle, SensesOptions(word=word, source=source, **options))
 
 
 @pytest.fixture
@@ -256,7 +257,7 @@ def test_the_vectors_are_those_of_embed(source: Path) -> None:
 
 def test_given_words_are_found_too(tmp_path: Path) -> None:
     (tmp_path / "words.jsonl").write_text('{"words": ["New York", "broke"]}\n{"words": ["new york"]}\n')
-    found = senses("New York", tmp_path / "words.jsonl", reading={"field": "words"})
+    found = senses("New York", tmp_path / "words.jsonl", field="words")
     assert [use.text for use in found.uses] == ["New York broke", "new york"]
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from polyseme.errors import InputError
 from polyseme.text.documents import make_document
-from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.gloss_match import nearest_glosses
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.wordnet import WordNet
@@ -97,7 +96,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 def test_the_nearest_gloss_is_that_of_the_group() -> None:
     """Groups whose means are the vectors of the glosses themselves have each its own first."""
-    embedder = use_embedder(tiny_model("bert").bundle, -1)
+    embedder = tiny_model("bert").embedder()
     texts = ["crane (): a tall bird that wades. a crane caught a fish", "crane (hoist): a machine that lifts loads"]
     vectors = unit(np.stack([unit(each.vectors).mean(axis=0) for each in embedder([make_document(t) for t in texts])]))
     means = unit(vectors - vectors.mean(axis=0))

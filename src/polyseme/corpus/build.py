@@ -211,7 +211,7 @@ class _Building:
                 tasks = self._tasks(len(done))
                 with contextlib.closing(in_order(tasks, work, folder, workers)) as results:
                     for task, worked in results:
-                        extremes.look_at(task.source, worked, writers.n_documents(task.source))
+                        extremes.observe(task.source, worked, writers.n_documents(task.source))
                         n_vanished += worked.n_vanished
                         writers.append(task.source, worked)
                         write(

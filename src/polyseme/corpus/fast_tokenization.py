@@ -205,7 +205,7 @@ class Speller:
             features["begins_line"][number] = text[0] in ("\0", "\n")
             text = text.lstrip("\0\n")
             features["endings"][number], features["beginnings"][number] = ending(text), beginning(text)
-        together, alone = self._look_at(new, others, keys, features)
+        together, alone = self._examine(new, others, keys, features)
         spelled = [
             self._learn_together(few, [keys[number] for number in few], plain=plain)
             for numbers, plain in ((words, True), (together, False))
@@ -244,7 +244,7 @@ class Speller:
             parts.append(known[_INSIDE + after[len(core) :]])
         return parts
 
-    def _look_at(
+    def _examine(
         self, new: Sequence[bytes], numbers: Sequence[int], keys: dict[int, str], features: dict[str, NDArray[Any]]
     ) -> tuple[list[int], list[int]]:
         """Find out about types that are not simple; which can be read together, and which have to be alone."""

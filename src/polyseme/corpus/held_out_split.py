@@ -32,7 +32,7 @@ class Extremes:
     several: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SPLITS, False))
     """By split, whether there are others as well."""
 
-    def look_at(self, source: int, worked: Worked, n_before: Mapping[str, int]) -> None:
+    def observe(self, source: int, worked: Worked, n_before: Mapping[str, int]) -> None:
         """Take account of a stretch, before which the shards had so many documents."""
         for split in SPLITS:
             ranks = worked.ranks[split]

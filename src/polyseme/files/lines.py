@@ -62,10 +62,10 @@ def refuse_binary(source: Source) -> None:
     head = b"" if source.total == 0 else source.head()
     if not head:
         raise InputError(f"{source.name} is empty: there is nothing to read.")
-    look = binary_look(head)
-    if look:
+    binary = binary_kind(head)
+    if binary:
         prefix = "What is packed in " if source.compressed else ""
-        raise InputError(f"{prefix}{source.name} looks to be {look.kind}. {look.advice}")
+        raise InputError(f"{prefix}{source.name} looks to be {binary.name}. {binary.advice}")
 
 
 def _lines(source: Source, with_ends: bool, bad: BadRows | None) -> Iterator[Line]:
@@ -133,52 +133,52 @@ _PLAIN = "Text in UTF-8 is read here."
 _UTF_8 = "Convert it to UTF-8 first: iconv -f {} -t UTF-8 FILE > NEW"
 
 
-class Look(NamedTuple):
+class FileKind(NamedTuple):
     """What a file seems to be, and what its owner can do about it."""
 
-    kind: str
+    name: str
     advice: str
 
 
 _KNOWN = {
-    b"\x1f\x8b": Look("compressed with gzip", "Give it the ending .gz, or unpack it: gzip -d"),
-    b"\xfd7zXZ\x00": Look("compressed with xz", "Give it the ending .xz, or unpack it: xz -d"),
-    b"\x28\xb5\x2f\xfd": Look("compressed with zstd", "Give it the ending .zst, or unpack it: zstd -d"),
+    b"\x1f\x8b": FileKind("compressed with gzip", "Give it the ending .gz, or unpack it: gzip -d"),
+    b"\xfd7zXZ\x00": FileKind("compressed with xz", "Give it the ending .xz, or unpack it: xz -d"),
+    b"\x28\xb5\x2f\xfd": FileKind("compressed with zstd", "Give it the ending .zst, or unpack it: zstd -d"),
     **dict.fromkeys(
         (b"BZh%d1AY&SY" % level for level in range(1, 10)),
-        Look("compressed with bzip2", "Give it the ending .bz2, or unpack it: bzip2 -d"),
+        FileKind("compressed with bzip2", "Give it the ending .bz2, or unpack it: bzip2 -d"),
     ),
-    b"PK\x03\x04": Look("a zip archive (or .docx, .xlsx, .odt, .npz)", f"Unpack or export it. {_PLAIN}"),
-    b"PAR1\x15": Look("a Parquet file", "Give it the ending .parquet, without that of a compression."),
-    b"ARROW1\x00\x00": Look("an Arrow file", f"Export its column of texts. {_PLAIN}"),
-    b"\x89HDF\r\n": Look("an HDF5 file", _PLAIN),
-    b"\x93NUMPY": Look("a NumPy array", _PLAIN),
-    b"SQLite format 3\x00": Look("an SQLite database", _PLAIN),
-    b"%PDF-": Look("a PDF document", f"Take its text out first: pdftotext. {_PLAIN}"),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": Look("an old Office document", f"Export it as text. {_PLAIN}"),
-    b"\x7fELF": Look("a program", _PLAIN),
-    b"\x89PNG\r\n": Look("a PNG image", _PLAIN),
-    b"\xff\xd8\xff": Look("a JPEG image", _PLAIN),
-    b"GIF87a": Look("a GIF image", _PLAIN),
-    b"GIF89a": Look("a GIF image", _PLAIN),
-    b"\xff\xfe\x00\x00": Look("text in UTF-32", _UTF_8.format("UTF-32")),
-    b"\x00\x00\xfe\xff": Look("text in UTF-32", _UTF_8.format("UTF-32")),
-    b"\xff\xfe": Look("text in UTF-16", _UTF_8.format("UTF-16")),
-    b"\xfe\xff": Look("text in UTF-16", _UTF_8.format("UTF-16")),
+    b"PK\x03\x04": FileKind("a zip archive (or .docx, .xlsx, .odt, .npz)", f"Unpack or export it. {_PLAIN}"),
+    b"PAR1\x15": FileKind("a Parquet file", "Give it the ending .parquet, without that of a compression."),
+    b"ARROW1\x00\x00": FileKind("an Arrow file", f"Export its column of texts. {_PLAIN}"),
+    b"\x89HDF\r\n": FileKind("an HDF5 file", _PLAIN),
+    b"\x93NUMPY": FileKind("a NumPy array", _PLAIN),
+    b"SQLite format 3\x00": FileKind("an SQLite database", _PLAIN),
+    b"%PDF-": FileKind("a PDF document", f"Take its text out first: pdftotext. {_PLAIN}"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": FileKind("an old Office document", f"Export it as text. {_PLAIN}"),
+    b"\x7fELF": FileKind("a program", _PLAIN),
+    b"\x89PNG\r\n": FileKind("a PNG image", _PLAIN),
+    b"\xff\xd8\xff": FileKind("a JPEG image", _PLAIN),
+    b"GIF87a": FileKind("a GIF image", _PLAIN),
+    b"GIF89a": FileKind("a GIF image", _PLAIN),
+    b"\xff\xfe\x00\x00": FileKind("text in UTF-32", _UTF_8.format("UTF-32")),
+    b"\x00\x00\xfe\xff": FileKind("text in UTF-32", _UTF_8.format("UTF-32")),
+    b"\xff\xfe": FileKind("text in UTF-16", _UTF_8.format("UTF-16")),
+    b"\xfe\xff": FileKind("text in UTF-16", _UTF_8.format("UTF-16")),
 }
 """From the first bytes of a file to what it is."""
 
 
-def binary_look(head: bytes) -> Look | None:
+def binary_kind(head: bytes) -> FileKind | None:
     """What a file that begins with `head` seems to be if it is not plain text; None if it may well be."""
-    for start, look in _KNOWN.items():
+    for start, kind in _KNOWN.items():
         if head.startswith(start):
-            return look
+            return kind
     nul = head.find(b"\0")
     if nul < 0:
         return None
     line = head.count(b"\n", 0, nul) + 1
-    return Look(
+    return FileKind(
         f"binary: it has a NUL at byte {nul}, line {line}", f"{_PLAIN} Were it text, tr -d '\\0' takes NULs out."
     )
 

@@ -208,7 +208,7 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     return Source(name, opened, total=size_of(status))
 
 
-def look_at(name: str) -> os.stat_result:
+def status_of(name: str) -> os.stat_result:
     """What the system knows of a file or folder, or why it cannot be read, in words."""
     with _refusing(name):
         return Path(name).stat()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.source import STANDARD_INPUT, look_at, size_of, suffixes
+from polyseme.files.source import STANDARD_INPUT, size_of, status_of, suffixes
 
 AnyPath = str | os.PathLike[str]
 Sources = AnyPath | Iterable[Any]
@@ -103,7 +103,7 @@ class _Search:
             self._take_standard_input()
         elif _PATTERN.search(name) and not os.path.lexists(name):
             self._take_pattern(name)
-        elif stat.S_ISDIR((status := look_at(name)).st_mode):
+        elif stat.S_ISDIR((status := status_of(name)).st_mode):
             self._take_folder(name)
         else:
             self._add(name, status)
@@ -129,7 +129,7 @@ class _Search:
         matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (a pattern may begin at the root)
         before = len(self.names) + self._n_doubled
         for name in matches:
-            status = look_at(name)
+            status = status_of(name)
             if not stat.S_ISDIR(status.st_mode):
                 self._add(name, status)
             elif "**" not in pattern:
@@ -143,7 +143,7 @@ class _Search:
         before = len(self.names) + self._n_doubled
         for name in _files_below(folder, seen=set()):
             if (reason := self._reason_to_leave_out(name)) is None:
-                self._add(name, look_at(name))
+                self._add(name, status_of(name))
             else:
                 self._leave_out(name, reason)
         if len(self.names) + self._n_doubled == before:
@@ -159,7 +159,7 @@ class _Search:
             return "the ending is that of no format"
         if path.is_symlink() and not path.exists():
             return "a link that leads nowhere"
-        status = look_at(name)
+        status = status_of(name)
         if not stat.S_ISREG(status.st_mode):
             return "no file but a pipe, a socket or a device"
         return None if status.st_size else "empty"
@@ -182,7 +182,7 @@ class _Search:
 
 def _files_below(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
     """Everything in a folder that is no folder, in order, and what is below; a folder that was seen is not entered."""
-    here = look_at(folder)
+    here = status_of(folder)
     if (here.st_dev, here.st_ino) in seen:
         return
     seen.add((here.st_dev, here.st_ino))

@@ -30,7 +30,7 @@ class TypedColumns:
         """The type of each column; of one that is empty so far, text."""
         return {name: _decided(kind) for name, kind in self._inferred.items()}
 
-    def look_at(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Widen the types to those of further rows."""
         for name in dict.fromkeys(name for row in rows for name in row):
             kind = _type_of([row.get(name) for row in rows])

@@ -152,7 +152,7 @@ class LongParquet(_Long):
 
     def write(self, documents: Sequence[Embedded]) -> None:
         rows = list(self._rows(documents))
-        self._fields.look_at(rows)
+        self._fields.observe(rows)
         vectors = _joined(documents)
         numbers = {name: at for at, name in enumerate(_numbers(vectors.shape[1:]))}
         flat = vectors.reshape(len(vectors), len(numbers))

@@ -70,7 +70,7 @@ class ParquetSink:
 
     def write(self, documents: Sequence[Embedded]) -> None:
         for group in _groups(documents):
-            self._fields.look_at([share.document.fields for share in group])
+            self._fields.observe([share.document.fields for share in group])
             schema = _schema(group[0], self._fields.types, self._provenance, self._per)
             if self._writer is None:
                 self._writer = _open_writer(self._path, schema)

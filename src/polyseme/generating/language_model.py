@@ -208,7 +208,7 @@ def language_model(bundle: Bundle) -> LanguageModel:
     """A bundle as decoding sees it; refused where it has no output to write with."""
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a prompt.")
-    name = way_to_write(bundle)
+    name = generation_strategy(bundle)
     if name is None:
         has = ", ".join(bundle.outputs) or "none"
         raise ModelError(
@@ -216,14 +216,14 @@ def language_model(bundle: Bundle) -> LanguageModel:
             "'causal' output over earlier pieces, or a 'masked' one and a mask piece; a two-way model "
             f"needs its softmax and the words of it (published ELMo files hold neither). {where_output('causal')}"
         )
-    output, build = WAYS[name]
+    output, build = STRATEGIES[name]
     return build(bundle, bundle.tokenizer, bundle.outputs[output])
 
 
-def way_to_write(bundle: Bundle) -> str | None:
-    """The row of `WAYS` that fits a bundle, if any does."""
+def generation_strategy(bundle: Bundle) -> str | None:
+    """The row of `STRATEGIES` that fits a bundle, if any does."""
     name = "two stacks" if bundle.decoder is not None else bundle.config.direction
-    if name not in WAYS or not isinstance(dict(bundle.outputs.items()).get(WAYS[name][0]), Output):
+    if name not in STRATEGIES or not isinstance(dict(bundle.outputs.items()).get(STRATEGIES[name][0]), Output):
         return None
     if name == "both" and (bundle.tokenizer is None or "mask" not in bundle.tokenizer.specials):
         return None
@@ -324,7 +324,7 @@ def _any_order(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Language
     return _continuing(bundle, tokenizer, next_piece, has_frame=False, is_bounded=is_bounded, n_after=1)
 
 
-WAYS: Mapping[str, tuple[str, Builder]] = {
+STRATEGIES: Mapping[str, tuple[str, Builder]] = {
     "two stacks": ("causal", _with_source),
     "causal": ("causal", _causal),
     "two-way": ("two-way", _two_way),  # type: ignore[dict-item]

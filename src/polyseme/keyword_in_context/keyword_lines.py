@@ -17,6 +17,7 @@ import numpy as np
 from polyseme.cost import Cost
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError
+from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
@@ -26,7 +27,7 @@ from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
 from polyseme.types import Progress
-from polyseme.verb_options.word_options import MatchKind
+from polyseme.verb_options.word_options import ConcordanceOptions, MatchKind
 
 CONTEXT = 1000
 """Characters on each side of a match that are kept of its text, or more where lines are wider."""
@@ -132,26 +133,17 @@ def opened_rows(source: Sources, reading: Mapping[str, Any], match: MatchKind) -
         raise InputError(f"A lemma is looked for in the column {LEMMA!r} of a treebank (CoNLL-U). {error}") from None
 
 
-def find_lines(
-    query: str,
-    source: Sources,
-    *,
-    match: MatchKind = "word",
-    match_case: bool = False,
-    sort: str = "text",
-    width: int = 40,
-    sample: int | None = None,
-    seed: int = 0,
-    reading: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-) -> Concordance:
+def find_lines(source: Sources, options: ConcordanceOptions, sort: str) -> Concordance:
     """The matches of a query, in the order of the texts, or sorted by the words on their left or right."""
-    reading = reading or {}
-    drawn = Sample(sample, seed)
+    query, match, width, reading = options.query, options.match, options.width, options.changed(ReadingOptions)
+    drawn = Sample(options.sample, options.seed)
     n_texts = 0
-    with matcher_of(match, query, match_case=match_case) as matcher, opened_rows(source, reading, match) as rows:
+    with (
+        matcher_of(match, query, match_case=options.match_case) as matcher,
+        opened_rows(source, reading, match) as rows,
+    ):
         name = name_of(rows)
-        for matched in matcher.search(reported(rows, progress)):
+        for matched in matcher.search(reported(rows, options.progress)):
             n_texts += 1
             for start, end in matched.spans:
                 drawn.add(lambda: line_of(matched, start, end, width, reading))  # noqa: B023 (called at once)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from polyseme.bundle import Bundle
 from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError
+from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import Row
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
@@ -32,8 +33,8 @@ from polyseme.keyword_in_context.keyword_lines import (
 )
 from polyseme.keyword_in_context.matchers import Matched, matcher_of
 from polyseme.text.marked_word import marked_use
-from polyseme.types import Document, Progress
-from polyseme.verb_options.word_options import MatchKind
+from polyseme.types import Document
+from polyseme.verb_options.word_options import ConcordanceOptions
 from polyseme.word_senses.gather_uses import gather, use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, cosines_to, unit
 from polyseme.word_senses.sense_groups import group
@@ -41,38 +42,25 @@ from polyseme.word_senses.similar_uses import MIN_CENTERED
 
 
 def sorted_lines(
-    bundle: Bundle,
-    query: str,
-    source: Sources,
-    *,
-    like: str | None = None,
-    n_senses: int | None = None,
-    match: MatchKind = "word",
-    match_case: bool = False,
-    width: int = 40,
-    sample: int | None = None,
-    seed: int = 0,
-    layer: str | int = -1,
-    pool: str = "mean",
-    batch_pieces: int | None = None,
-    precision: Precision = "own",
-    reading: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    bundle: Bundle, source: Sources, options: ConcordanceOptions, *, precision: Precision = "own"
 ) -> Concordance:
     """The matches of a query, sorted by their cosine to the use that is marked in `like`; without one, by sense."""
     started = time.perf_counter()
-    reading = reading or {}
-    embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    marked = None if like is None else unit(embedder([marked_use(like)])[0].vectors[0])
-    with matcher_of(match, query, match_case=match_case) as matcher, opened_rows(source, reading, match) as rows:
+    query, match, reading = options.query, options.match, options.changed(ReadingOptions)
+    embedder = use_embedder(bundle, options, precision=precision)
+    marked = None if options.like is None else unit(embedder([marked_use(options.like)])[0].vectors[0])
+    with (
+        matcher_of(match, query, match_case=options.match_case) as matcher,
+        opened_rows(source, reading, match) as rows,
+    ):
         name = name_of(rows)
-        collected = _Collected(width, reading)
-        matches = matcher.search(reported(rows, progress))
+        collected = _Collected(options.width, reading)
+        matches = matcher.search(reported(rows, options.progress))
         for chunk in gather(Reading(rows, collected.rows(matches)), [embedder], collected.places):
             collected.take(chunk.vectors[0])
     if not collected.lines:
         refuse_no_match(query, source, name, match, reading)
-    lines, vectors = _drawn(collected, sample, seed)
+    lines, vectors = _drawn(collected, options.sample, options.seed)
     explanation = ""
     if marked is not None:
         mean = vectors.mean(axis=0) if len(vectors) >= MIN_CENTERED else None
@@ -80,11 +68,12 @@ def sorted_lines(
         order = np.argsort(-np.asarray(cosines), kind="stable").tolist()
         lines = [replace(lines[at], cosine=cosines[at]) for at in order]
     else:
+        n_senses = options.n_senses
         if n_senses is not None and not 1 <= n_senses <= len(lines):
             raise InputError(
                 f"The number of senses must be from 1 to that of the matches, {len(lines):,}. Got {n_senses} instead."
             )
-        grouped = group(vectors, n_senses, seed=seed)
+        grouped = group(vectors, n_senses, seed=options.seed)
         explanation = grouped.explanation
         senses = (grouped.labels + 1).tolist()
         lines = sorted(
@@ -96,7 +85,7 @@ def sorted_lines(
         match=match,
         source=name,
         sort="similarity" if marked is not None else "sense",
-        width=width,
+        width=options.width,
         lines=lines,
         n_matches=len(collected.lines),
         n_texts=collected.n_texts,

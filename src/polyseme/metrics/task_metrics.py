@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.metrics.answer_match import answer_scores
 from polyseme.text.tag_schemes import spans_of
+from polyseme.types import Confusion
 
 Labels = Sequence[Any]
 CORRELATIONS = frozenset({"pearson", "spearman", "matthews"})
@@ -272,15 +273,6 @@ METRICS: Mapping[str, Metric] = {
 
 
 # --- confusions ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """How often each label was predicted for each gold label."""
-
-    labels: tuple[str, ...]
-    counts: tuple[tuple[int, ...], ...]
-    """One row per gold label, one column per predicted one."""
 
 
 def confusion(gold: Sequence[Any], predicted: Sequence[Any], labels: Sequence[str] = ()) -> Confusion:

@@ -81,19 +81,19 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", baseline: fl
     )
     page.resize(width, _BARS_TOP + _LINE * n_lines + 0.55)
     axes = page.axes(left, _BARS_TOP + 0.05, _BARS_WIDTH, _LINE * n_lines, xlim=(0, 1), ylim=(n_lines, 0))
-    look: dict[str, Any] = {"fontsize": _SIZE, "color": INK, "va": "center", "parse_math": False}
+    style: dict[str, Any] = {"fontsize": _SIZE, "color": INK, "va": "center", "parse_math": False}
     line = 0.0
     for number, group in enumerate(groups):
         color = group_color(number)
         if headed:
-            axes.text(0, line + 0.55, group[0].group, fontweight="bold", **look)
+            axes.text(0, line + 0.55, group[0].group, fontweight="bold", **style)
             line += 1
         for bar in group:
             axes.barh(line + 0.5, bar.value, height=0.72, color=color)
             if bar.low is not None and bar.high is not None:
                 axes.plot([bar.low, bar.high], [line + 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
-            axes.text(-0.012, line + 0.55, bar.name, ha="right", **look)
-            axes.text(1.015, line + 0.55, f"{100 * bar.value:.1f}", **look)
+            axes.text(-0.012, line + 0.55, bar.name, ha="right", **style)
+            axes.text(1.015, line + 0.55, f"{100 * bar.value:.1f}", **style)
             line += 1
         line += 1
     if baseline is not None:
@@ -203,9 +203,9 @@ def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
         while any(abs(at - other) < 10 and level == other_level for other, other_level in taken):
             level += 1
         taken.append((at, level))
-        look = f'class="hollow" stroke="{group_color(1)}"' if dot.hollow else f'fill="{group_color(0)}"'
+        attributes = f'class="hollow" stroke="{group_color(1)}"' if dot.hollow else f'fill="{group_color(0)}"'
         parts.append(
-            f'<circle cx="{at:.1f}" cy="{max(ground - 8 - 11 * level, 5)}" r="5" {look}>'
+            f'<circle cx="{at:.1f}" cy="{max(ground - 8 - 11 * level, 5)}" r="5" {attributes}>'
             f"<title>{escaped(dot.name)}</title></circle>"
         )
     return _svg(_DOTS_HEIGHT, label, parts)

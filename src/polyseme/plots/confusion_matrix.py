@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from polyseme.plots.html_page import escaped
+from polyseme.types import Confusion
 
 MOST_LABELS = 20
 """Labels with a row and column of their own; if there are more, those least confused are merged."""
@@ -23,15 +21,6 @@ table.confusion { width: auto; table-layout: auto; font-size: .82rem; font-varia
 .confusion td.none { background: var(--soft); color: transparent } .confusion td.same { outline: 2px solid var(--ink);
   outline-offset: -2px }
 """.strip()
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """How often each gold label was predicted as each label."""
-
-    labels: Sequence[str]
-    counts: Sequence[Sequence[int]]
-    """One row per gold label, one column per predicted label."""
 
 
 def confusion_table(confusion: Confusion) -> str:

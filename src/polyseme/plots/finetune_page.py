@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyseme.plots.charts import BARS_STYLE, CHART_STYLE, Bar, Curve, Dot, bars_table, dots_chart, lines_chart
-from polyseme.plots.confusion_matrix import CONFUSION_STYLE, Confusion, confusion_table
+from polyseme.plots.confusion_matrix import CONFUSION_STYLE, confusion_table
 from polyseme.plots.html_page import escaped, page
+from polyseme.types import Confusion
 
 MOST_CHARACTERS = 700
 """Of the text of an error; longer texts are truncated with an ellipsis."""

@@ -79,9 +79,9 @@ def _thinned(points: Points) -> list[tuple[float, float]]:
     return [(fmean(at for at, _ in group), fmean(height for _, height in group)) for group in groups]
 
 
-def _path(points: Points, across: Scale, up: Scale, look: str) -> str:
+def _path(points: Points, across: Scale, up: Scale, attributes: str) -> str:
     line = "L".join(f"{across(at):.1f} {up(height):.1f}" for at, height in points)
-    return f'<path {look} d="M{line}"/>'
+    return f'<path {attributes} d="M{line}"/>'
 
 
 def _grid(across: Scale, up: Scale) -> list[str]:
@@ -100,13 +100,13 @@ def _grid(across: Scale, up: Scale) -> list[str]:
 def _legend(entries: Sequence[tuple[str, str]]) -> list[str]:
     """Strokes with their names, in one line under the title."""
     parts, left = [], float(_LEFT)
-    for look, name in entries:
-        parts.append(f'<path {look} d="M{left:.0f} 50h22"/>')
+    for attributes, name in entries:
+        parts.append(f'<path {attributes} d="M{left:.0f} 50h22"/>')
         parts.append(_text(left + 28, 54.5, name))
         left += 28 + 7.2 * len(name) + 18
     return parts
 
 
-def _text(at: float, height: float, text: str, look: str = "", *, anchor: str = "start") -> str:
-    named = f' class="{look}"' if look else ""
+def _text(at: float, height: float, text: str, css_class: str = "", *, anchor: str = "start") -> str:
+    named = f' class="{css_class}"' if css_class else ""
     return f'<text{named} x="{at:.1f}" y="{height:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'

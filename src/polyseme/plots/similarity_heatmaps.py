@@ -156,9 +156,9 @@ def _draw_map(page: FigurePage, cosines: NDArray[Any], left: float, top: float, 
     """The cosines in cells, with the numbers of the uses above and on the left."""
     n_uses = len(cosines)
     for number in range(n_uses):
-        look: dict[str, Any] = {"size": _VALUE_SIZE, "color": FAINT}
-        page.write(left + (number + 0.5) * _CELL_WIDTH, top - 0.13, str(number + 1), align="center", **look)
-        page.write(left - 0.12, top + (number + 0.5) * _CELL_HEIGHT, str(number + 1), align="right", **look)
+        style: dict[str, Any] = {"size": _VALUE_SIZE, "color": FAINT}
+        page.write(left + (number + 0.5) * _CELL_WIDTH, top - 0.13, str(number + 1), align="center", **style)
+        page.write(left - 0.12, top + (number + 0.5) * _CELL_HEIGHT, str(number + 1), align="right", **style)
     axes = page.axes(left, top, n_uses * _CELL_WIDTH, n_uses * _CELL_HEIGHT)
     axes.set_axis_off()
     axes.pcolormesh(cosines, cmap=_color_map(), vmin=scale[0], vmax=scale[1], edgecolors="white", linewidth=1.6)

@@ -341,7 +341,7 @@ class _Parquet(_Table):
 
     def write(self, contents: Sequence[Any]) -> None:
         rows = [row for each in contents for row in self.fields(each)]
-        self._types.look_at(rows)
+        self._types.observe(rows)
         own = {**COLUMNS[self._by], **SCORES}
         schema = pa.schema({**own, **self._types.types})
         schema = schema.with_metadata({"polyseme": json.dumps({"by": self._by, "how": self._description})})

@@ -41,14 +41,14 @@ from polyseme.training.run_card import write_cards
 from polyseme.training.run_folder import LEDGER, Run, write_json
 from polyseme.training.slice_costs import SliceCosts, costs_until
 from polyseme.training.time_budget import (
+    CHECKS,
     LATE,
-    LOOKS,
     N_TO_MEASURE,
     Correction,
     Slowdown,
     Timing,
     check_time_left,
-    look_at,
+    step_of_check,
     steps_within,
     warn_of_few_steps,
 )
@@ -223,9 +223,9 @@ class RunSlice:
                     return trained
         if run.timing is not None:
             began, left = time.perf_counter(), self._seconds_left()
-            for share in LOOKS:
-                step = look_at(self.job, self._n_steps, share)
-                is_new = all(past.look < share for past in run.corrections)
+            for share in CHECKS:
+                step = step_of_check(self.job, self._n_steps, share)
+                is_new = all(past.share < share for past in run.corrections)
                 if is_new and step is not None and step > trained.done:
                     late = StopAfter(began + LATE * share * left, self.first + N_TO_MEASURE)
                     trained = self._train(self._n_steps, trained, step, late)
@@ -290,12 +290,12 @@ class RunSlice:
             _warn_of_few_checkpoints(job, run.n_steps)
             run.write()
 
-    def _correct(self, step: int, look: float, timing: Timing) -> None:
-        """Look at the number of steps by the time that those of this process took."""
+    def _correct(self, step: int, share: float, timing: Timing) -> None:
+        """Check the number of steps by the time that those of this process took."""
         run, devices, planned = self.run, self.pretraining.devices, self._n_steps
         first, seconds = self.measured.until(step)
         self.slowdown.add(self.job, timing, planned, (first, step), seconds)
-        correction = devices.agree(Correction(step, planned, self.slowdown.factor, look))
+        correction = devices.agree(Correction(step, planned, self.slowdown.factor, share))
         run.corrections.append(correction)
         run.n_steps = devices.agree(correction.n_steps(self.job, timing, self._seconds_left()))
         if devices.leads:

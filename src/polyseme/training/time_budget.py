@@ -3,7 +3,7 @@
 A budget is all in: it counts from the start of the command to the saved model, and training gets what set-up, building
 the corpus, evaluations, checkpoints and saving leave. Steps are timed for a few seconds before the run (`Timing`), and
 the number of steps that follows is written to run.json. So short a trial says little of a machine that others use, too,
-so the number is checked a few times more (`LOOKS`): if the steps so far took longer or shorter than the trial said, by
+so the number is checked a few times more (`CHECKS`): if the steps so far took longer or shorter than the trial said, by
 more than `TOLERANCE`, the number of the steps that are left is corrected. Schedules stay functions of a step's number
 and the number of steps; run.json has the number of steps that each step was taken with, so that a run that is resumed
 takes the same steps.
@@ -24,7 +24,7 @@ from polyseme.training.energy_ledger import duration
 from polyseme.training.pretraining_job import Job
 from polyseme.training.training_settings import Plan
 
-LOOKS = (0.08, 0.25, 0.5, 0.75)
+CHECKS = (0.08, 0.25, 0.5, 0.75)
 """The shares of the steps after which their number is checked: the first after a usual warmup, and before the first
 evaluation."""
 LATE = 1.25
@@ -67,8 +67,8 @@ class Correction(Config):
     """The number of steps until then, which the steps before went by."""
     slowdown: float
     """How many times as long as in the trial the steps of the process took; 1.0: too few were measured."""
-    look: float = LOOKS[0]
-    """Which of the looks it was; there is one each, whenever a run is resumed."""
+    share: float = CHECKS[0]
+    """Which of `CHECKS` it was; there is one of each, whenever a run is resumed."""
 
     def n_steps(self, job: Job, timing: Timing, seconds_left: float) -> int:
         """How many steps the run has from here on, where so much of its budget is left."""
@@ -98,7 +98,7 @@ def steps_within(job: Job, timing: Timing, seconds: float, *, done: int = 0) -> 
     return done + max(n_fitting, 1)
 
 
-def look_at(job: Job, planned: int, share: float) -> int | None:
+def step_of_check(job: Job, planned: int, share: float) -> int | None:
     """After which step a planned number of steps is checked; None: never, as the first phase is over by then."""
     step = max(min(max(math.ceil(share * planned), N_TO_MEASURE), planned - 1), 1)
     return None if step > min(Plan(job.training, planned).starts[1:], default=planned) else step

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from polyseme.plots.charts import Curve
-from polyseme.plots.confusion_matrix import Confusion
 from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
 from polyseme.plots.html_page import framed_page
 from polyseme.tasks.items import Item
@@ -16,6 +15,7 @@ from polyseme.tasks.kind import Judgment, Kind
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.seed_results import SeedFigures
+from polyseme.types import Confusion
 
 MOST_ERRORS = 20
 SHOWN = 400
@@ -215,7 +215,7 @@ def page_record(report: FinetuneReport) -> TaskPage:
         lead=lead,
         scores=_scores(report),
         curves=_curves(report),
-        confusion=_confusion(report),
+        confusion=None if report.confusion is None else Confusion(**report.confusion),
         mix=_mix(report),
         errors=[_page_error(each) for each in report.errors.worst],
         n_errors=report.errors.n,
@@ -262,12 +262,6 @@ def _curves(report: FinetuneReport) -> list[Curves]:
         Curves(heading="Loss on train", x="step", y="loss", curves=losses),
         Curves(heading=f"{first} on dev", x="step", y=first, curves=scores),
     ]
-
-
-def _confusion(report: FinetuneReport) -> Confusion | None:
-    if report.confusion is None:
-        return None
-    return Confusion(labels=tuple(report.confusion["labels"]), counts=report.confusion["counts"])
 
 
 def _mix(report: FinetuneReport) -> MixWeights | None:

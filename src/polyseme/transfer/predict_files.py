@@ -294,7 +294,7 @@ class _Table:
 
     def write(self, predictions: Sequence[Prediction]) -> None:
         fields = [self._columns(each.fields) for each in predictions]
-        self._fields.look_at(fields)
+        self._fields.observe(fields)
         schema = self._schema()
         if schema != self._file.schema:
             self._file = self._typed.rewritten(self._path, self._file, schema, self._fields, self._open)

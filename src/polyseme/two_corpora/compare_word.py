@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from polyseme.two_corpora.significance import (
     permuted,
 )
 from polyseme.two_corpora.use_samples import read_corpora, refuse_missing, sampled_uses
-from polyseme.types import Progress
+from polyseme.verb_options.word_options import CompareOptions
 from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
@@ -153,51 +152,37 @@ class Comparison(ShownAsTable):
 
 
 def compare_word(
-    bundle: Bundle,
-    word: str,
-    sources: Sequence[Sources],
-    *,
-    layer: str | int = -1,
-    pool: str = "mean",
-    n_senses: int | None = None,
-    max_uses: int | None = None,
-    group_by: str | None = None,
-    map: str = "pca",
-    seed: int = 0,
-    batch_pieces: int | None = None,
-    precision: Precision = "own",
-    reading: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    bundle: Bundle, sources: Sequence[Sources], options: CompareOptions, *, precision: Precision = "own"
 ) -> Comparison:
-    """Compare the uses of a word, in any case, in two corpora."""
+    """Compare the uses of the word of `options`, in any case, in two corpora."""
     started = time.perf_counter()
-    draw_map = find_map(map)
-    word = word.strip()
+    draw_map = find_map(options.map)
+    word = (options.word or "").strip()
     if not word:
         raise OptionError("The word to compare is blank. Give a word, or none, to compare all frequent words.")
-    embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    corpora = read_corpora(sources, reading or {}, group_by, word)
+    embedder = use_embedder(bundle, options, precision=precision)
+    corpora = read_corpora(sources, options, word)
     if not all(corpus.counts[form(word)] for corpus in corpora):
-        refuse_missing(word, read_corpora([corpus.source for corpus in corpora], reading or {}, group_by))
-    rng = np.random.default_rng(seed)
+        refuse_missing(word, read_corpora([corpus.source for corpus in corpora], options))
+    rng = np.random.default_rng(options.seed)
     with sampled_uses(
-        corpora, [form(word)], embedder, max_uses=max_uses or MAX_USES, group_by=group_by, rng=rng, with_others=True,
-        progress=progress,
+        corpora, [form(word)], embedder, max_uses=options.max_uses or MAX_USES, group_by=options.group_by, rng=rng,
+        with_others=True, progress=options.progress,
     ) as samples:  # fmt: skip
         [rows] = samples.rows
         vectors, others = np.array(samples.vectors[rows]), unit(samples.vectors[samples.others])
         corpus, groups = samples.column("corpus", rows), samples.column("group", rows)
         keywords = samples.uses(rows)
-    _check_number(n_senses, len(rows))
+    _check_number(options.n_senses, len(rows))
     directions = unit(vectors)
-    grouped = group(directions, n_senses, seed=seed, scale=typical_distance(directions, others))
+    grouped = group(directions, options.n_senses, seed=options.seed, scale=typical_distance(directions, others))
     exchange = Exchange(corpus, groups)
     tested = min(exchange.n_groups) >= MIN_GROUPS
     measured = WordUsesVectors(vectors, groups, grouped.labels)
     values = observed(measured, exchange)
     draws = permuted(measured, exchange, PERMUTATIONS, rng) if tested else None
     resampled = bootstrapped(measured, exchange, BOOTSTRAPS, rng) if tested else None
-    points = draw_map(directions, seed)
+    points = draw_map(directions, options.seed)
     n_uses = (int((corpus == 0).sum()), int((corpus == 1).sum()))
     return Comparison(
         word=word,
@@ -221,9 +206,9 @@ def compare_word(
             for (id, use), of, label, (x, y) in zip(keywords, corpus, grouped.labels, points, strict=True)
         ],
         draws=[] if draws is None else np.sort(draws.difference).round(5).tolist(),
-        layer=str(layer),
-        pool=pool,
-        map=map,
+        layer=str(options.layer),
+        pool=options.pool,
+        map=options.map,
         cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from polyseme.two_corpora.significance import (
     permuted,
 )
 from polyseme.two_corpora.use_samples import Corpus, Samples, frequent_words, read_corpora, sampled_uses
-from polyseme.types import Progress
+from polyseme.verb_options.word_options import CompareOptions
 from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import unit
 from polyseme.word_senses.sense_groups import group
@@ -168,39 +168,26 @@ class _Word:
 
 
 def compare_words(
-    bundle: Bundle,
-    sources: Sequence[Sources],
-    *,
-    top: int = 50,
-    min_uses: int = 20,
-    max_uses: int | None = None,
-    max_words: int = 2000,
-    group_by: str | None = None,
-    layer: str | int = -1,
-    pool: str = "mean",
-    seed: int = 0,
-    batch_pieces: int | None = None,
-    precision: Precision = "own",
-    reading: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    bundle: Bundle, sources: Sequence[Sources], options: CompareOptions, *, precision: Precision = "own"
 ) -> Differences:
     """Compare all words that are frequent in both corpora."""
     started = time.perf_counter()
+    top, min_uses, max_words = options.top, options.min_uses, options.max_words
     for name, number in (("top", top), ("min_uses", min_uses), ("max_words", max_words)):
         if number < (2 if name == "min_uses" else 1):
             raise OptionError(f"The option {name!r} must be at least {2 if name == 'min_uses' else 1}. Got {number}.")
-    embedder = use_embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
-    corpora = read_corpora(sources, reading or {}, group_by)
+    embedder = use_embedder(bundle, options, precision=precision)
+    corpora = read_corpora(sources, options)
     words, n_frequent = frequent_words(corpora, min_uses=min_uses, max_words=max_words)
     if not words:
         raise InputError(
             f"No word has {min_uses} uses both in {corpora[0].name} and in {corpora[1].name}: there is nothing to "
             "compare. Give longer corpora, or lower the number with --min-uses (min_uses=…)."
         )
-    rng = np.random.default_rng(seed)
-    max_uses = max_uses or MAX_USES
+    rng = np.random.default_rng(options.seed)
+    max_uses = options.max_uses or MAX_USES
     with sampled_uses(
-        corpora, words, embedder, max_uses=max_uses, group_by=group_by, rng=rng, progress=progress
+        corpora, words, embedder, max_uses=max_uses, group_by=options.group_by, rng=rng, progress=options.progress
     ) as samples:
         differences = _tested(samples, corpora, rng)
         scale = _typical_distance(samples, rng)
@@ -213,8 +200,8 @@ def compare_words(
         n_frequent=n_frequent,
         min_uses=min_uses,
         max_uses=max_uses,
-        layer=str(layer),
-        pool=pool,
+        layer=str(options.layer),
+        pool=options.pool,
         cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
     )
 

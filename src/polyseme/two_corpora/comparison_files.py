@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.plots.comparison_pages import ComparedWord, NamedNumbers, SharedSense, word_page
 from polyseme.plots.word_differences_page import ListedWord, words_page
-from polyseme.two_corpora.compare_word import Comparison, SenseChange
+from polyseme.two_corpora.compare_word import ComparedUse, Comparison, SenseChange
 from polyseme.two_corpora.compare_words import Differences, WordDifference
 from polyseme.word_senses.projection import NAMES
 
@@ -141,37 +141,28 @@ def _json(result: Comparison | Differences) -> bytes:
     return (json.dumps(asdict(result), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+def _csv(items: Sequence[Any], first: Callable[[Any], Mapping[str, Any]], fields: Sequence[str]) -> bytes:
+    """A row per item: the columns of `first`, then fields of the item."""
+    rows = [{**first(item), **{name: getattr(item, name) for name in fields}} for item in items]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode("utf-8", "surrogatepass")
 
 
 def _word_csv(result: Comparison) -> bytes:
-    head = ["corpus", "source", "id", "sense", "x", "y", "start", "end", "text"]
-    return _csv(
-        head,
-        (
-            [use.corpus, result.sources[use.corpus - 1], use.id, use.sense, use.x, use.y, use.start, use.end, use.text]
-            for use in result.uses
-        ),
-    )
+    def corpus(use: ComparedUse) -> dict[str, Any]:
+        return {"corpus": use.corpus, "source": result.sources[use.corpus - 1]}
+
+    return _csv(result.uses, corpus, ("id", "sense", "x", "y", "start", "end", "text"))
 
 
 def _words_csv(result: Differences) -> bytes:
-    head = ["word", "uses_1", "uses_2", "effect", "difference", "apd", "prt", "jsd", "p", "p_adjusted"]
-    return _csv(
-        head,
-        (
-            [
-                *(each.word, *each.counts, each.effect, each.difference, each.apd, each.prt, each.jsd, each.p),
-                each.p_adjusted,
-            ]
-            for each in result.words
-        ),
-    )
+    def counts(word: WordDifference) -> dict[str, Any]:
+        return {"word": word.word, "uses_1": word.counts[0], "uses_2": word.counts[1]}
+
+    return _csv(result.words, counts, ("effect", "difference", "apd", "prt", "jsd", "p", "p_adjusted"))
 
 
 WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {

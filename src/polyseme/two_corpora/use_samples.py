@@ -25,6 +25,7 @@ from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import explained
 from polyseme.files.in_memory import inputs_of
+from polyseme.files.reading_options import TextOptions
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
@@ -32,6 +33,7 @@ from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import form
 from polyseme.types import Document, Progress
+from polyseme.verb_options.word_options import CompareOptions
 from polyseme.word_senses.gather_uses import Gathered, gather, source_name
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
@@ -112,10 +114,9 @@ def read_corpus(source: Sources, reading: Mapping[str, Any], word: str | None = 
     )
 
 
-def read_corpora(
-    sources: Sequence[Sources], reading: Mapping[str, Any], group_by: str | None, word: str | None = None
-) -> list[Corpus]:
+def read_corpora(sources: Sequence[Sources], options: CompareOptions, word: str | None = None) -> list[Corpus]:
     """Count the words of two corpora; those with one name are numbered."""
+    reading, group_by = options.changed(TextOptions), options.group_by
     if group_by not in UNITS:
         reading = {**reading, "fields": (group_by,)}
     try:

@@ -6,13 +6,11 @@ import os
 
 from polyseme.api import load
 from polyseme.errors import OptionError
-from polyseme.files.reading_options import TextOptions
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.two_corpora.compare_word import Comparison, compare_word
 from polyseme.two_corpora.compare_words import Differences, compare_words
 from polyseme.two_corpora.comparison_files import check_comparison_output, write_comparison
-from polyseme.verb_options.model_options import LayerOptions
 from polyseme.verb_options.word_options import AllWordsOptions, CompareOptions, OneWordOptions
 
 
@@ -44,21 +42,8 @@ def compare(options: CompareOptions) -> Comparison | Differences:
     if options.output is not None:
         check_comparison_output(options.output, force=options.force)
     loaded = load(model_or_default("compare", options.model), device=options.device, dtype=options.dtype)
-    settings = {
-        **options.values(LayerOptions),
-        "max_uses": options.max_uses,
-        "group_by": options.group_by,
-        "seed": options.seed,
-        "batch_pieces": options.batch_pieces,
-        "precision": loaded.precision,
-        "reading": options.changed(TextOptions),
-        "progress": options.progress,
-    }
-    result: Comparison | Differences
-    if options.word is not None:
-        result = compare_word(loaded.bundle, options.word, sources, **options.values(OneWordOptions), **settings)
-    else:
-        result = compare_words(loaded.bundle, sources, **options.values(AllWordsOptions), **settings)
+    compared = compare_words if options.word is None else compare_word
+    result = compared(loaded.bundle, sources, options, precision=loaded.precision)
     if options.output is not None:
         write_comparison(result, options.output, force=options.force)
     return result

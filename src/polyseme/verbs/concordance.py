@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 from polyseme.errors import OptionError
 from polyseme.extras import later
 from polyseme.files.in_memory import inputs_of
-from polyseme.files.reading_options import ReadingOptions
 from polyseme.keyword_in_context.concordance_files import check_concordance_output, write_concordance
 from polyseme.keyword_in_context.keyword_lines import Concordance, find_lines
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
-from polyseme.verb_options.model_options import LayerOptions
 from polyseme.verb_options.word_options import ConcordanceOptions, MatchKind, Sort
 
 
@@ -31,31 +29,14 @@ def concordance(options: ConcordanceOptions) -> Concordance:
     _check(options, sort)
     if options.output is not None:
         check_concordance_output(options.output, force=options.force)
-    settings: dict[str, Any] = {
-        "match": options.match,
-        "match_case": options.match_case,
-        "width": options.width,
-        "sample": options.sample,
-        "seed": options.seed,
-        "reading": options.changed(ReadingOptions),
-        "progress": options.progress,
-    }
     if sort in ("similarity", "sense"):
         model = model_or_default("concordance", options.model)
         loaded = later("polyseme.api").load(model, device=options.device, dtype=options.dtype)
         result: Concordance = later("polyseme.keyword_in_context.lines_by_vector").sorted_lines(
-            loaded.bundle,
-            options.query,
-            source,
-            like=options.like,
-            n_senses=options.n_senses,
-            **options.values(LayerOptions),
-            batch_pieces=options.batch_pieces,
-            precision=loaded.precision,
-            **settings,
+            loaded.bundle, source, options, precision=loaded.precision
         )
     else:
-        result = find_lines(options.query, source, sort=sort, **settings)
+        result = find_lines(source, options, sort=sort)
     if options.output is not None:
         write_concordance(result, options.output, force=options.force)
     return result

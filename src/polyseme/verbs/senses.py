@@ -5,10 +5,8 @@ from __future__ import annotations
 from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.errors import ModelError
-from polyseme.files.reading_options import ReadingOptions
 from polyseme.options import flat
 from polyseme.packaged_models import PACKAGED, default_model, where_output
-from polyseme.verb_options.model_options import LayerOptions
 from polyseme.verb_options.word_options import SensesOptions
 from polyseme.verbs.model_of_uses import has_own_vectors, model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
@@ -36,23 +34,11 @@ def senses(options: SensesOptions) -> Senses:
     loaded = model_for_uses("senses", options) if needs_model else None
     result = senses_of(
         None if loaded is None else loaded.bundle,
-        options.word,
-        options.source,
-        index=options.index,
-        **options.values(LayerOptions),
-        context=options.context,
-        n_senses=options.n_senses,
-        apply=options.apply,
+        options,
         namer=None if options.apply is not None else _namer(options, loaded),
         wordnet=wordnet,
-        map=options.map,
-        seed=options.seed,
-        batch_pieces=options.batch_pieces,
         precision="own" if loaded is None else loaded.precision,
-        reading=options.changed(ReadingOptions),
-        force=options.force,
         model="" if loaded is None else loaded.path,
-        progress=options.progress,
     )
     if options.output is not None:
         write_result(result, options.output, force=options.force)

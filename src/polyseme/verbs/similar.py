@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from polyseme.files.reading_options import ReadingOptions
 from polyseme.options import flat
-from polyseme.verb_options.model_options import LayerOptions
 from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.verbs.model_of_uses import model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
@@ -24,23 +22,7 @@ def similar(options: SimilarOptions) -> Similar:
     if options.output is not None:
         check_result_output(options.output, Similar, force=options.force)
     loaded = model_for_uses("similar", options)
-    result = similar_uses(
-        loaded.bundle,
-        options.text,
-        options.source,
-        index=options.index,
-        **options.values(LayerOptions),
-        against=options.against,
-        center=options.center,
-        top=options.top,
-        same_word=options.same_word,
-        batch_pieces=options.batch_pieces,
-        precision=loaded.precision,
-        reading=options.changed(ReadingOptions),
-        force=options.force,
-        model=loaded.path,
-        progress=options.progress,
-    )
+    result = similar_uses(loaded.bundle, options, precision=loaded.precision, model=loaded.path)
     if options.output is not None:
         write_result(result, options.output, force=options.force)
     return result

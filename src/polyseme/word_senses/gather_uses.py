@@ -22,7 +22,7 @@ from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.chunked_job import row_chunks
-from polyseme.files.reading_options import ALL
+from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.rows import Row, no_field, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
@@ -30,6 +30,7 @@ from polyseme.files.vector_files import read_provenance, read_vectors
 from polyseme.files.vector_inputs import vector_files
 from polyseme.text.sentences import split_sentences
 from polyseme.types import Document, Embedded, Progress, Word
+from polyseme.verb_options.word_options import ConcordanceOptions, IndexOptions, UsesOptions
 from polyseme.word_senses.index import View, view_from_json
 
 Select = Callable[[Document], Sequence[int]]
@@ -67,12 +68,21 @@ class Uses(Protocol):
         """The uses of all words, or of those selected, in order."""
 
 
-def use_embedder(bundle: Bundle, layer: str | int, **options: Any) -> Embedder:
-    """An embedder that gives each use one vector."""
-    embedder = Embedder(bundle, layer=layer, **options)
+def use_embedder(
+    bundle: Bundle, options: UsesOptions | ConcordanceOptions, *, layer: str | int | None = None, **settings: Any
+) -> Embedder:
+    """An embedder that gives each use one vector, of the layer of `options` or another one."""
+    layer = options.layer if layer is None else layer
+    embedder = Embedder(bundle, layer=layer, pool=options.pool, batch_pieces=options.batch_pieces, **settings)
     if embedder.choice.mode == "all":
         raise OptionError(f"A use is compared by one vector, and layer {layer!r} gives it several. Use concat:a:b.")
     return embedder
+
+
+def index_settings(options: IndexOptions, model: str) -> dict[str, Any]:
+    """How the uses of `options` are read and indexed, by the arguments of `opened_index`."""
+    reading = options.changed(ReadingOptions)
+    return {"reading": reading, "force": options.force, "model": model, "progress": options.progress}
 
 
 @contextmanager

@@ -19,13 +19,11 @@ from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision
 from polyseme.errors import OptionError
 from polyseme.extras import later
-from polyseme.files.source_paths import Sources
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.word_uses import Use
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.word_forms import form
-from polyseme.types import Progress
-from polyseme.word_senses.build_index import AnyPath
+from polyseme.verb_options.word_options import SensesOptions
 from polyseme.word_senses.clustering import (
     HINT,
     MIN_EASE,
@@ -40,8 +38,7 @@ from polyseme.word_senses.clustering import (
     count_senses,
     distinct_rows,
 )
-from polyseme.word_senses.context_vectors import REACH
-from polyseme.word_senses.gather_uses import use_embedder
+from polyseme.word_senses.gather_uses import index_settings, use_embedder
 from polyseme.word_senses.gloss_match import NearGloss, nearest_glosses
 from polyseme.word_senses.index import View, layer_name, view_to_json
 from polyseme.word_senses.nearest_neighbors import Floats, unit
@@ -157,49 +154,35 @@ class Senses(ShownAsTable):
 
 def senses_of(
     bundle: Bundle | None,
-    word: str,
-    source: Sources | None = None,
+    options: SensesOptions,
     *,
-    index: AnyPath | None = None,
-    layer: str | int = -1,
-    pool: str = "mean",
-    context: int = REACH,
-    n_senses: int | None = None,
-    apply: AnyPath | None = None,
     namer: Bundle | None = None,
     wordnet: WordNet | None = None,
-    map: str = "pca",
-    seed: int = 0,
-    batch_pieces: int | None = None,
     precision: Precision = "own",
-    reading: Mapping[str, Any] | None = None,
-    force: bool = False,
     model: str = "",
-    progress: Progress | None = None,
 ) -> Senses:
-    """Group the uses of a word, in any case, in the texts of `source`; `n_senses` sets the number of groups.
+    """Group the uses of the word of `options`, in any case.
 
-    The vector of a use has `context` words on each side. Without a bundle, vectors are read from an index or a file of
-    vectors. With `apply`, each use gets one of the senses in that file instead. `namer` is a masked language model for
-    names; `wordnet` gives glosses.
+    Without a bundle, vectors are read from an index or a file of vectors. `namer` is a masked language model for names;
+    `wordnet` gives glosses; `model` is what an index names as its model.
     """
     started = time.perf_counter()
-    draw = find_map(map)
-    word = word.strip()
+    draw, word, context = find_map(options.map), options.word.strip(), options.context
     if not word:
         raise OptionError("The word whose senses are looked for is empty or blank. Give a word.")
-    saved = None if apply is None else load_senses(apply, word)
-    if saved is not None and n_senses is not None:
-        raise OptionError(f"The number of senses is that of {apply}. Leave n_senses out, or apply out.")
-    embedder, view = _embedder(bundle, layer, pool=pool, batch_pieces=batch_pieces, precision=precision)
+    saved = None if options.apply is None else load_senses(options.apply, word)
+    if saved is not None and options.n_senses is not None:
+        raise OptionError(f"The number of senses is that of {options.apply}. Leave n_senses out, or apply out.")
+    embedder, view = _embedder(bundle, options, precision)
     if context < 0:
         raise OptionError(f"The words of the context must be 0 or more. Got {context} instead.")
-    settings: dict[str, Any] = {"reading": reading or {}, "force": force, "model": model, "progress": progress}
-    word_uses = uses_of_word(word, source, index, embedder, view, context=context, **settings)
+    word_uses = uses_of_word(
+        word, options.source, options.index, embedder, view, context=context, **index_settings(options, model)
+    )
     if saved is not None:
         saved.check_fits(word_uses.view, context, word_uses.name)
     same, min_ease = (SAME_DISTANCE_IN_CONTEXT, MIN_EASE_IN_CONTEXT) if context else (SAME_DISTANCE, MIN_EASE)
-    grouped = _grouped(word_uses, word, saved, n_senses, seed=seed, same=same, min_ease=min_ease)
+    grouped = _grouped(word_uses, word, saved, options.n_senses, seed=options.seed, same=same, min_ease=min_ease)
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
     typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
     center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
@@ -211,7 +194,7 @@ def senses_of(
         if saved is not None
         else _described(word, word_uses, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
     )
-    points = draw(word_uses.vectors, seed)
+    points = draw(word_uses.vectors, options.seed)
     sizes = np.bincount(grouped.labels, minlength=n_groups).tolist()
     tally = Tally() if embedder is None else embedder.tally
     return Senses(
@@ -232,22 +215,23 @@ def senses_of(
         ],
         examples=typical,
         notes=notes,
-        layer=str(layer) if bundle is not None else layer_name(word_uses.view.layer),
+        layer=str(options.layer) if bundle is not None else layer_name(word_uses.view.layer),
         pool=word_uses.view.pool,
         context=context,
-        map=map,
+        map=options.map,
         center=_numbers(center),
         view=view_to_json(word_uses.view),
         cost=tally.cost(time.perf_counter() - started, torch.device("cpu") if embedder is None else embedder.device),
     )
 
 
-def _embedder(bundle: Bundle | None, layer: str | int, **options: Any) -> tuple[Embedder, View] | tuple[None, None]:
+def _embedder(
+    bundle: Bundle | None, options: SensesOptions, precision: Precision
+) -> tuple[Embedder, View] | tuple[None, None]:
     if bundle is None:
         return None, None
-    embedder = use_embedder(bundle, layer, **options)
-    parts = fingerprint(bundle, options["precision"])
-    return embedder, View(fingerprint=parts, layer=embedder.choice, pool=options["pool"])
+    embedder = use_embedder(bundle, options, precision=precision)
+    return embedder, View(fingerprint=fingerprint(bundle, precision), layer=embedder.choice, pool=options.pool)
 
 
 def _grouped(

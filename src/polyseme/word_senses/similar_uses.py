@@ -17,14 +17,13 @@ from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision, build_inference_encoder
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
-from polyseme.types import Progress
-from polyseme.word_senses.build_index import AnyPath, opened_index
-from polyseme.word_senses.gather_uses import use_embedder
+from polyseme.verb_options.word_options import SimilarOptions
+from polyseme.word_senses.build_index import opened_index
+from polyseme.word_senses.gather_uses import index_settings, use_embedder
 from polyseme.word_senses.index import UseIndex, View
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
@@ -97,48 +96,28 @@ class Similar(ShownAsTable):
         )
 
 
-def similar_uses(
-    bundle: Bundle,
-    text: str,
-    source: Sources | None = None,
-    *,
-    index: AnyPath | None = None,
-    layer: str | int = -1,
-    against: str | int | None = None,
-    pool: str = "mean",
-    center: bool = True,
-    top: int = 10,
-    same_word: bool | None = None,
-    batch_pieces: int | None = None,
-    precision: Precision = "own",
-    reading: Mapping[str, Any] | None = None,
-    force: bool = False,
-    model: str = "",
-    progress: Progress | None = None,
-) -> Similar:
-    """The `top` nearest uses of the word marked in `text`, among all words of `source` or of an index.
+def similar_uses(bundle: Bundle, options: SimilarOptions, *, precision: Precision = "own", model: str = "") -> Similar:
+    """The nearest uses of the word marked in the text of `options`, among all words of its source or index.
 
-    `same_word` True searches only uses of the marked word, False only those of other words. With `center`, uses of
-    the marked word are compared without their mean, if there are enough. `model` is what an index names as its model.
+    With `center`, uses of the marked word are compared without their mean, if there are enough. `model` is what an
+    index names as its model.
     """
     started = time.perf_counter()
+    top, same_word = options.top, options.same_word
     if top < 1:
         raise OptionError(f"The number of neighbors must be at least 1. Got {top} instead.")
-    layers = [layer] if against is None else [layer, against]
+    layers = [options.layer] if options.against is None else [options.layer, options.against]
     inference = build_inference_encoder(bundle.encoder, precision)
-    embedders = [
-        use_embedder(bundle, each, pool=pool, batch_pieces=batch_pieces, precision=precision, inference=inference)
-        for each in layers
-    ]
-    marked = marked_use(text, masks=_masks(bundle))
+    embedders = [use_embedder(bundle, options, layer=each, precision=precision, inference=inference) for each in layers]
+    marked = marked_use(options.text, masks=_masks(bundle))
     [use] = marked.words
     queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
     warn_unread(embedders[0].tally)
     embedders[0].tally.vanished = embedders[0].tally.unknown = 0
     parts = fingerprint(bundle, precision)
-    views = [View(fingerprint=parts, layer=embedder.choice, pool=pool) for embedder in embedders]
-    settings: dict[str, Any] = {"reading": reading, "force": force, "model": model, "progress": progress}
-    with opened_index(source, index, embedders, views, **settings) as uses:
+    views = [View(fingerprint=parts, layer=embedder.choice, pool=options.pool) for embedder in embedders]
+    settings = index_settings(options, model)
+    with opened_index(options.source, options.index, embedders, views, **settings) as uses:
         same = uses.is_word(use)
         itself = uses.rows_of(marked.text, use.start, use.end)
         same_but_itself, others = same.copy(), ~same
@@ -146,7 +125,7 @@ def similar_uses(
         n_same = int(same.sum())
         if same_word is not False and not same_but_itself.any():
             _report_none(use, n_same, uses, required=same_word is True)
-        center = center and int(same_but_itself.sum()) >= MIN_CENTERED
+        center = options.center and int(same_but_itself.sum()) >= MIN_CENTERED
         near, *rest = [
             Neighbors(
                 str(spec),
@@ -160,7 +139,7 @@ def similar_uses(
             text=marked.text,
             start=use.start,
             end=use.end,
-            pool=pool,
+            pool=options.pool,
             center=center,
             near=near,
             against=rest[0] if rest else None,
