@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,28 +9,28 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
-from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
+from polyseme.embedding.decoder_stack import Stack
 from polyseme.embedding.flow import Carried, Embedder, warn_unread
+from polyseme.embedding.piece_states import PieceStates, one_row, piece_states
 from polyseme.embedding.pooling import warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
-from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.files.in_memory import inputs_of
-from polyseme.filling.filled import NO_MASK, Filled
+from polyseme.filling.filled import Filled
+from polyseme.filling.masked_pieces import fill_pieces
 from polyseme.model_card import plain_card
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
-from polyseme.result_tables import ResultList, ShownAsTable, Table, counted
-from polyseme.text.documents import string_to_document, to_document, to_documents
-from polyseme.types import Batch, Embedded, Framed, documents_table
+from polyseme.result_tables import ResultList, ShownAsTable, Table
+from polyseme.text.documents import string_to_document, to_documents
+from polyseme.types import Embedded, documents_table
 from polyseme.verb_options.model_options import Dtype
 from polyseme.verb_options.task_options import PredictTextsOptions
 from polyseme.verb_options.text_options import (
@@ -71,26 +70,6 @@ STORES = ("fp32", "fp16", "bf16")
 """What weights are stored in."""
 WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
 """Models that have learned to write on; those that fill masks can only be made to."""
-
-
-@dataclass(frozen=True, repr=False)
-class PieceStates(ShownAsTable):
-    """A text in a model's pieces, specials included, and what the encoder makes of each."""
-
-    pieces: list[str]
-    ids: NDArray[np.int64]
-    spans: NDArray[np.int64]
-    """[n, 2] in the text; specials are empty."""
-    states: NDArray[Any]
-    """[layers, n, D], layer 0 first."""
-    attentions: NDArray[Any] | None = None
-    """[layers, heads, n, n], on request."""
-
-    def table(self) -> Table:
-        shape = "×".join(map(str, self.states.shape))
-        title = f"{counted(len(self.pieces), 'piece')}, states {shape} (layers, pieces, width)"
-        rows = list(zip(self.pieces, self.ids.tolist(), self.spans.tolist(), strict=True))
-        return Table.of(title, ("piece", "id", "span"), rows, lambda row: row)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -188,30 +167,7 @@ class Model:
         With `stack="decoder"` they are the decoder's, with the text on both sides: the decoder reads it behind the
         piece that it begins with, without the last special.
         """
-        check_stack(self.bundle, stack)
-        encoded = self._tokenizer.encode(to_document(text, 0))
-        framed = self._tokenizer.frame(encoded.ids)
-        self._check_length(framed)
-        batch = self._batch(framed)
-        with torch.inference_mode():
-            if stack == "decoder":
-                source = self.bundle.encoder(batch, layers=[-1])
-                framed = _written(framed, len(encoded), self.bundle.first_written)
-                states = decoder_of(self.bundle)(
-                    dataclasses.replace(self._batch(framed), segments=None, source=source), attentions=attentions
-                )
-            else:
-                states = self.bundle.encoder(batch, attentions=attentions)
-        spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
-        spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
-        seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
-        return PieceStates(
-            pieces=self._tokenizer.pieces(framed.ids.tolist()),
-            ids=framed.ids,
-            spans=spans,
-            states=np.stack([_numpy(states[number][0]) for number in range(states.depth + 1)]),
-            attentions=None if seen is None else _numpy(seen),
-        )
+        return piece_states(self.bundle, text, stack=stack, attentions=attentions)
 
     @flat_method(FillTextOptions)
     def fill(self, options: FillTextOptions) -> list[Filled]:
@@ -228,7 +184,8 @@ class Model:
         filling = later("polyseme.filling.fill_text")
         by_words = filling.by_words(options)
         if not by_words and self._fills_pieces:
-            return self._fill_pieces(text, options.top)
+            output = self._output("masked", "fill masks")
+            return fill_pieces(self.bundle, output, text, options.top)
         result: list[Filled] = filling.fill_text(self.filler(options.hide), text, options)
         return result
 
@@ -254,43 +211,15 @@ class Model:
     def _fillers(self) -> dict[WordHide | None, Filler]:
         return {}
 
-    def _fill_pieces(self, text: str, top: int) -> list[Filled]:
-        output = self._output("masked", "fill masks")
-        encoded = self._tokenizer.encode_with_masks(text)
-        if not len(encoded.words):
-            raise InputError(NO_MASK)
-        framed = self._tokenizer.frame(encoded.ids)
-        self._check_length(framed)
-        places = torch.from_numpy(encoded.words[:, 0] + framed.offset)
-        with torch.inference_mode():
-            states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1][0]
-            best = (
-                output.log_probs(states[places.to(states.device)])
-                .float()
-                .exp()
-                .topk(min(top, self._tokenizer.n_pieces))
-            )
-        return [
-            Filled(
-                start=int(encoded.spans[place, 0]),
-                end=int(encoded.spans[place, 1]),
-                pieces=self._tokenizer.pieces(ids),
-                probabilities=probabilities,
-            )
-            for place, ids, probabilities in zip(
-                encoded.words[:, 0], best.indices.tolist(), best.values.tolist(), strict=True
-            )
-        ]
-
     def next(self, first: str, second: str) -> float:
         """The probability that `second` follows `first`, by the model's next-sentence output."""
         output = self._output("next", "judge whether a sentence follows another")
         pooled = self._output("pooled", "judge whether a sentence follows another")
-        ids = [self._tokenizer.encode(string_to_document(text)).ids for text in (first, second)]
-        framed = self._tokenizer.frame(ids[0], ids[1])
-        self._check_length(framed)
+        tokenizer = self.bundle.text_tokenizer
+        ids = [tokenizer.encode(string_to_document(text)).ids for text in (first, second)]
+        batch = one_row(self.bundle, tokenizer.frame(ids[0], ids[1]))
         with torch.inference_mode():
-            states = self.bundle.encoder(self._batch(framed), layers=[-1])[-1]
+            states = self.bundle.encoder(batch, layers=[-1])[-1]
             return float(output.log_probs(pooled(states[:, 0])).exp()[0, 0])
 
     @flat_method(ScoreTextsOptions)
@@ -424,7 +353,7 @@ class Model:
     def show(self) -> Card:
         """What the model is and what it can do."""
         config = self.bundle.config
-        tokenizer = self._tokenizer
+        tokenizer = self.bundle.text_tokenizer
         can = ["embed", "similar", "senses", "compare", "pieces", "convert", "finetune"]
         can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(self.bundle) else []
         can += ["next"] if "next" in self.bundle.outputs else []
@@ -446,12 +375,6 @@ class Model:
             settings=config.to_json(),
         )
 
-    @property
-    def _tokenizer(self) -> Any:
-        if self.bundle.tokenizer is None:
-            raise ModelError("The model has no tokenizer, so it cannot read text.")
-        return self.bundle.tokenizer
-
     def _output(self, name: str, purpose: str) -> Any:
         if name not in self.bundle.outputs:
             has = ", ".join(self.bundle.outputs) or "none"
@@ -466,20 +389,6 @@ class Model:
         if (beside / CARD).is_file() and name in read_json(beside / CARD).get("outputs", ()):
             return f"Take {beside}, beside it, which has one."
         return where_output(name)
-
-    def _check_length(self, framed: Framed) -> None:
-        window = self.bundle.config.window
-        if window is not None and len(framed.ids) > window:
-            raise InputError(
-                f"The text makes {len(framed.ids):,} pieces, specials included; the model reads {window:,} at once. "
-                "Shorten it; to have vectors for words of longer text, use embed, which cuts windows."
-            )
-
-    def _batch(self, framed: Framed) -> Batch:
-        device = self.bundle.device
-        return Batch(
-            torch.from_numpy(framed.ids)[None].to(device), segments=torch.from_numpy(framed.segments)[None].to(device)
-        )
 
 
 def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
@@ -516,14 +425,6 @@ def folder_of(model: AnyPath | Model | None) -> AnyPath | None:
     return (model.path or None) if isinstance(model, Model) else model
 
 
-def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
-    """A row as a decoder reads it: behind the piece that it begins with, and without the special that ends it."""
-    ids = np.concatenate([[first], framed.ids])
-    if framed.offset + n_pieces < len(framed.ids):
-        ids = ids[:-1]
-    return Framed(ids, np.zeros_like(ids), framed.offset + 1)
-
-
 def _short(number: int) -> str:
     """A number in thousands or millions.
 
@@ -534,7 +435,3 @@ def _short(number: int) -> str:
         if number >= size:
             return f"{number / size:.1f} {unit}"
     return str(number)
-
-
-def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    return (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()

@@ -75,6 +75,13 @@ class Bundle(nn.Module):
         return next(self.encoder.parameters()).device
 
     @property
+    def text_tokenizer(self) -> Tokenizer:
+        """The tokenizer, for what reads text; refused where the model has none."""
+        if self.tokenizer is None:
+            raise ModelError("The model has no tokenizer, so it cannot read text.")
+        return self.tokenizer
+
+    @property
     def first_written(self) -> int:
         """The piece that a decoder reads before any other: the one that config.json names, else the family's."""
         named = self.foreign.get("decoder_start_token_id")

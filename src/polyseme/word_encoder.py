@@ -26,7 +26,7 @@ from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import PaddedRows, WordRows, laid_out, real_pieces
-from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.errors import InputError, OptionError
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.text.alignment import count_unknown
 from polyseme.text.documents import to_document
@@ -86,9 +86,7 @@ class WordEncoder(nn.Module):
         super().__init__()
         self._check(layer, trainable, n_mixes, dropout, layer_norm)
         bundle = _copied(model.bundle) if isinstance(model, Model) else load(model, device="cpu").bundle
-        if bundle.tokenizer is None:
-            raise ModelError("The model has no tokenizer, so no words can be read with it.")
-        self.tokenizer = bundle.tokenizer
+        self.tokenizer = bundle.text_tokenizer
         self.config = bundle.config
         self.choice = parse_layers(layer, bundle.config)
         self.pooling = parse_pooling(pool, bundle.config.direction)

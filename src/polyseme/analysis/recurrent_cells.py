@@ -127,12 +127,11 @@ def read_cells(
     readers = {at: reader for at, reader in _readers(bundle.encoder).items() if (layer or at[0], half or at[1]) == at}
     if value == "cell" and any(reader.kind != "lstm" for reader in readers.values()):
         raise OptionError("Cells of kind 'tanh' have no state besides their output. Use the value 'output'.")
-    if bundle.tokenizer is None:
-        raise ModelError("The model has no tokenizer, so it cannot read text.")
-    encoded = bundle.tokenizer.encode(to_document(text, 0))
+    tokenizer = bundle.text_tokenizer
+    encoded = tokenizer.encode(to_document(text, 0))
     if not len(encoded):
         raise InputError("The text has no pieces, so there is nothing for a cell to follow.")
-    framed = bundle.tokenizer.frame(encoded.ids)
+    framed = tokenizer.frame(encoded.ids)
     batch = Batch(torch.from_numpy(framed.ids)[None].to(bundle.device))
     text_pieces = slice(framed.offset, framed.offset + len(encoded))
     for at, read in _inputs_of(bundle.encoder, batch, readers).items():

@@ -122,15 +122,13 @@ class Embedder:
         inference: InferenceEncoder | None = None,
         carried: Carried | None = None,
     ) -> None:
-        if bundle.tokenizer is None:
-            raise ModelError("The model has no tokenizer, so no text can be embedded with it.")
         if batch_pieces is not None and batch_pieces < 1:
             raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
         check_stack(bundle, stack)
         check_per(per)
         if text_pool is not None and per != "text":
             raise OptionError("text_pool (--text-pool) is for one vector per text. Add per='text' (--per text).")
-        self.tokenizer = bundle.tokenizer
+        self.tokenizer = bundle.text_tokenizer
         self.config = decoder_of(bundle).config if stack == "decoder" else bundle.config
         self.below = bundle.config if stack == "decoder" else None
         """What is run beside, where vectors are a decoder's: the encoder that it reads."""

@@ -11,7 +11,6 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.embedding.decoder_stack import Stack, decoder_of
 from polyseme.encoders.inference import Precision
-from polyseme.errors import ModelError
 
 
 def fingerprint(bundle: Bundle, precision: Precision = "own", stack: Stack = "encoder") -> dict[str, str]:
@@ -20,13 +19,11 @@ def fingerprint(bundle: Bundle, precision: Precision = "own", stack: Stack = "en
     Outputs and heads have no say in word vectors and are left out, and so is a decoder, unless they are its own
     (`stack`). `precision` is what is multiplied in.
     """
-    if bundle.tokenizer is None:
-        raise ModelError("The model has no tokenizer, so it has no vectors of words to be known by.")
     encoder = bundle.encoder
     own = str(next(encoder.parameters()).dtype).removeprefix("torch.")
     config = json.dumps({"kind": encoder.config.kind, **encoder.config.to_json()}, sort_keys=True)
     return {
-        "tokenizer": bundle.tokenizer.fingerprint,
+        "tokenizer": bundle.text_tokenizer.fingerprint,
         "config": hashlib.sha256(config.encode()).hexdigest(),
         "precision": own if precision == "own" else precision,
         "weights": _digest(dict(encoder.named_parameters())),

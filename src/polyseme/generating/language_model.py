@@ -206,8 +206,7 @@ Builder = Callable[[Bundle, Tokenizer, Any], LanguageModel]
 
 def language_model(bundle: Bundle) -> LanguageModel:
     """A bundle as decoding sees it; refused where it has no output to write with."""
-    if bundle.tokenizer is None:
-        raise ModelError("The model has no tokenizer, so it cannot read a prompt.")
+    tokenizer = bundle.text_tokenizer
     name = generation_strategy(bundle)
     if name is None:
         has = ", ".join(bundle.outputs) or "none"
@@ -217,7 +216,7 @@ def language_model(bundle: Bundle) -> LanguageModel:
             f"needs its softmax and the words of it (published ELMo files hold neither). {where_output('causal')}"
         )
     output, build = STRATEGIES[name]
-    return build(bundle, bundle.tokenizer, bundle.outputs[output])
+    return build(bundle, tokenizer, bundle.outputs[output])
 
 
 def generation_strategy(bundle: Bundle) -> str | None:

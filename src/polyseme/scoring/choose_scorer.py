@@ -54,8 +54,7 @@ def scorer_of(
 
     A masked model hides what `default_hide` says where `hide` leaves it open.
     """
-    if bundle.tokenizer is None:
-        raise ModelError("The model has no tokenizer, so no text can be scored with it.")
+    tokenizer = bundle.text_tokenizer
     if batch_pieces is not None and batch_pieces < 1:
         raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
     check_hide(hide)
@@ -67,15 +66,15 @@ def scorer_of(
     _refuse_useless(name, hide=hide, order=chosen_order, stride=stride, neural_cache=neural_cache)
     if precision != "own" and name in ("two stacks", "any-order"):
         raise OptionError(f"On a CPU, {precision} is for embed. To score with this model, load it in fp32.")
-    making = _Making(bundle, bundle.tokenizer, batch_pieces, precision, inference)
+    making = _Making(bundle, tokenizer, batch_pieces, precision, inference)
     method: ScoringMethod
     if name == "causal":
-        reading = causal_reading(bundle, bundle.tokenizer)
+        reading = causal_reading(bundle, tokenizer)
         predictor = making.predictor("causal", bundle.encoder)
         method = CausalScoring(bundle.encoder, predictor, reading, stride=stride, neural_cache=neural_cache)
     elif name == "two stacks":
         predictor = making.predictor("causal", bundle.encoder)
-        method = SourceScoring(bundle, decoder_of(bundle), bundle.tokenizer, predictor)
+        method = SourceScoring(bundle, decoder_of(bundle), tokenizer, predictor)
     elif name == "two-way":
         method = making.two_way(chosen_order, neural_cache)
     elif name == "any-order":
@@ -85,14 +84,14 @@ def scorer_of(
         )
     else:
         method = PseudoLikelihood(
-            bundle, bundle.tokenizer, making.predictor("masked", bundle.encoder), hide=hide or default_hide
+            bundle, tokenizer, making.predictor("masked", bundle.encoder), hide=hide or default_hide
         )
     word_ends = None
     if word_probability == "corrected":
         _refuse_correction(name, neural_cache)
         if name != "two-way":  # whole words are predicted there, which need no correction
-            word_ends = WordEnds(piece_texts(bundle.tokenizer), bundle.config.n_pieces)
-    return Scorer(bundle.tokenizer, method, bundle.device, word_ends=word_ends)
+            word_ends = WordEnds(piece_texts(tokenizer), bundle.config.n_pieces)
+    return Scorer(tokenizer, method, bundle.device, word_ends=word_ends)
 
 
 def _refuse_correction(name: str, neural_cache: NeuralCache | None) -> None:

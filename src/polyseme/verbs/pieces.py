@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyseme.api import PieceStates, load
+from polyseme.api import load
+from polyseme.embedding.piece_states import PieceStates
 from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.options import flat

@@ -1,0 +1,94 @@
+"""One text in a model's pieces, with the states of every layer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from polyseme.bundle import Bundle
+from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
+from polyseme.errors import InputError
+from polyseme.result_tables import ShownAsTable, Table, counted
+from polyseme.text.documents import to_document
+from polyseme.types import Batch, Framed
+
+
+@dataclass(frozen=True, repr=False)
+class PieceStates(ShownAsTable):
+    """A text in a model's pieces, specials included, and what the encoder makes of each."""
+
+    pieces: list[str]
+    ids: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    """[n, 2] in the text; specials are empty."""
+    states: NDArray[Any]
+    """[layers, n, D], layer 0 first."""
+    attentions: NDArray[Any] | None = None
+    """[layers, heads, n, n], on request."""
+
+    def table(self) -> Table:
+        shape = "×".join(map(str, self.states.shape))
+        title = f"{counted(len(self.pieces), 'piece')}, states {shape} (layers, pieces, width)"
+        rows = list(zip(self.pieces, self.ids.tolist(), self.spans.tolist(), strict=True))
+        return Table.of(title, ("piece", "id", "span"), rows, lambda row: row)
+
+
+def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, attentions: bool) -> PieceStates:
+    """A text (or its words) in the pieces of a model, with the states of every layer of one of its stacks."""
+    check_stack(bundle, stack)
+    tokenizer = bundle.text_tokenizer
+    encoded = tokenizer.encode(to_document(text, 0))
+    framed = tokenizer.frame(encoded.ids)
+    batch = one_row(bundle, framed)
+    with torch.inference_mode():
+        if stack == "decoder":
+            source = bundle.encoder(batch, layers=[-1])
+            framed = _written(framed, len(encoded), bundle.first_written)
+            row = dataclasses.replace(_batch(bundle, framed), segments=None, source=source)
+            states = decoder_of(bundle)(row, attentions=attentions)
+        else:
+            states = bundle.encoder(batch, attentions=attentions)
+    spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
+    spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
+    seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
+    return PieceStates(
+        pieces=tokenizer.pieces(framed.ids.tolist()),
+        ids=framed.ids,
+        spans=spans,
+        states=np.stack([_numpy(states[number][0]) for number in range(states.depth + 1)]),
+        attentions=None if seen is None else _numpy(seen),
+    )
+
+
+def one_row(bundle: Bundle, framed: Framed) -> Batch:
+    """A text as a batch of its own; refused where it is longer than the model reads at once."""
+    window = bundle.config.window
+    if window is not None and len(framed.ids) > window:
+        raise InputError(
+            f"The text makes {len(framed.ids):,} pieces, specials included; the model reads {window:,} at once. "
+            "Shorten it; to have vectors for words of longer text, use embed, which cuts windows."
+        )
+    return _batch(bundle, framed)
+
+
+def _batch(bundle: Bundle, framed: Framed) -> Batch:
+    ids, segments = (torch.from_numpy(each)[None].to(bundle.device) for each in (framed.ids, framed.segments))
+    return Batch(ids, segments=segments)
+
+
+def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
+    """A row as a decoder reads it: behind the piece that it begins with, and without the special that ends it."""
+    ids = np.concatenate([[first], framed.ids])
+    if framed.offset + n_pieces < len(framed.ids):
+        ids = ids[:-1]
+    return Framed(ids, np.zeros_like(ids), framed.offset + 1)
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    return (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()
