@@ -6,9 +6,9 @@ Not every format takes every option; `readers.READERS` lists which do.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from polyseme.errors import OptionError
 from polyseme.files.readers import READERS
@@ -107,6 +107,12 @@ class ReadingOptions(TextOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "fields", (self.fields,) if isinstance(self.fields, str) else tuple(self.fields))
+
+
+def requested_fields(fields: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row that options of reading name; treebanks give more than those, which outputs need."""
+    names = tuple(reading.get("fields", ()))
+    return dict(fields) if names == (ALL,) else {name: fields.get(name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ import numpy as np
 from polyseme.cost import Cost
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError
-from polyseme.files.reading_options import ReadingOptions
+from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
@@ -126,7 +126,7 @@ def opened_rows(source: Sources, reading: Mapping[str, Any], match: MatchKind) -
     if match != "lemma":
         return read_rows(source, **reading, sentences=split_sentences)
     fields = tuple(reading.get("fields", ()))
-    reading["fields"] = fields if "all" in fields else tuple(dict.fromkeys((*fields, LEMMA)))
+    reading["fields"] = fields if fields == (ALL,) else tuple(dict.fromkeys((*fields, LEMMA)))
     try:
         return read_rows(source, **reading, sentences=split_sentences)
     except OptionError as error:
@@ -162,15 +162,13 @@ def line_of(matched: Matched, start: int, end: int, width: int, reading: Mapping
     """A match as a line, with the text around it and the fields that were requested."""
     context = max(CONTEXT, width)
     cut = max(start - context, 0)
-    requested = tuple(reading.get("fields", ()))
-    fields = matched.row.fields
     return KeywordLine(
         text=matched.document.text[cut : end + context],
         start=start - cut,
         end=end - cut,
         id=matched.row.id,
         offset=cut,
-        fields=dict(fields) if "all" in requested else {name: fields.get(name) for name in requested},
+        fields=requested_fields(matched.row.fields, reading),
     )
 
 

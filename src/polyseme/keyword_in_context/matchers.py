@@ -23,7 +23,7 @@ LEMMA = "lemma"
 
 
 class Matched(NamedTuple):
-    """A text with matches: offsets in it, in order."""
+    """A text, as it was before its words were taken from it, with matches: offsets in it, in order."""
 
     row: Row
     document: Document
@@ -52,7 +52,7 @@ class WordMatcher(Matcher):
         for row in rows:
             if not self._may_match(row):
                 continue
-            document = document_of(row)
+            document = _document(row)
             forms = [self._form(word) for word in document.words]
             if spans := _runs(document, forms, self._forms):
                 yield Matched(row, document, spans)
@@ -79,7 +79,7 @@ class LemmaMatcher(Matcher):
     def search(self, rows: Iterable[Row]) -> Iterator[Matched]:
         for row in rows:
             lemmas = row.fields.get(LEMMA)
-            document = document_of(row)
+            document = _document(row)
             if not isinstance(lemmas, list) or len(lemmas) != len(document.words):
                 raise InputError(
                     f"{row.place}: a lemma is looked for in the field {LEMMA!r}, which must be a list with one lemma "
@@ -100,7 +100,11 @@ class PatternMatcher(Matcher):
             every = self._pattern.matches([text for _, text in batch], [row.place for row, _ in batch])
             for (row, _), spans in zip(batch, every, strict=True):
                 if spans:
-                    yield Matched(row, document_of(row), spans)
+                    yield Matched(row, _document(row), spans)
+
+
+def _document(row: Row) -> Document:
+    return document_of(row).in_original()
 
 
 def _runs(document: Document, forms: Sequence[str], sought: Sequence[str]) -> Spans:
@@ -118,7 +122,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[tuple[Row, str]]]:
     batch: list[tuple[Row, str]] = []
     size = 0
     for row in rows:
-        text = row.content if isinstance(row.content, str) else document_of(row).text
+        text = row.content if isinstance(row.content, str) else _document(row).text
         batch.append((row, text))
         size += len(text)
         if size >= BATCH_CHARACTERS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from polyseme.scoring.seq2seq import SourceScoring
 from polyseme.scoring.target_rows import Ints, ScoringMethod, ScoringRequest
 from polyseme.scoring.text_scores import Floats, Scored, pieces_of_word
 from polyseme.scoring.word_bounds import WordEnds, bounds_of, corrections
-from polyseme.text.alignment import count_unknown
+from polyseme.text.alignment import count_unknown, spans_in_original
 from polyseme.text.marked_word import SpanDocument
 from polyseme.types import Document, OnBatch, Pieces, Tokenizer
 
@@ -100,19 +100,12 @@ class Scorer:
         self.tally.vanished += sum(each.n_unknown for each in encoded)
         self.tally.wordless += sum(not len(each.words) for each in encoded)
         return [
-            Scored(
-                text=document.text,
-                words=document.words,
-                id=document.id,
-                fields=document.fields,
-                pretokenized=document.pretokenized,
+            _scored(
+                document,
+                each,
                 pieces=self.tokenizer.pieces(each.ids.tolist()),
-                ids=each.ids,
-                spans=np.clip(each.spans, 0, len(document.text)),
-                word_pieces=each.words,
                 piece_log_probs=_within(scores.log_probs[: len(each)], None if runs is None else runs[number]),
                 word_corrections=corrections(each, scores.bounds) if self.word_ends is not None else None,
-                span=document.span if isinstance(document, SpanDocument) else None,
             )
             for number, (document, each, scores) in enumerate(zip(documents, encoded, piece_scores, strict=True))
         ]
@@ -232,6 +225,23 @@ def _runs(documents: Sequence[Document], encoded: Sequence[Pieces]) -> list[tupl
         else (0, len(each))
         for document, each in zip(documents, encoded, strict=True)
     ]
+
+
+def _scored(document: Document, encoded: Pieces, **scores: Any) -> Scored:
+    """A document with its scores, in its original text where it has one."""
+    shown = document.in_original()
+    return Scored(
+        text=shown.text,
+        words=shown.words,
+        id=shown.id,
+        fields=shown.fields,
+        pretokenized=shown.pretokenized,
+        ids=encoded.ids,
+        spans=spans_in_original(document, np.clip(encoded.spans, 0, len(document.text))),
+        word_pieces=encoded.words,
+        span=document.span if isinstance(document, SpanDocument) else None,
+        **scores,
+    )
 
 
 def _within(log_probs: Floats, run: tuple[int, int] | None) -> Floats:

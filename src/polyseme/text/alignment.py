@@ -1,4 +1,5 @@
-"""Which pieces make up which word, by their offsets in the text; and which words have unknown pieces.
+"""Which pieces make up which word, by their offsets in the text; where they are in the text that the words come from;
+and which words have unknown pieces.
 
 Shapes: n pieces, W words. All offsets are `[start, end)` in one text.
 """
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.types import Pieces, Tokenizer
+from polyseme.types import Document, Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
 
@@ -45,6 +46,34 @@ def insert_missing(ids: Ints, spans: Ints, words: Ints, offsets: Ints, placehold
     words = words + np.searchsorted(positions, words, side="right")
     words[empty] = (positions + np.arange(len(empty)))[:, None]
     return np.insert(ids, positions, placeholder), np.insert(spans, positions, offsets[empty], axis=0), words
+
+
+def spans_in_original(document: Document, spans: Ints) -> Ints:
+    """Offsets of pieces in a document's text, [n, 2], as offsets in its original text, if it has one.
+
+    A part of a word that the original does not spell has all that the original has for the word. The blank before a
+    word is what the original has between the two, which may be nothing.
+
+    >>> from polyseme.text.documents import make_document
+    >>> document = make_document(["do", "n't", "au"], spans=[(0, 2), (2, 5), (6, 9)], original="don't aux")
+    >>> spans_in_original(document, np.array([[0, 2], [2, 4], [4, 6], [6, 8]])).tolist()
+    [[0, 2], [2, 3], [3, 5], [5, 9]]
+    """
+    if document.original is None or not len(spans):
+        return spans
+    offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64)
+    original = np.array(document.original.spans, dtype=np.int64)
+    alike = np.diff(offsets)[:, 0] == np.diff(original)[:, 0]
+    shift = original[:, 0] - offsets[:, 0]
+    starts, ends = spans.T
+    word = np.maximum(np.searchsorted(offsets[:, 0], starts, side="right") - 1, 0)
+    following = np.minimum(word + 1, len(offsets) - 1)
+    between = np.minimum(original[word, 1], original[following, 0])
+    inside = np.where(alike[word], starts + shift[word], original[word, 0])
+    first = np.where(starts < offsets[word, 1], inside, between)
+    word = np.maximum(np.searchsorted(offsets[:, 0], ends, side="left") - 1, 0)
+    last = np.where(alike[word] & (ends < offsets[word, 1]), ends + shift[word], original[word, 1])
+    return np.stack([first, np.maximum(first, last)], axis=1)
 
 
 def count_unknown(

@@ -22,7 +22,7 @@ from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.chunked_job import row_chunks
-from polyseme.files.reading_options import ALL, ReadingOptions
+from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, no_field, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
 from polyseme.files.source_paths import Sources
@@ -34,7 +34,7 @@ from polyseme.verb_options.word_options import ConcordanceOptions, IndexOptions,
 from polyseme.word_senses.index import View, view_from_json
 
 Select = Callable[[Document], Sequence[int]]
-"""A document → the positions of the words whose uses are wanted."""
+"""A document, in its original text → the positions of the words whose uses are wanted."""
 DOCUMENTS_AT_ONCE = 512
 """Documents of a file of vectors that are in memory together."""
 
@@ -124,7 +124,12 @@ class TextUses:
         }
 
     def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
-        return gather(self._rows, self._embedders, select, progress)
+        for chunk in gather(self._rows, self._embedders, select, progress):
+            documents = [
+                dataclasses.replace(each, fields=requested_fields(each.fields, self._reading))
+                for each in chunk.documents
+            ]
+            yield Gathered(documents, chunk.words, chunk.vectors)
 
 
 def source_name(rows: Reading[Row]) -> str:
@@ -147,6 +152,7 @@ def gather(
                 np.concatenate([each.vectors[at] for each, at in zip(embedded, places, strict=True)])
                 for embedded in (embedder.embed(documents, encoded) for embedder in embedders)
             ]
+            documents = [document.in_original() for document in documents]
             yield Gathered(documents, _words_at(documents, places), vectors)
         if progress is not None:
             progress(rows.done, rows.total)
@@ -261,7 +267,7 @@ def _selected(documents: Any, select: Select | None) -> tuple[list[Any], list[Se
     chosen: list[Any] = []
     places: list[Sequence[int]] = []
     for document in documents:
-        positions = range(len(document.words)) if select is None else select(document)
+        positions = range(len(document.words)) if select is None else select(document.in_original())
         if len(positions):
             chosen.append(document)
             places.append(positions)
