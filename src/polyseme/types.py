@@ -342,6 +342,12 @@ class Objective(Protocol):
     def target_counts(self, nets: nn.Module, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often each piece is predicted, if each occurs so often."""
 
+    def label_entropies(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        """For parts that predict labels: the loss, in nats, of knowing how frequent each label is, and nothing else."""
+
+    def rate_factors(self, nets: nn.Module) -> Mapping[nn.Parameter, float]:
+        """What the learning rate of single parameters is multiplied by; of the others, by 1."""
+
     def nets(self, bundle: Any) -> nn.Module:
         """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""
 

@@ -49,7 +49,8 @@ def test_every_target_is_masked_and_nothing_else_changes() -> None:
     assert (arrays["pieces"] == np.where(changed, ELECTRA.specials["mask"], rows.pieces)).all()
     assert (arrays["targets"][real] == rows.pieces[changed]).all()
     assert (arrays["ordinary"] == ~rows.special).all()
-    assert example.counts == {"masked": real.sum(), "replaced": (~rows.special).sum()}
+    n_ordinary = (~rows.special).sum()
+    assert example.counts == {"masked": real.sum(), "replaced": n_ordinary, "replaced_share": n_ordinary}
     wanted = np.rint(0.2 * (~rows.special).sum(axis=1)).sum()
     assert real.sum() == wanted
     assert arrays["random_numbers"].dtype == np.float32
@@ -129,8 +130,10 @@ def test_a_piece_that_was_drawn_right_counts_as_real() -> None:
     right = F.one_hot(arrays["targets"].long().flatten(), ELECTRA.n_pieces) * 1e4
     nets.generator_output.logits = lambda states: right.double()
     assert_close(nets(arrays)[0]["replaced"], never, 1e-10)
+    assert nets(arrays)[0]["replaced_share"] == 0
     nets.generator_output.logits = lambda states: right.double().roll(1, dims=1)
     assert abs(float(nets(arrays)[0]["replaced"]) - float(never)) > 1
+    assert nets(arrays)[0]["replaced_share"] == arrays["weights"].sum()
 
 
 def original(arrays: dict[str, Tensor]) -> Tensor:
@@ -252,6 +255,7 @@ def test_model_and_generator_are_saved_whole(sharing: str, tmp_path: Path) -> No
         ({"generator_depth": 0.0}, "generator_depth must be over 0"),
         ({"temperature": 0.0}, "must be over 0"),
         ({"weight": -1.0}, "must be over 0"),
+        ({"discriminator_rate": 0.0}, "discriminator_rate must be over 0"),
         ({"mask_rate": 0.0}, "The mask_rate"),
     ],
 )
@@ -268,3 +272,21 @@ def test_a_shallower_generator_has_fewer_layers_of_the_same_kind() -> None:
     assert (nets.generator.config.n_layers, nets.encoder.config.n_layers) == (2, 6)
     losses, _ = nets(tensors(objective.corrupt(some_rows())))
     assert all(torch.isfinite(each) for each in losses.values())
+
+
+def test_what_only_the_discriminator_has_may_learn_more_slowly() -> None:
+    objective, nets = nets_for("embeddings", discriminator_rate=0.25)
+    factors = {name: objective.rate_factors(nets).get(each, 1.0) for name, each in nets.named_parameters()}
+    shared = {id(each) for each in nets.generator.parameters()}
+    for name, each in nets.named_parameters():
+        own = name.startswith(("encoder.", "output.")) and id(each) not in shared
+        assert factors[name] == (0.25 if own else 1.0), name
+    assert set(factors.values()) == {0.25, 1.0}
+    assert not Replaced().rate_factors(nets)
+
+
+def test_knowing_how_often_pieces_are_replaced_is_worth_the_entropy_of_that() -> None:
+    half = Replaced().label_entropies({"replaced_share": 0.5})
+    assert half == pytest.approx({"replaced": np.log(2)})
+    assert Replaced().label_entropies({"replaced_share": 0.1})["replaced"] == pytest.approx(0.3251, abs=1e-4)
+    assert Replaced().label_entropies({"replaced_share": 0.0})["replaced"] == pytest.approx(0.0, abs=1e-6)

@@ -22,7 +22,6 @@ from polyseme.recipes.budget_fit import (
     BATCH_POWER,
     FEW_EPOCHS,
     LARGEST,
-    MATRIX_FACTOR,
     SHARE_OF_TEXT,
     SMALLEST,
     STEP_SECONDS,
@@ -149,7 +148,7 @@ def test_the_learning_rate_goes_by_the_width_and_is_higher_for_matrices() -> Non
     each = fitted()
     assert each.optimizer == "muon"
     assert each.learning_rate == pytest.approx(Scaling().rate / math.sqrt(WIDTH))
-    assert each.matrix_learning_rate == pytest.approx(MATRIX_FACTOR * each.learning_rate)
+    assert each.matrix_learning_rate == pytest.approx(Scaling().matrix_factor * each.learning_rate)
     plain = fitted(scaling=Scaling(optimizer="adamw", rate=0.02))
     assert (plain.learning_rate, plain.matrix_learning_rate) == (pytest.approx(0.02 / math.sqrt(WIDTH)), None)
 
@@ -208,7 +207,7 @@ def test_the_rules_are_written_down_as_they_are(where: str) -> None:
         f"{BATCH:,} pieces · (D / {BATCH_AT:.0e})^{BATCH_POWER}".replace("e+0", "e"),
         f"{SMALLEST['cuda']:,} pieces on a GPU, so that it is busy; {SMALLEST['cpu']:,} on a CPU",
         f"{STEP_SECONDS:g} s of work on a CPU",
-        f"{Scaling().rate:g} / √width for AdamW, {MATRIX_FACTOR:g} times that for the matrices",
+        f"{Scaling().rate:g} / √width for AdamW, {Scaling().matrix_factor:g} times that for the matrices",
         f"a warmup of {WARMUP_STEPS} steps",
         f"none up to {FEW_EPOCHS:g} epochs of the text, then {Scaling().dropout:g}",
     ):

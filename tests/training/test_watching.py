@@ -44,11 +44,13 @@ def trainer() -> Trainer:
     return small.trainer_for("replaced", small.settings(schedule=Schedule(kind="linear", warmup=300)))
 
 
-def evaluated(done: int, masked: float, trainer: Trainer, *, n_steps: int = 1000) -> Moment:
-    """A moment of ELECTRA's objective, of which the generator's loss counts."""
+def evaluated(done: int, masked: float, trainer: Trainer, *, n_steps: int = 1000, replaced: float = 0.1) -> Moment:
+    """A moment of ELECTRA's objective, of which the generator's loss counts, and the discriminator's, whose labels have
+    an entropy of 0.325 nats.
+    """
     at: Any = moment(done, 1.0, n_steps=n_steps, trainer=trainer)
-    at.means = {"masked": torch.tensor(masked), "replaced": torch.tensor(0.1)}
-    at.held_out = {"loss": masked + 5.0, "masked": masked, "replaced": 0.1}
+    at.means = {"masked": torch.tensor(masked), "replaced": torch.tensor(replaced)}
+    at.held_out = {"loss": masked + 5.0, "masked": masked, "replaced": replaced, "replaced_share": 0.1}
     return at  # type: ignore[no-any-return]
 
 
@@ -71,7 +73,10 @@ def test_runs_of_few_steps_are_not_warned_of(trainer: Trainer) -> None:
 
 
 def test_a_run_that_is_resumed_is_not_warned_of_again(trainer: Trainer) -> None:
-    log = [{"step": 1, "loss": 9.0}, {"step": 300, "loss": 9.0, "held_out": {"masked": 5.9, "replaced": 0.1}}]
+    log = [
+        {"step": 1, "loss": 9.0},
+        {"step": 300, "loss": 9.0, "held_out": {"masked": 5.9, "replaced": 0.1, "replaced_share": 0.1}},
+    ]
     watch = WarnIfNothingIsLearned(ENTROPY)
     watch.resume(log, 1000, trainer)
     with warnings.catch_warnings(action="error"):
@@ -79,3 +84,16 @@ def test_a_run_that_is_resumed_is_not_warned_of_again(trainer: Trainer) -> None:
     watch.resume(log[:1], 1000, trainer)
     with pytest.warns(PolysemeWarning, match="learned nothing"):
         watch(evaluated(400, 5.9, trainer))
+
+
+def test_a_discriminator_that_has_learned_only_how_often_pieces_are_replaced_is_warned_of_once(
+    trainer: Trainer,
+) -> None:
+    watch = WarnIfNothingIsLearned(ENTROPY)
+    with warnings.catch_warnings(action="error"):
+        watch(evaluated(490, 3.0, trainer, replaced=0.32))  # too early
+        watch(evaluated(500, 3.0, trainer, replaced=0.30))
+    with pytest.warns(PolysemeWarning, match=r"loss of 'replaced' is 0\.320 nats.*each label.*gives 0\.325"):
+        watch(evaluated(510, 3.0, trainer, replaced=0.32))
+    with warnings.catch_warnings(action="error"):
+        watch(evaluated(520, 3.0, trainer, replaced=0.33))

@@ -9,6 +9,7 @@ Shapes: R rows, T pieces of a row, K targets of a row, D width.
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,6 +113,9 @@ class Masked(WithMaskRate):
     @property
     def weights(self) -> Mapping[str, float]:
         return {"masked": 1.0} if self.next is None else {"masked": 1.0, "next": 1.0}
+
+    def label_entropies(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        return {} if self.next is None else {"next": math.log(2)}
 
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)

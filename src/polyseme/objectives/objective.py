@@ -145,6 +145,14 @@ class BaseObjective(Config, ABC):
         """How often each piece is predicted, if each occurs so often."""
         return counts
 
+    def label_entropies(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        """For parts that predict labels: the loss, in nats, of knowing how frequent each label is, and nothing else."""
+        return {}
+
+    def rate_factors(self, nets: nn.Module) -> Mapping[nn.Parameter, float]:
+        """What the learning rate of single parameters is multiplied by; of the others, by 1."""
+        return {}
+
     def row_length(self, length: int, n_specials: int) -> int:
         """How long rows must be so that the encoder reads `length` pieces of them, `n_specials` of the frame."""
         return length

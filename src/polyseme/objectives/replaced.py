@@ -9,6 +9,7 @@ Shapes: R rows, T pieces of a row, K targets of a row, V pieces of the vocabular
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
@@ -46,6 +47,8 @@ from polyseme.types import Example, Needs, Rows
 
 Sharing = Literal["none", "embeddings", "all"]
 
+SHARE = "replaced_share"
+"""The part of the losses that is none: the share of pieces that were replaced, which tells what the loss is worth."""
 USUAL_SHARE = 1 / 4
 BLOCK = 256
 """Pieces are summed in blocks first, so that only one block of the vocabulary is ever cumulated piece by piece."""
@@ -65,6 +68,9 @@ class Replaced(WithMaskRate):
     """How wide the generator is, against the discriminator; None: a quarter, or all of it where all is shared."""
     generator_depth: float = 1.0
     """How many layers it has, against the discriminator; published generators have as many."""
+    discriminator_rate: float = 1.0
+    """The learning rate of what only the discriminator has, against the generator's. What it learns from is faint at
+    first: long steps carry a deep one away before it has found that."""
     temperature: float = 1.0
     """What the generator's logits are divided by when pieces are drawn."""
 
@@ -82,10 +88,9 @@ class Replaced(WithMaskRate):
                 f"generator_depth are 1. Got {self.generator_share} and {self.generator_depth} instead; leave that "
                 "out, or share less."
             )
-        if not self.temperature > 0 or not self.weight > 0:
-            raise OptionError(
-                f"temperature and weight must be over 0. Got {self.temperature} and {self.weight} instead."
-            )
+        for name in ("temperature", "weight", "discriminator_rate"):
+            if not getattr(self, name) > 0:
+                raise OptionError(f"The {name} must be over 0. Got {getattr(self, name)} instead.")
 
     @property
     def share(self) -> float:
@@ -100,12 +105,24 @@ class Replaced(WithMaskRate):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        return {"masked": 1.0, "replaced": self.weight}
+        return {"masked": 1.0, "replaced": self.weight, SHARE: 0.0}
 
     @property
     def prediction_parts(self) -> tuple[str, ...]:
         """The generator's."""
         return ("masked",)
+
+    def label_entropies(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        share = min(max(losses[SHARE], 1e-9), 1 - 1e-9)
+        return {"replaced": -share * math.log(share) - (1 - share) * math.log(1 - share)}
+
+    def rate_factors(self, nets: nn.Module) -> Mapping[nn.Parameter, float]:
+        if self.discriminator_rate == 1:
+            return {}
+        nets = cast(ReplacedNets, nets)
+        of_generator = {*nets.generator.parameters(), *nets.generator_output.parameters()}
+        own = {*nets.encoder.parameters(), *nets.output.parameters()} - of_generator
+        return dict.fromkeys(own, self.discriminator_rate)
 
     def refuse(self, bundle: Bundle) -> None:
         if "masked" not in bundle.family.outputs:
@@ -132,7 +149,8 @@ class Replaced(WithMaskRate):
             "random_numbers": numbers.astype(np.float32),
             "ordinary": allowed,
         }
-        return Example(arrays, {"masked": float(real.sum()), "replaced": float(allowed.sum())})
+        n_ordinary = float(allowed.sum())
+        return Example(arrays, {"masked": float(real.sum()), "replaced": n_ordinary, SHARE: n_ordinary})
 
     def nets(self, bundle: Bundle) -> nn.Module:
         return ReplacedNets(
@@ -185,6 +203,7 @@ class ReplacedNets(Nets):
         return {
             "masked": (losses * weights.flatten()).sum(),
             "replaced": (detection * arrays["ordinary"]).sum(),
+            SHARE: labels.sum().to(detection.dtype),
         }, None
 
     def generated(self, states: Tensor, targets: Tensor, random_numbers: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,6 @@ LARGEST = 1 << 20
 STEP_SECONDS = 2.0
 """A step on a CPU takes at most about as long."""
 SHARE_OF_TEXT = 1 / 8
-MATRIX_FACTOR = 2.5
 WARMUP_STEPS, WARMUP_SHARE = 200, 0.05
 FEW_EPOCHS = 4.0
 """A text teaches almost as much as new text when it is read up to this often (Muennighoff et al. 2023)."""
@@ -60,6 +59,8 @@ class Scaling:
     optimizer: OptimizerKind = "muon"
     rate: float = 0.04
     """The learning rate times the root of the width."""
+    matrix_factor: float = 2.5
+    """The rate of the matrices that Muon moves, against that of the rest."""
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.98)
     max_grad_norm: float = 1.0
@@ -138,7 +139,7 @@ def fit(scaling: Scaling, config: EncoderConfig, circumstances: Circumstances, c
         length=length,
         batch_size=batch_size,
         learning_rate=rate,
-        matrix_learning_rate=MATRIX_FACTOR * rate if optimizer == "muon" else None,
+        matrix_learning_rate=scaling.matrix_factor * rate if optimizer == "muon" else None,
         optimizer=optimizer,
         warmup=WARMUP_STEPS if n_steps * WARMUP_SHARE > WARMUP_STEPS else WARMUP_SHARE,
         dropout=0.0 if epochs is None or epochs <= FEW_EPOCHS else scaling.dropout,

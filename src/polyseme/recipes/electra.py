@@ -7,9 +7,11 @@ from polyseme.recipes.budget_fit import Scaling
 from polyseme.recipes.recipe import OWN_SIZE, size
 from polyseme.training.training_settings import Phase
 
-_FOR_BUDGETS = {"mask_rate": 0.3, "final_mask_rate": 0.15, "weight": 5.0}
+_FOR_BUDGETS = {"mask_rate": 0.3, "final_mask_rate": 0.15, "weight": 5.0, "discriminator_rate": 0.25}
 """More targets at first, and less weight on the discriminator, whose gradients otherwise drown the generator's in the
-tables that both read: the generator leaves the unigram entropy early, and the discriminator can learn from it."""
+tables that both read: the generator leaves the unigram entropy early, and the discriminator can learn from it. At the
+generator's rate it does not: 12 layers of 256 ended at the entropy of the labels (0.349 nats) after 2,376 steps, where
+the generator was 3.6 nats below that of the pieces."""
 
 _SMALL = BASE.but(
     "electra-small",

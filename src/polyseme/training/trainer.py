@@ -52,7 +52,8 @@ class Trainer:
         """The networks as all processes run them together."""
         self.at = 0
         """The step that began last."""
-        self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device)
+        factors = objective.rate_factors(self.inner)
+        self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device, rates=factors)
         self.carries = objective.needs.layout.carries_memory
         self.memory: Memory | None = None
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from polyseme.errors import PolysemeError, PolysemeWarning
@@ -20,6 +20,9 @@ LEAST_GAIN = 0.3
 """Nats below the unigram entropy that a model must be to have learned something from context."""
 FAIR_SHARE, FAIR_STEPS = 0.2, 100
 """Of the steps, and how many at least, after which it should have."""
+LEAST_GAIN_OF_LABELS, FAIR_SHARE_FOR_LABELS = 0.05, 0.5
+"""The same for labels: shares of their entropy and of the steps. ELECTRA's discriminator learns after its generator."""
+PIECES = "pieces"
 MOST_STEPS_UNWATCHED = 10
 """Steps after which several processes agree on whether a slice has ended, at most."""
 
@@ -70,40 +73,56 @@ class StopIfDiverged:
 
 @dataclass
 class WarnIfNothingIsLearned:
-    """Warns once of a model that is hardly better than knowing how frequent each piece is, after a fair share of its
-    steps and past the warmup.
+    """Warns once of a model that is hardly better than knowing how frequent each piece is, and once of one that
+    predicts labels (replaced or not, next or not) hardly better than by their frequencies, each after a fair share of
+    the steps and past the warmup.
     """
 
     entropy: float
     """The unigram entropy of the held-out text."""
-    warned: bool = False
+    warned: set[str] = field(default_factory=set)
+    """What was warned of: pieces, and parts of the loss that predict labels."""
 
     def resume(self, log: Sequence[Mapping[str, Any]], n_steps: int, trainer: Trainer) -> None:
         """Do not repeat a warning that was due in the steps of a log."""
         evaluated = [line for line in log if "held_out" in line]
-        self.warned = any(self._is_due(each["step"], n_steps, each["held_out"], trainer) for each in evaluated)
+        self.warned = {
+            what for each in evaluated for what in self._due(each["step"], n_steps, each["held_out"], trainer)
+        }
 
     def __call__(self, moment: Moment) -> None:
         trainer = moment.trainer
-        if self.warned or not self._is_due(moment.done, moment.n_steps, moment.held_out, trainer):
-            return
-        self.warned = True
-        if trainer.devices.leads:
-            warnings.warn(
-                f"After {moment.done:,} of {moment.n_steps:,} steps the held-out loss is "
-                f"{trainer.prediction(moment.held_out):.2f} nats, and knowing how frequent each piece is, and nothing "
-                f"else, gives {self.entropy:.2f}: the model has learned nothing from context yet. Try another learning "
-                f"rate than {trainer.settings.optimizer.lr:.2g} (--learning-rate; post-norm stacks need a low one), a "
-                "larger budget, or a smaller model.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
+        for what, (loss, entropy) in self._due(moment.done, moment.n_steps, moment.held_out, trainer).items():
+            if what in self.warned:
+                continue
+            self.warned.add(what)
+            if trainer.devices.leads:
+                noun, of, digits = ("piece", "", 2) if what == PIECES else ("label", f"of {what!r} ", 3)
+                warnings.warn(
+                    f"After {moment.done:,} of {moment.n_steps:,} steps the held-out loss {of}is {loss:.{digits}f} "
+                    f"nats, and knowing how frequent each {noun} is, and nothing else, gives {entropy:.{digits}f}: the "
+                    "model has learned nothing from context yet. Try another learning rate than "
+                    f"{trainer.settings.optimizer.lr:.2g} (--learning-rate; post-norm stacks need a low one), a larger "
+                    "budget, or a smaller model.",
+                    PolysemeWarning,
+                    stacklevel=2,
+                )
 
-    def _is_due(self, done: int, n_steps: int, held_out: Mapping[str, float], trainer: Trainer) -> bool:
+    def _due(
+        self, done: int, n_steps: int, held_out: Mapping[str, float], trainer: Trainer
+    ) -> dict[str, tuple[float, float]]:
+        """Loss and entropy of what should be learned by now and is not."""
+        if not held_out or done < max(FAIR_STEPS, trainer.settings.schedule.warmup_steps(n_steps)):
+            return {}
+        late: dict[str, tuple[float, float]] = {}
         loss = trainer.prediction(held_out)
-        if loss is None or loss < self.entropy - LEAST_GAIN:
-            return False
-        return done >= max(FAIR_SHARE * n_steps, FAIR_STEPS, trainer.settings.schedule.warmup_steps(n_steps))
+        if loss is not None and loss >= self.entropy - LEAST_GAIN and done >= FAIR_SHARE * n_steps:
+            late[PIECES] = (loss, self.entropy)
+        if done >= FAIR_SHARE_FOR_LABELS * n_steps:
+            for part, entropy in trainer.objective.label_entropies(held_out).items():
+                if held_out[part] > (1 - LEAST_GAIN_OF_LABELS) * entropy:
+                    late[part] = (held_out[part], entropy)
+        return late
 
 
 @dataclass
