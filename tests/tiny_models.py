@@ -136,6 +136,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "t5": lambda: with_sentinels(unigram(["<pad>", "</s>", "<unk>"], "<unk>")),
     "transformer": lambda: byte_bpe(ANGLES[:4]),
     "lstm": word_level,
+    "nnlm": word_level,
     "elmo": None,
     "static": None,
 }

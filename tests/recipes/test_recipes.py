@@ -15,7 +15,10 @@ from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.spans import Spans
 from polyseme.objectives.target_selection import span_lengths
+from polyseme.recipes.pretraining_request import PretrainingRequest
 from polyseme.recipes.recipe_table import RECIPES
+from polyseme.training.budget import parse_budget
+from polyseme.training_options import PretrainOptions
 from polyseme.verbs.recipes import list_recipes
 from published_sizes import SIZES
 
@@ -86,6 +89,28 @@ def test_the_cards_say_what_they_are() -> None:
     # 33,280 · 650 of the table, which is the output's too, and twice 4 · 650 · (650 + 650 + 1)
     assert cards["lstm-lm"].parameters == 33_280 * 650 + 2 * 4 * 650 * 1301
     assert (cards["elmo-original"].width, cards["elmo-original"].objective) == (1024, "bilm")
+
+
+def test_the_first_neural_language_model_has_the_paper_s_parameters() -> None:
+    """With direct connections |V| (1 + nm + h) + h (1 + (n - 1) m); without them |V| (n - 1) m less."""
+    recipe = RECIPES["nnlm-2003"]
+    v, n, m, h = 16_384, 5, 30, 100
+    with_direct = v * (1 + n * m + h) + h * (1 + (n - 1) * m)
+    assert recipe.n_parameters == with_direct - v * (n - 1) * m
+    direct = recipe.but("direct", shape={"direct": True})
+    assert direct.n_parameters == with_direct
+    assert (recipe.training.optimizer.kind, recipe.training.optimizer.weight_decay) == ("sgd", 1e-4)
+    tied = RECIPES["nnlm"]
+    assert tied.n_parameters == 33_280 * 385 + 384 * (1 + 4 * 384)
+
+
+def test_a_softmax_is_sampled_on_a_cpu_only() -> None:
+    for device, softmax in (("cpu", "sampled"), ("cuda", "full")):
+        request = PretrainingRequest(
+            recipe=RECIPES["nnlm"], budget=parse_budget("10steps"), device=device, start=None, shape={}, objective={},
+            options=PretrainOptions().values(), reporting={},
+        )  # fmt: skip
+        assert request.plan(1000, None).objective["softmax"] == softmax
 
 
 # --- the other Transformers ------------------------------------------------------------------------------------------

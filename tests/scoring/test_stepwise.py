@@ -60,7 +60,7 @@ def test_a_bigram_scores_and_writes() -> None:
     assert scorer.tally.documents == len(TEXTS)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "lstm", "openai-gpt", "transfo-xl"])
+@pytest.mark.parametrize("family", ["gpt2", "lstm", "nnlm", "openai-gpt", "transfo-xl"])
 def test_it_equals_reading_everything_at_once(family: str) -> None:
     model = tiny_model(family, **({"masks": ("band:6",)} if family == "transfo-xl" else {}))
     model.bundle.double()

@@ -34,6 +34,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "t5": "t5",
         "lstm": "lstm",
         "elmo": "elmo",
+        "nnlm": "nnlm",
         "static": "static",
     },
     _family,

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
-from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
-from polyseme.errors import InputError
+from polyseme.embedding.decoder_stack import Stack, check_stack, config_of, decoder_of
+from polyseme.errors import InputError, OptionError
 from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.text.documents import to_document
 from polyseme.types import Batch, Framed
@@ -42,6 +42,12 @@ class PieceStates(ShownAsTable):
 def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, attentions: bool) -> PieceStates:
     """A text (or its words) in the pieces of a model, with the states of every layer of one of its stacks."""
     check_stack(bundle, stack)
+    widths = config_of(bundle, stack).widths
+    if len(set(widths)) > 1:
+        raise OptionError(
+            f"The layers of this model differ in width ({', '.join(map(str, widths))}), so that their states do not "
+            "make one array. Use embed with a layer (layer=0, layer='concat:0:-1')."
+        )
     tokenizer = bundle.text_tokenizer
     encoded = tokenizer.encode(to_document(text, 0))
     framed = tokenizer.frame(encoded.ids)

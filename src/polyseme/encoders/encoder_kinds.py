@@ -27,6 +27,7 @@ KINDS: Mapping[str, Kind] = LateTable(
         "transformer": ("transformer_config", "TransformerConfig", "transformer", "Transformer"),
         "recurrent": ("recurrent_config", "RecurrentConfig", "recurrent", "Recurrent"),
         "two-way": ("recurrent_config", "TwoWayConfig", "recurrent", "TwoWay"),
+        "fixed-context": ("fixed_context", "FixedContextConfig", "fixed_context", "FixedContext"),
         "static": ("static", "StaticConfig", "static", "Static"),
     },
     _load,

@@ -32,10 +32,10 @@ AT_ONCE = 2**27
 
 
 class SoftmaxOutput(PieceOutput):
-    """A table of pieces of its own, and a bias (ELMo's)."""
+    """A table of pieces, its own unless it is tied, and a bias (ELMo's, NNLM's)."""
 
-    def __init__(self, width: int, n_pieces: int) -> None:
-        super().__init__(width, n_pieces, tied=False)
+    def __init__(self, width: int, n_pieces: int, *, tied: bool = False) -> None:
+        super().__init__(width, n_pieces, tied=tied)
         self.width = width
         self.bias = nn.Parameter(torch.zeros(n_pieces))
         nn.init.normal_(self.table, std=1 / math.sqrt(width))

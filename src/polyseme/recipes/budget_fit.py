@@ -70,6 +70,8 @@ class Scaling:
     """The family's config has one rate for all places."""
     objective: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the objective that suit a small budget better than the published ones."""
+    cpu_objective: Mapping[str, Any] = field(default_factory=dict)
+    """Those that differ on a CPU, where a softmax over all words may take most of the time."""
     shape: Mapping[str, Any] = field(default_factory=dict)
     """The same of the encoder."""
     sentence_starts: bool = True

@@ -188,9 +188,17 @@ class PretrainingRequest:
             changes["max_positions"] = training.longest if only_seen else max(training.longest, int(positions))
         return changes
 
+    @property
+    def for_budget(self) -> dict[str, Any]:
+        """Settings of the objective that suit the budget and the device better than the published ones."""
+        if self.scaling is None:
+            return {}
+        on_cpu = torch.device(self.device).type == "cpu"
+        return {**self.scaling.objective, **(self.scaling.cpu_objective if on_cpu else {})}
+
     def _objective(self) -> dict[str, Any]:
         """The objective by name, with all of its settings: the user's before those that suit the budget."""
-        for_budget = {} if self.scaling is None else dict(self.scaling.objective)
+        for_budget = dict(self.for_budget)
         if "mask_rate" in self.objective:
             for_budget.pop("final_mask_rate", None)
         settings = {**self.recipe.objective_settings, **for_budget, **self.objective}

@@ -15,6 +15,7 @@ from polyseme.recipes import (
     gpt_2018,
     lstm,
     modern,
+    nnlm,
     roberta,
     t5,
     transformer,
@@ -25,7 +26,7 @@ from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
     *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(lstm, elmo, transformer, transformer_xl, xlnet, bart, t5),
+    *(nnlm, lstm, elmo, transformer, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}

@@ -310,11 +310,8 @@ class Carried:
     def after(self, memory: Memory | None) -> None:
         """What the pass ended with; in the precision that a memory begins with, also under autocast."""
         if memory is not None and self.new is not None:
-            like = next(each for each in self.new(0).tensors().values() if each.is_floating_point())
-            tensors = {
-                name: each.to(like.dtype) if each.is_floating_point() else each
-                for name, each in memory.tensors().items()
-            }
+            begun = self.new(0).tensors()
+            tensors = {name: each.to(begun[name].dtype) for name, each in memory.tensors().items()}
             self.parts.append(memory.with_tensors(tensors))
 
     def joined(self) -> Memory | None:

@@ -135,6 +135,6 @@ def _fitted(recipe: Recipe, options: RecipesOptions) -> FittedTraining | None:
         device=device,
         fit=fit,
         training=request.plan(recipe.vocabulary, fit).training,
-        changed={**recipe.scaling.objective, **recipe.scaling.shape},
+        changed={**request.for_budget, **recipe.scaling.shape},
         many_epochs_dropout=recipe.scaling.dropout,
     )
