@@ -46,7 +46,7 @@ _PUBLISHED = Recipe(
     scaling=_SCALING,
     compiled=False,
     published_steps=_EPOCHS * _WORDS // _LENGTH,
-    note=f"a step has {_LENGTH} words instead of one, at {_LENGTH} times the rate, which was lowered by 1 + 1e-8 · step",
+    note=f"a step has {_LENGTH} words instead of one, at {_LENGTH} times the rate, which then fell by 1 + 1e-8 t",
 )
 
 RECIPES = (
