@@ -18,7 +18,7 @@ from polyseme.objectives.target_selection import span_lengths
 from polyseme.recipes.pretraining_request import PretrainingRequest
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.training.budget import parse_budget
-from polyseme.training_options import PretrainOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions
 from polyseme.verbs.recipes import list_recipes
 from published_sizes import SIZES
 
