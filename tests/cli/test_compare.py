@@ -51,6 +51,14 @@ def test_a_word_is_measured_tested_and_shown_with_its_senses(run: Run, tiny: Pat
     assert "The 8 + 8 texts (or documents) with the word were exchanged between the corpora 1,000 times" in err
 
 
+def test_words_that_the_model_cannot_read_are_reported_once(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Dawn broke \u2603 here.\nIt broke.\n", encoding="utf-8")
+    ended = run("compare", "broke", "--in", tmp_path / "in.txt", "--in", tmp_path / "in.txt", "-m", tiny)
+    assert ended.code == 0
+    assert ended.err.count("note: The model's tokenizer has no pieces for 2 words") == 1
+    assert ended.err.count("note: The model's tokenizer") == 1
+
+
 def test_the_same_corpus_twice_does_not_differ(tiny: Path, corpora: tuple[Path, Path]) -> None:
     result = polyseme.compare("law", source=[corpora[0], corpora[0]], model=tiny)
     assert isinstance(result, Comparison)

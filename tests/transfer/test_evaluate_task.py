@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import polyseme
-from polyseme.errors import InputError, PolysemeWarning
+from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.metrics.evaluation_report import Report
 from polyseme.tasks.items import Item
 from polyseme.transfer import predict_files as predicting
@@ -48,6 +48,18 @@ def test_the_positive_label_is_the_models(model: Path, tmp_path: Path) -> None:
     assert any(right)
     assert report.lines[0].figures["accuracy"] == sum(right) / len(right)
     assert report.lines[0].figures["f1"] == 0.0  # of good, of which there is none
+
+
+def test_a_loaded_model_is_evaluated_as_its_folder_is(model: Path, tmp_path: Path) -> None:
+    rows = [(word, "bad") for word in BAD] + [(word, "good") for word in GOOD]
+    by_name = evaluated(tmp_path / "test.csv", rows, model)
+    loaded = polyseme.load(model, device="cpu")
+    report = polyseme.evaluate(str(tmp_path / "test.csv"), model=loaded)
+    assert report.items == by_name.items
+    assert (report.model, report.lines) == (by_name.model, by_name.lines)
+    assert loaded.task_model[0].bundle.encoder is loaded.bundle.encoder
+    with pytest.raises(OptionError, match="loaded already"):
+        polyseme.evaluate(str(tmp_path / "test.csv"), model=loaded, device="cpu")
 
 
 def test_unknown_labels_are_wrong_and_that_is_said(model: Path, tmp_path: Path) -> None:

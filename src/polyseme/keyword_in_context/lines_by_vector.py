@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
+from polyseme.embedding.flow import warn_unread
 from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError
 from polyseme.files.reading_options import ReadingOptions
@@ -58,6 +59,7 @@ def sorted_lines(
         matches = matcher.search(reported(rows, options.progress))
         for chunk in gather(Reading(rows, collected.rows(matches)), [embedder], collected.places):
             collected.take(chunk.vectors[0])
+    warn_unread(embedder.tally)
     if not collected.lines:
         refuse_no_match(query, source, name, match, reading)
     lines, vectors = _drawn(collected, options.sample, options.seed)

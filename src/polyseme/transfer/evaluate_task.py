@@ -19,31 +19,29 @@ from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kinds import KINDS, check_kind
 from polyseme.tasks.own_data import read_own
 from polyseme.transfer.predict_files import Predictor
-from polyseme.transfer.task_folder import load_task_model, task_card
+from polyseme.transfer.task_folder import task_card
 from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
 
 
 def evaluate_labeled(
     name: str | InMemory,
-    folder: str | PathLike[str],
+    model: TaskModel,
+    card: Mapping[str, Any],
     *,
+    folder: str,
     data: str | PathLike[str] | None = None,
     columns: Mapping[str, Any] | None = None,
-    device: str = "cpu",
     progress: Progress | None = None,
+    started: float,
 ) -> Report:
     """The figures of a task model on a file with labels, or on the labeled splits of a benchmark.
 
-    Labels are the model's, in its order; others that the data has count as wrong, with a note. `progress` is called
-    with how many items of a split are done, and of how many.
+    Labels are the model's, in its order; others that the data has count as wrong, with a note. `card` is what the
+    model's `folder` says of its task. `progress` is called with how many items of a split are done, and of how many.
     """
-    started = time.perf_counter()
-    place = model_folder(Path(folder))
-    card = task_card(place) or {}
-    model = load_task_model(place, device=device)
     named = {role: column for role, column in (columns or {}).items() if column is not None}
-    task = _data(name, data, model, {**card.get("columns", {}), **named}, str(place))
+    task = _data(name, data, model, {**card.get("columns", {}), **named}, folder)
     metrics = tuple(card.get("metrics") or task.metrics)
     predictor, kind = Predictor(model), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
@@ -73,7 +71,7 @@ def evaluate_labeled(
         lines=lines,
         items=records,
         evaluation=task.name,
-        model=str(folder),
+        model=folder,
         method=f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}",
         notes=notes,
         cost=predictor.cost(time.perf_counter() - started),

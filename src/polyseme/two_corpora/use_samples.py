@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from polyseme.embedding.flow import Embedder
+from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import explained
@@ -191,6 +191,7 @@ def sampled_uses(
                     spool.write(_checked(chunk.vectors[0]).tobytes())
                 draw.check(corpus)
                 done += corpus.n_bytes
+        warn_unread(embedder.tally)
         loaded = pa.ipc.open_file(pa.memory_map(str(table_path))).read_all()
         width = embedder.choice.width(embedder.config)
         vectors = np.memmap(vectors_path, dtype=np.float32, mode="r", shape=(loaded.num_rows, width))

@@ -35,13 +35,13 @@ from polyseme.metrics.evaluation_report import CurvePoint, Figures, Report
 from polyseme.metrics.report_files import check_report_output, write_report
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.parts.device import find_device
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.training.models_at_words import KeptModel, kept_models
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 from polyseme.verb_options.task_options import EvaluateOptions, TaskColumns
+from polyseme.verbs.predict import task_model_of
 
 
 class Answers(NamedTuple):
@@ -99,13 +99,16 @@ def evaluate(options: EvaluateOptions) -> Report:
         if options.curve or options.pairs is not None:
             useless = "curve" if options.curve else "pairs"
             raise OptionError(f"The option {useless} is for language models; {model} has a task's head. Leave it out.")
+        task_model, card = task_model_of(options.model or folder, options.device)
         report = evaluate_labeled(
             name,
-            folder,
+            task_model,
+            card,
+            folder=str(folder),
             data=options.data,
             columns=options.values(TaskColumns),
-            device=find_device(options.device),
             progress=options.progress,
+            started=started,
         )
     elif isinstance(name, InMemory):
         raise OptionError(f"What is evaluated on {name} is a model with a task's head. Name one with -m (model=…).")

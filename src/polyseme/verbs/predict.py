@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyseme.api import Model
+from polyseme.api import AnyPath, Model
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
@@ -59,7 +59,7 @@ def predict(options: PredictOptions) -> Predicted:
     if output is not None:
         clear_up(output)
         check_output(output, force=options.force, inputs=names_of(inputs))
-    loaded, card = _task_model(options)
+    loaded, card = task_model_of(options.model, options.device)
     if output is not None:
         check_predictions_output(output, loaded.head.config)
     judged = predict_inputs(
@@ -77,11 +77,11 @@ def predict(options: PredictOptions) -> Predicted:
     return Predicted(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
 
 
-def _task_model(options: PredictOptions) -> tuple[TaskModel, dict[str, Any]]:
-    """The task model, and what its folder says of the task."""
-    if isinstance(options.model, Model):
-        if options.device != "auto":
+def task_model_of(model: AnyPath | Model, device: str) -> tuple[TaskModel, dict[str, Any]]:
+    """The task model of a folder, or that of a loaded model, and what its folder says of the task."""
+    if isinstance(model, Model):
+        if device != "auto":
             raise OptionError("The model is loaded already, with its device. Leave it out here, and give it to load().")
-        return options.model.task_model
-    folder = model_folder(find_model(str(options.model)))
-    return load_task_model(folder, device=find_device(options.device)), task_card(folder) or {}
+        return model.task_model
+    folder = model_folder(find_model(str(model)))
+    return load_task_model(folder, device=find_device(device)), task_card(folder) or {}

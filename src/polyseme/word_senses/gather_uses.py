@@ -130,6 +130,7 @@ class TextUses:
                 for each in chunk.documents
             ]
             yield Gathered(documents, chunk.words, chunk.vectors)
+        warn_unread(self._embedders[0].tally)
 
 
 def source_name(rows: Reading[Row]) -> str:
@@ -156,7 +157,6 @@ def gather(
             yield Gathered(documents, _words_at(documents, places), vectors)
         if progress is not None:
             progress(rows.done, rows.total)
-    warn_unread(embedders[0].tally)
 
 
 # --- of files of vectors ----------------------------------------------------------------------------------------------
