@@ -183,6 +183,13 @@ def test_the_user_s_options_are_kept() -> None:
     assert each.matrix_learning_rate is None
 
 
+def test_one_rate_for_all_weights_suits_the_matrices() -> None:
+    scaling = Scaling(rate=0.2, matrix_factor=0.1)
+    of_tables, of_all = (fitted(scaling=scaling, optimizer=kind) for kind in ("muon", "adamw"))
+    assert of_tables.matrix_learning_rate == pytest.approx(of_all.learning_rate)
+    assert of_tables.learning_rate == pytest.approx(10 * of_all.learning_rate)
+
+
 def test_what_the_rules_gave_is_said_and_read_back() -> None:
     each = fitted("6e8pieces", text=60_000_000, batch_size=512, learning_rate=0.002)
     first, second = each.lines(parse_budget("6e8pieces"))

@@ -10,7 +10,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | batch | 65,536 pieces · (D / 6e8)^0.8, as a power of two of rows |
 | … at least | 65,536 pieces on a GPU, so that it is busy; 2,048 on a CPU |
 | … at most | 2 s of work on a CPU; an eighth of the text |
-| learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves |
+| learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves; T5 has its own |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
 | dropout | none up to 4 epochs of the text, then 0.1 |
 | first weights | with learned positions, as in BERT, attention begins near (`encoders.local_start`) |
@@ -135,8 +135,9 @@ def fit(scaling: Scaling, config: EncoderConfig, circumstances: Circumstances, c
         pieces = circumstances.budget.amount * batch_size * length
     epochs = None if not circumstances.text_pieces else pieces / circumstances.text_pieces
     n_steps = max(1.0, pieces / (batch_size * length))
-    rate = chosen.get("learning_rate") or scaling.rate / math.sqrt(max(config.widths))
     optimizer = chosen.get("optimizer") or scaling.optimizer
+    slower = 1.0 if optimizer == "muon" else min(1.0, scaling.matrix_factor)  # one rate for all must suit the matrices
+    rate = chosen.get("learning_rate") or slower * scaling.rate / math.sqrt(max(config.widths))
     return Fit(
         length=length,
         batch_size=batch_size,

@@ -1,6 +1,9 @@
 """T5 (Raffel et al. 2020): spans are replaced by sentinels; version 1.0, as its baseline was pretrained.
 
-Adafactor, which the paper takes, is not among our optimizers: AdamW replaces it.
+Adafactor, which the paper takes, is not among our optimizers: AdamW replaces it. Adafactor's steps are as long as
+weights are large, and T5's differ: tables begin with a spread of 1, queries with 1 / √(width · head width), as scores
+are not scaled. So fitted training moves tables fast and matrices slowly: at the usual rates, 3 layers of 256 were at
+5.10 nats after 106 s on an H200, at these at 4.44 (unigram entropy 7.13).
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ _BASE = Recipe(
         schedule=Schedule(kind="linear", warmup=10_000, max_warmup=0.1),
         max_grad_norm=1.0,
     ),
-    scaling=Scaling(one_dropout=True),
+    scaling=Scaling(one_dropout=True, rate=0.2, matrix_factor=0.12),
     published_steps=524_288,
     note="AdamW and a schedule of our own for Adafactor; packed rows with ends between documents",
 )
