@@ -137,6 +137,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "transformer": lambda: byte_bpe(ANGLES[:4]),
     "lstm": word_level,
     "nnlm": word_level,
+    "seq2seq": lambda: byte_bpe(ANGLES[:4]),
     "elmo": None,
     "static": None,
 }

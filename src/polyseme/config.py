@@ -86,6 +86,11 @@ class EncoderConfig(Config, ABC):
         return self.max_positions
 
     @property
+    def follows_masks(self) -> bool:
+        """Whether a batch's mask narrows what its pieces see, so that texts can share a row."""
+        return True
+
+    @property
     @abstractmethod
     def matrix_weights(self) -> int:
         """Weights each piece is multiplied with on its way through (for `cost`)."""
@@ -94,6 +99,15 @@ class EncoderConfig(Config, ABC):
     def attention_widths(self) -> int:
         """Summed over layers, the width of the queries that meet every key of a row (for `cost`)."""
         return 0
+
+    def source_flops(self, source_length: int, target_length: int) -> float:
+        """What reading a source costs a row of a decoder, beside its own pieces (for `cost`).
+
+        Keys and values are made of the source's pieces, not of its own, and met by all of these.
+        """
+        keys_and_values = 2 * self.widths[-1] * self.attention_widths
+        across = 4.0 * source_length * target_length * self.attention_widths
+        return 2.0 * (source_length - target_length) * keys_and_values + across
 
     def share_up_to(self, layer: int) -> float:
         """The share of a pass that is computed if no layer above this one is requested (for `cost`)."""

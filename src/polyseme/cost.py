@@ -125,13 +125,8 @@ def forward_flops(config: EncoderConfig, row_lengths: Iterable[int]) -> float:
 
 
 def decoder_flops(config: EncoderConfig, source_length: int, target_length: int) -> float:
-    """The same of one row of a decoder: keys and values of what it reads are made of the source's pieces, and met by
-    the target's.
-    """
-    own = forward_flops(config, [target_length])
-    keys_and_values = 2 * config.widths[-1] * config.attention_widths
-    across = 4.0 * source_length * target_length * config.attention_widths
-    return own + 2.0 * (source_length - target_length) * keys_and_values + across
+    """The same of one row of a decoder, with what it reads of a source."""
+    return forward_flops(config, [target_length]) + config.source_flops(source_length, target_length)
 
 
 def peak_memory() -> int:

@@ -172,7 +172,7 @@ def test_a_tied_output_shares_the_table_and_must_fit() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cells": "gru"}, "no cell 'gru'"),
+        ({"cells": "grue"}, "no cell 'grue'"),
         ({"cells": "tanh", "inner_width": 4}, "'tanh' have no projection"),
         ({"projection_clip": 3.0}, "needs a projection"),
         ({"skip": True, "top_width": 4}, "Skip connections need layers of one width"),

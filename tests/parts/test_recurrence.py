@@ -32,6 +32,7 @@ def inputs(n_times: int = TIMES, seed: int = 0) -> Tensor:
 KINDS: dict[str, dict[str, Any]] = {
     "tanh": {"kind": "tanh"},
     "lstm": {},
+    "gru": {"kind": "gru"},
     "forget bias": {"forget_bias": 1.0},
     "projection": {"inner_width": CELLS},
     "cell clip": {"cell_clip": 0.3},
@@ -48,6 +49,11 @@ def by_equations(made: Reader, x: Tensor, kind: str = "lstm") -> tuple[Tensor, T
     for t in range(x.shape[1]):
         if kind == "tanh":
             h = torch.tanh(x[:, t] @ w_x.T + h @ w_h.T + b)
+        elif kind == "gru":
+            assert made.recurrent_bias is not None
+            read, held = (x[:, t] @ w_x.T + b).chunk(3, dim=1), (h @ w_h.T + made.recurrent_bias).chunk(3, dim=1)
+            reset, update = (torch.sigmoid(read[gate] + held[gate]) for gate in (0, 1))
+            h = (1 - update) * torch.tanh(read[2] + reset * held[2]) + update * h
         else:
             gates = {
                 name: x[:, t] @ w_x[rows].T + h @ w_h[rows].T + b[rows]
@@ -76,7 +82,7 @@ def test_the_equations(settings: dict[str, Any]) -> None:
         found = made(x, None, None, carried=True)
         made.written_out = True
         step_by_step = made(x, None, None, carried=True)
-    n_compared = 2 if settings.get("kind") == "tanh" else 3
+    n_compared = 2 if "kind" in settings else 3
     for one, other, theirs in list(zip(found, step_by_step, expected, strict=True))[:n_compared]:
         assert_close(one, theirs, 1e-12)
         assert_close(other, theirs, 1e-12)
@@ -93,12 +99,12 @@ def test_clips_bite() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-@pytest.mark.parametrize("kind", ["tanh", "lstm", "projection"])
+@pytest.mark.parametrize("kind", ["tanh", "lstm", "projection", "gru"])
 def test_torch_s_modules(kind: str) -> None:
     """Outputs, last states and gradients."""
     made, x = reader(**KINDS[kind]), inputs()
-    if kind == "tanh":
-        theirs: Any = nn.RNN(BELOW, CELLS, batch_first=True)
+    if kind in ("tanh", "gru"):
+        theirs: Any = {"tanh": nn.RNN, "gru": nn.GRU}[kind](BELOW, CELLS, batch_first=True)
     else:
         theirs = nn.LSTM(BELOW, CELLS, batch_first=True, proj_size=WIDTH if kind == "projection" else 0)
     theirs = theirs.double()
@@ -106,7 +112,7 @@ def test_torch_s_modules(kind: str) -> None:
         theirs.weight_ih_l0.copy_(made.input)
         theirs.weight_hh_l0.copy_(made.recurrent)
         theirs.bias_ih_l0.copy_(made.bias)
-        theirs.bias_hh_l0.zero_()
+        theirs.bias_hh_l0.copy_(torch.zeros(1) if made.recurrent_bias is None else made.recurrent_bias)
         if made.projection is not None:
             theirs.weight_hr_l0.copy_(made.projection)
     expected, last = theirs(x)
@@ -117,8 +123,9 @@ def test_torch_s_modules(kind: str) -> None:
         assert_close(out, expected, 1e-12)
         for one, other in zip(after, last, strict=False):
             assert_close(one, other[0], 1e-12)
-        ours = torch.autograd.grad(out.square().sum(), [made.input, made.recurrent, made.bias])
-        grads = [theirs.weight_ih_l0, theirs.weight_hh_l0, theirs.bias_ih_l0]
+        biases = [] if made.recurrent_bias is None else [made.recurrent_bias]
+        ours = torch.autograd.grad(out.square().sum(), [made.input, made.recurrent, made.bias, *biases])
+        grads = [theirs.weight_ih_l0, theirs.weight_hh_l0, theirs.bias_ih_l0, *[theirs.bias_hh_l0] * len(biases)]
         for one, other in zip(
             ours, torch.autograd.grad(expected.square().sum(), grads, retain_graph=True), strict=True
         ):

@@ -33,6 +33,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "bart": "bart",
         "t5": "t5",
         "lstm": "lstm",
+        "seq2seq": "seq2seq",
         "elmo": "elmo",
         "nnlm": "nnlm",
         "static": "static",

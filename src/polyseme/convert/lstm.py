@@ -23,6 +23,8 @@ from polyseme.parts.initialization import unfilled
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
     config: RecurrentConfig = read_own(RecurrentConfig, theirs, where)
+    if config.decoder is not None:
+        raise ModelError("A model of the family 'lstm' has one stack, and the config has 'decoder_layers'.")
     return config
 
 

@@ -92,6 +92,11 @@ class RowSource(ABC):
     def n_rows(self) -> int:
         """Rows of an epoch; 0 if the split does not fill one."""
 
+    @property
+    def mean_length(self) -> float:
+        """Pieces of a row that are read, on average."""
+        return float(self.length)
+
     @abstractmethod
     def rows(self, indices: Ints) -> Rows:
         """The rows at these indices; vectorized, and each the same whatever rows are beside it."""

@@ -194,6 +194,16 @@ class ParallelRows(RowSource):
     @cached_property
     def _packed(self) -> tuple[Ints, Ints]:
         """[rows + 1]: where the pairs of each row begin among those that fit, and these in the order of the rows."""
+        order = self.fitting
+        if self.is_shuffled and len(order):
+            key = int(row_keys(self.seed, -1, 0)[0])
+            order = order[permutation_at(len(order), key, np.arange(len(order)))]
+        source, target = (self._framed[side][order] for side in SIDES)
+        return _filled(source, target, self.length), order
+
+    @cached_property
+    def fitting(self) -> Ints:
+        """The pairs that fit into a row."""
         source, target = (self._framed[side] for side in SIDES)
         fitting = np.flatnonzero((source <= self.length) & (target <= self.length))
         n_long = len(source) - len(fitting)
@@ -204,11 +214,7 @@ class ParallelRows(RowSource):
                 PolysemeWarning,
                 stacklevel=2,
             )
-        order = fitting
-        if self.is_shuffled and len(fitting):
-            key = int(row_keys(self.seed, -1, 0)[0])
-            order = fitting[permutation_at(len(fitting), key, np.arange(len(fitting)))]
-        return _filled(source[order], target[order], self.length), order
+        return fitting
 
     def rows(self, indices: Ints) -> Rows:
         indices = np.asarray(indices, np.int64)

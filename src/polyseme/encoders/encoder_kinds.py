@@ -26,6 +26,10 @@ KINDS: Mapping[str, Kind] = LateTable(
     {
         "transformer": ("transformer_config", "TransformerConfig", "transformer", "Transformer"),
         "recurrent": ("recurrent_config", "RecurrentConfig", "recurrent", "Recurrent"),
+        "recurrent-decoder": (
+            *("recurrent_config", "RecurrentDecoderConfig"),
+            *("recurrent_decoder", "RecurrentDecoder"),
+        ),
         "two-way": ("recurrent_config", "TwoWayConfig", "recurrent", "TwoWay"),
         "fixed-context": ("fixed_context", "FixedContextConfig", "fixed_context", "FixedContext"),
         "static": ("static", "StaticConfig", "static", "Static"),

@@ -154,9 +154,11 @@ class Recurrent(Encoder):
         return [list(self.tokens.parameters()), *(list(layer.parameters()) for layer in self.layers)]
 
 
-def refuse_what_is_not_read(batch: Batch, config: StackConfig) -> None:
+def refuse_what_is_not_read(
+    batch: Batch, config: StackConfig, unread: Sequence[str] = ("mask", "source", "targets")
+) -> None:
     """A mask, a source or targets would be passed over in silence."""
-    for name in ("mask", "source", "targets"):
+    for name in unread:
         if getattr(batch, name) is not None:
             raise ModelError(f"The batch has a {name}, which a recurrent encoder cannot read.")
     n_axes = 3 if config.spelled else 2

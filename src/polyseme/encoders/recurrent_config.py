@@ -1,18 +1,23 @@
-"""The configs of recurrent encoders: a stack that reads one way or both, and two stacks over one token layer."""
+"""The configs of recurrent encoders: a stack that reads one way or both, the decoder that reads such a one's states,
+and two stacks over one token layer.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from polyseme.config import Direction, EncoderConfig, MemoryKind
 from polyseme.errors import ModelError, nearest
 from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.recurrence import N_GATES, CellKind
+from polyseme.parts.source_attention import SCORES
 
 Reads = Literal["forwards", "backwards", "both"]
+Feeding = Literal["none", "attentional", "context"]
+ATTENTIONS = ("none", *SCORES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +70,10 @@ class StackConfig(EncoderConfig):
         self._check_sizes()
         if self.cells not in N_GATES:
             raise ModelError(f"There is no cell {self.cells!r}. {nearest(str(self.cells), N_GATES)}")
-        if self.cells == "tanh" and (self.inner_width is not None or self.cell_clip is not None or self.forget_bias):
-            raise ModelError("Cells of kind 'tanh' have no projection, clip or forget gate; those are of kind 'lstm'.")
+        if self.cells != "lstm" and (self.inner_width is not None or self.cell_clip is not None or self.forget_bias):
+            raise ModelError(
+                f"Cells of kind {self.cells!r} have no projection, clip or forget gate; those are of kind 'lstm'."
+            )
         if self.projection_clip is not None and self.inner_width is None:
             raise ModelError("'projection_clip' needs a projection: an 'inner_width'.")
         if self.skip and self.top_width not in (None, self.width):
@@ -113,6 +120,10 @@ class StackConfig(EncoderConfig):
                 raise ModelError(f"The '{name}' must be a number. Got {getattr(self, name)!r} instead.")
 
     @property
+    def follows_masks(self) -> bool:
+        return False
+
+    @property
     def spelled(self) -> bool:
         """Whether pieces come as characters, [R, T, C]."""
         return bool(self.filter_widths)
@@ -122,6 +133,13 @@ class StackConfig(EncoderConfig):
         """The width of each layer's states in one direction, the first layer's first."""
         top = self.width if self.top_width is None else self.top_width
         return (*(self.width,) * (self.n_layers - 1), top)[: self.n_layers]
+
+    @property
+    def cell_widths(self) -> tuple[int, ...]:
+        """The cells of each layer, which only those of an LSTM carry on beside its states."""
+        if self.cells != "lstm":
+            return ()
+        return self.state_widths if self.inner_width is None else (self.inner_width,) * self.n_layers
 
     def _weights_above(self, n_directions: int, joined: bool) -> int:
         """Weights that a piece meets above the token layer, in so many directions, joined after each layer or not."""
@@ -151,8 +169,20 @@ class RecurrentConfig(StackConfig):
 
     reads: Reads = "forwards"
 
+    decoder_layers: int | None = None
+    """Layers of a second stack that writes what this one reads; None: there is none."""
+    decoder_width: int | None = None
+    """Of its states; None: as wide as this stack's, all directions together."""
+    decoder_attention: str = "general"
+    """How it attends to this stack's states: "dot", "general", "additive"; "none": it begins in the last one alone."""
+    decoder_feeding: Feeding = "none"
+    """What each piece that it reads has beside it: "none", the "attentional" state of the piece before (input feeding),
+    or the "context" that the state before finds in the source (Bahdanau et al. 2015)."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.decoder_layers is not None:
+            _ = self.decoder  # which checks its own settings
         if self.reads not in ("forwards", "backwards", "both"):
             raise ModelError(
                 f"A recurrent encoder reads forwards, backwards or both. Got {self.reads!r} for 'reads' instead."
@@ -168,6 +198,26 @@ class RecurrentConfig(StackConfig):
         return 2 if self.reads == "both" else 1
 
     @property
+    def decoder(self) -> RecurrentDecoderConfig | None:
+        """A stack of the same cells over the same table of pieces; without attention its top layer is as wide as the
+        table, which the output may share.
+        """
+        if self.decoder_layers is None:
+            return None
+        shared: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(StackConfig)}
+        own = {
+            "memory": "state",
+            "n_layers": self.decoder_layers,
+            "width": self.widths[-1] if self.decoder_width is None else self.decoder_width,
+            "top_width": self.token_width if self.decoder_attention == "none" else None,
+            "source_width": self.widths[-1],
+            "source_ways": self.n_ways,
+            "attention": self.decoder_attention,
+            "feeding": self.decoder_feeding,
+        }
+        return RecurrentDecoderConfig(**{**shared, **own})
+
+    @property
     def direction(self) -> Direction:
         """In the order of reading, which in a backward half is from the end."""
         if self.n_layers == 0:
@@ -181,6 +231,69 @@ class RecurrentConfig(StackConfig):
     @property
     def matrix_weights(self) -> int:
         return self._weights_of_tokens + self._weights_above(self.n_ways, joined=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentDecoderConfig(StackConfig):
+    """A stack that reads a source: from its last state on, and with attention to all of them or without."""
+
+    kind: ClassVar[str] = "recurrent-decoder"
+
+    source_width: int
+    source_ways: int = 2
+    """Directions in which the source was read."""
+    attention: str = "general"
+    feeding: Feeding = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, known in (("attention", ATTENTIONS), ("feeding", get_args(Feeding))):
+            value = getattr(self, name)
+            if value not in known:
+                raise ModelError(f"There is no {name} {value!r} of a recurrent decoder. {nearest(str(value), known)}")
+        if self.n_layers == 0 or self.spelled:
+            raise ModelError("A recurrent decoder has at least one layer, and reads pieces by a table, not spelled.")
+        if self.attention == "none" and self.feeding != "none":
+            raise ModelError(f"Without attention there is nothing to feed back. Got {self.feeding!r} for the feeding.")
+        if self.attention == "dot" and self.state_widths[-1] != self.source_width:
+            raise ModelError(
+                f"Attention of kind 'dot' needs a decoder as wide as its source. Got {self.state_widths[-1]} and "
+                f"{self.source_width}; 'general' takes any widths."
+            )
+
+    @property
+    def stack(self) -> RecurrentConfig:
+        """The recurrent layers, which read what is fed back beside the token layer."""
+        shared: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(StackConfig)}
+        return RecurrentConfig(**{**shared, "token_width": self.token_width + self.fed_width})
+
+    @property
+    def fed_width(self) -> int:
+        return {"none": 0, "attentional": self.token_width, "context": self.source_width}[self.feeding]
+
+    @property
+    def direction(self) -> Direction:
+        return "causal"
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        attentional = () if self.attention == "none" else (self.token_width,)
+        return (self.token_width, *self.state_widths, *attentional)
+
+    @property
+    def matrix_weights(self) -> int:
+        top = self.state_widths[-1]
+        combined = 0 if self.attention == "none" else self.token_width * (self.source_width + top)
+        queries = top * top if self.attention == "additive" else 0
+        return self.stack.matrix_weights + combined + queries
+
+    def source_flops(self, source_length: int, target_length: int) -> float:
+        """Keys of the source, and scores and contexts of all pairs."""
+        if self.attention == "none":
+            return 0.0
+        top = self.state_widths[-1]
+        keys = 0 if self.attention == "dot" else self.source_width * top
+        return 2.0 * source_length * (keys + target_length * (top + self.source_width))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ import numpy as np
 from torch import nn
 
 from polyseme.bundle import Bundle
+from polyseme.corpus.layout import Layout
+from polyseme.corpus.padded_pairs import PaddedPairs
 from polyseme.corpus.parallel_text import ParallelPairs
 from polyseme.errors import OptionError
 from polyseme.objectives.objective import BaseObjective, TwoStackNets, refuse_no_first, shared_arrays, training_flops
@@ -28,6 +30,8 @@ class Translation(BaseObjective):
 
     smoothing: float = 0.1
     """The share of a target's probability that is spread evenly over all pieces, in training."""
+    packed: bool = True
+    """Whether pairs share rows, each hidden from the others by a mask; else there is one in a row."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing < 1:
@@ -40,24 +44,31 @@ class Translation(BaseObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("causal",), layout=ParallelPairs(), two_stacks=True)
+        layout: Layout = ParallelPairs() if self.packed else PaddedPairs()
+        return Needs(directions=("both",), outputs=("causal",), layout=layout, two_stacks=True)
 
     def refuse(self, bundle: Bundle) -> None:
+        if self.packed and not bundle.config.follows_masks:
+            raise OptionError(
+                "Pairs that share a row are hidden from each other by a mask, which an encoder of kind "
+                f"{bundle.config.kind!r} cannot follow. Put one into each row (--objective packed=false)."
+            )
         refuse_no_first(bundle, self.name, self.vocabulary)
 
     def corrupt(self, rows: Rows) -> Example:
         target = rows.target
-        if target is None or target.documents is None or target.positions is None:
-            raise ValueError("Rows of pairs have a target, and say which pair each piece is of.")
-        real = target.documents >= 0
-        arrays = {
-            **shared_arrays(rows, rows.pieces),
-            "targets": target.pieces.astype(np.int32),
-            "weights": real.astype(np.float32),
-            "target_documents": target.documents.astype(np.int32),
-            "target_positions": target.positions.astype(np.int32),
-        }
-        return Example(arrays, {self.name: float(real.sum())})
+        if target is None:
+            raise ValueError("Rows of pairs have a target.")
+        arrays = {**shared_arrays(rows, rows.pieces), "targets": target.pieces.astype(np.int32)}
+        if target.documents is not None and target.positions is not None:
+            real = target.documents >= 0
+            arrays["target_documents"] = target.documents.astype(np.int32)
+            arrays["target_positions"] = target.positions.astype(np.int32)
+        elif target.lengths is not None:
+            real = np.arange(target.pieces.shape[1])[None] < target.lengths[:, None]
+        else:
+            raise ValueError("Targets say which pair each piece is of, or how many pieces they have.")
+        return Example({**arrays, "weights": real.astype(np.float32)}, {self.name: float(real.sum())})
 
     def nets(self, bundle: Bundle) -> nn.Module:
         return TwoStackNets(bundle, self.known_vocabulary, self.name, self.smoothing)

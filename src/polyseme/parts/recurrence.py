@@ -1,9 +1,11 @@
-"""Recurrence: one direction of one layer, the plain tanh network and the LSTM, and the state that it carries on.
+"""Recurrence: one direction of one layer, the tanh network, the LSTM and the GRU, and the state that it carries on.
 
     tanh    h_t = tanh(W_x x_t + W_h h_{t-1} + b)
     LSTM    i, f, g, o = W_x x_t + W_h h_{t-1} + b
             c_t = σ(f + forget bias) · c_{t-1} + σ(i) · tanh(g)       held within ± the cell clip
             h_t = W_p (σ(o) · tanh(c_t))                              held within ± the projection clip
+    GRU     r, z, n = W_x x_t + b        r', z', n' = W_h h_{t-1} + b'
+            h_t = (1 - σ(z + z')) · tanh(n + σ(r + r') · n') + σ(z + z') · h_{t-1}
 
 Where nothing is clipped torch's own kernels run over all times at once (cuDNN's on a GPU); the loop that is written out
 is the specification, and runs where those cannot: with clips, with a projection on a CPU, or where the state must stop
@@ -24,8 +26,9 @@ from torch import Tensor, nn
 
 from polyseme.parts.memory_and_cache import Memory
 
-CellKind = Literal["tanh", "lstm"]
-N_GATES = {"tanh": 1, "lstm": 4}
+CellKind = Literal["tanh", "lstm", "gru"]
+N_GATES = {"tanh": 1, "lstm": 4, "gru": 3}
+CUDNN_MODES = {"tanh": 1, "lstm": 2, "gru": 3}
 FEW_ROWS, MANY_TIMES = 4, 32
 
 
@@ -36,11 +39,11 @@ class State(Memory):
     outputs: tuple[Tensor, ...]
     """One [R, P] a layer: its last state, before what a skip connection adds."""
     cells: tuple[Tensor, ...]
-    """One [R, H] a layer; none where cells are tanh."""
+    """One [R, H] a layer; none where cells are not of an LSTM."""
 
 
 class Reader(nn.Module):
-    """One layer that reads its rows in one direction. Gates are stacked as torch stacks them: i, f, g, o."""
+    """One layer that reads its rows in one direction. Gates are stacked as torch stacks them: i, f, g, o or r, z, n."""
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Reader(nn.Module):
         self.input = nn.Parameter(torch.empty(n_rows, below))
         self.recurrent = nn.Parameter(torch.empty(n_rows, width))
         self.bias = nn.Parameter(torch.empty(n_rows))
+        self.recurrent_bias = nn.Parameter(torch.empty(n_rows)) if kind == "gru" else None
         self.projection = None if inner_width is None else nn.Parameter(torch.empty(width, inner_width))
         self.written_out = False
         """Whether the loop runs even where a kernel could."""
@@ -73,11 +77,10 @@ class Reader(nn.Module):
         self.initialize()
 
     def initialize(self) -> None:
-        """Draw weights as torch does, from ± 1 / √cells, but for the bias, which begins at zero."""
+        """Draw weights as torch does, from ± 1 / √cells, but for biases, which begin at zero."""
         bound = 1 / math.sqrt(self.n_cells)
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -bound, bound)
-        nn.init.zeros_(self.bias)
+            nn.init.uniform_(parameter, -bound, bound) if parameter.dim() > 1 else nn.init.zeros_(parameter)
 
     def start(self, n_rows: int) -> tuple[Tensor, Tensor]:
         """The state and cells of rows of which nothing has been read."""
@@ -115,7 +118,7 @@ class Reader(nn.Module):
         recurrent, projection = self._laid_out(*x.shape[:2])
         out = []
         for time, now in enumerate(read.unbind(0)):
-            new_h, new_c = self._step(torch.addmm(now, h, recurrent), c, projection)
+            new_h, new_c = self._step(now, h, c, recurrent, projection)
             if stops is None:
                 h, c = new_h, new_c
             else:
@@ -137,7 +140,20 @@ class Reader(nn.Module):
             return recurrent, projection
         return recurrent.contiguous(), None if projection is None else projection.contiguous()
 
-    def _step(self, gates: Tensor, c: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """One piece of each row: [R, D], the state and the cells → the new ones."""
+        projection = None if self.projection is None else self.projection.t()
+        return self._step(F.linear(x, self.input, self.bias), h, c, self.recurrent.t(), projection)
+
+    def _step(
+        self, now: Tensor, h: Tensor, c: Tensor, recurrent: Tensor, projection: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if self.recurrent_bias is not None:
+            r, z, n = now.chunk(3, dim=-1)
+            own_r, own_z, own_n = torch.addmm(self.recurrent_bias, h, recurrent).chunk(3, dim=-1)
+            new = torch.tanh(n + torch.sigmoid(r + own_r) * own_n)
+            return new + torch.sigmoid(z + own_z) * (h - new), c
+        gates = torch.addmm(now, h, recurrent)
         if self.kind == "tanh":
             return torch.tanh(gates), c
         i, f, g, o = gates.chunk(4, dim=-1)
@@ -159,15 +175,17 @@ class Reader(nn.Module):
         # True for training keeps what gradients need
         settings = (True, 1, 0.0, self.training or torch.is_grad_enabled(), False, True)
         weights = self._weights(x)
-        if self.kind == "tanh":
-            out, last = torch.rnn_tanh(x, h[None], weights, *settings)
+        if self.kind != "lstm":
+            kernel = torch.rnn_tanh if self.kind == "tanh" else torch.gru
+            out, last = kernel(x, h[None], weights, *settings)
             return out, last[0], c
         out, last, cells = torch.lstm(x, (h[None], c[None]), weights, *settings)
         return out, last[0], cells[0]
 
     def _weights(self, x: Tensor) -> list[Tensor]:
         """What the kernels read."""
-        weights = [self.input, self.recurrent, self.bias, self._kept_second_bias()]
+        second = self._kept_second_bias() if self.recurrent_bias is None else self.recurrent_bias
+        weights = [self.input, self.recurrent, self.bias, second]
         if self.projection is not None:
             weights.append(self.projection)
         if x.is_cuda and not torch.compiler.is_compiling():
@@ -208,6 +226,7 @@ def _lay_together(weights: list[Tensor], below: int, n_cells: int, projected: in
         return
     if not torch.backends.cudnn.is_acceptable(weights[0]) or torch.is_autocast_enabled("cuda"):
         return
-    mode = {"tanh": 1, "lstm": 2}[kind]
     with torch.inference_mode(False), torch.no_grad():
-        torch._cudnn_rnn_flatten_weight(weights, len(weights), below, mode, n_cells, projected, 1, True, False)
+        torch._cudnn_rnn_flatten_weight(
+            weights, len(weights), below, CUDNN_MODES[kind], n_cells, projected, 1, True, False
+        )

@@ -17,6 +17,7 @@ from polyseme.recipes import (
     modern,
     nnlm,
     roberta,
+    seq2seq,
     t5,
     transformer,
     transformer_xl,
@@ -26,7 +27,7 @@ from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
     *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(nnlm, lstm, elmo, transformer, transformer_xl, xlnet, bart, t5),
+    *(nnlm, lstm, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}

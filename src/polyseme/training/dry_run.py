@@ -89,7 +89,7 @@ def dry_run_of(
         parameters=sum(parameter.numel() for parameter in trainer.inner.parameters()),
         pieces=corpus.n_pieces("train") + corpus.n_pieces("held"),
         seconds_per_step=tuple(timing.steps),
-        pieces_per_step=tuple(phase.pieces for phase in training.phases),
+        pieces_per_step=tuple(round(each) for each in pretraining.pieces_per_step()),
         micro_batch_size=tuple(pretraining.micro_batch_size),
         n_steps=n_steps,
         seconds=seconds_of(job, timing, n_steps),

@@ -127,11 +127,20 @@ class Pretraining:
 
     # --- how many steps -----------------------------------------------------------------------------------------------
 
+    def plan(self, n_steps: int) -> Plan:
+        """So many steps, and what their rows hold."""
+        return Plan(self.job.training, n_steps, tuple(self.pieces_per_step()))
+
+    def pieces_per_step(self) -> list[float]:
+        """Of each phase, over all devices, padding left out."""
+        rows = zip(self.job.training.phases, self.row_sources, strict=True)
+        return [phase.batch_size * each.mean_length for phase, each in rows]
+
     def flops_per_step(self) -> list[float]:
         """Of each phase, over all devices."""
         return [
-            self.objective.flops(self.trainer.inner, phase.batch_size, phase.length)
-            for phase in self.job.training.phases
+            self.objective.flops(self.trainer.inner, phase.batch_size, round(rows.mean_length))
+            for phase, rows in zip(self.job.training.phases, self.row_sources, strict=True)
         ]
 
     def counted_steps(self) -> int | None:
@@ -139,7 +148,7 @@ class Pretraining:
         budget, training = parse_budget(self.job.budget), self.job.training
         if budget.unit == "seconds":
             return None
-        pieces = training.mean_over_phases([float(phase.pieces) for phase in training.phases])
+        pieces = training.mean_over_phases(self.pieces_per_step())
         flops = training.mean_over_phases(self.flops_per_step())
         return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
 

@@ -188,7 +188,7 @@ class RunSlice:
 
     def _keep_at_words(self, numbers: Sequence[int]) -> KeepAtWords:
         """What keeps models at these numbers of words; those that the run does not get to are warned of once."""
-        pretraining, plan = self.pretraining, Plan(self.job.training, self._n_steps)
+        pretraining, plan = self.pretraining, self.pretraining.plan(self._n_steps)
         keep = KeepAtWords(
             self.run.folder,
             numbers,
@@ -241,7 +241,7 @@ class RunSlice:
 
     def _train(self, n_steps: int, trained: Trained, last: int, *more: Effect) -> Trained:
         """Take the steps up to `last` of a run that has `n_steps`."""
-        job, plan = self.job, Plan(self.job.training, n_steps)
+        job, plan = self.job, self.pretraining.plan(n_steps)
         self.costs.plan = plan
         self.evaluate.every = job.evaluates_every(n_steps)
         self.keep.every, self.keep.n_steps = job.keeps_every(n_steps), n_steps

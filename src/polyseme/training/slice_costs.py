@@ -12,7 +12,6 @@ from polyseme.training.checkpoint import Checkpoint
 from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.run_folder import LEDGER
-from polyseme.training.training_settings import Plan
 
 
 def costs_until(checkpoint: Checkpoint | None, folder: Path) -> Ledger | None:
@@ -40,7 +39,7 @@ class SliceCosts:
     ) -> None:
         device = pretraining.devices.device
         training = pretraining.job.training
-        self.plan = Plan(training, 1)
+        self.plan = pretraining.plan(1)
         self.before, self.first, self.started = before, first, started
         self.rates, self.n_devices = rates, pretraining.devices.world
         self.meter = Meter(device, rates=rates)

@@ -104,6 +104,8 @@ class Plan:
 
     settings: TrainingSettings
     n_steps: int
+    pieces_per_step: tuple[float, ...] = ()
+    """Of each phase, the pieces that a step reads on average; none: its rows are full."""
     starts: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,5 +127,5 @@ class Plan:
 
     def pieces_until(self, step: int) -> int:
         """Pieces that all steps before this one read."""
-        counts = zip(self.settings.phases, self.steps_until(step), strict=True)
-        return sum(phase.pieces * n_steps for phase, n_steps in counts)
+        pieces = self.pieces_per_step or [phase.pieces for phase in self.settings.phases]
+        return round(sum(each * n_steps for each, n_steps in zip(pieces, self.steps_until(step), strict=True)))
