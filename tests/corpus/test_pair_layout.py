@@ -12,6 +12,8 @@ import pytest
 from corpus.conftest import packed_rows, parallel_rows
 from corpus.texts import made_up
 from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.layout import RowOptions
+from polyseme.corpus.padded_pairs import PaddedPairs
 from polyseme.corpus.parallel_text import NOBODY, ParallelRows, pair_sources
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.types import Rows
@@ -207,3 +209,68 @@ def test_rows_come_in_another_order_in_every_epoch_and_a_row_is_the_same_in_any_
 def test_rows_that_hold_no_pair_are_refused(pairs: Corpus) -> None:
     with pytest.warns(PolysemeWarning, match="left out"), pytest.raises(OptionError, match="no pair that fits"):
         parallel_rows(pairs, length=4).rows(np.array([0]))
+
+
+# --- one pair in a row -----------------------------------------------------------------------------------------------
+
+
+def one_in_a_row(corpus: Corpus, split: str = "train", **options: Any) -> Any:
+    return PaddedPairs().rows(corpus, RowOptions(**{"split": split, "length": 400, "batch_size": 8, **options}))
+
+
+def decoded(rows: Rows, corpus: Corpus) -> list[tuple[str, ...]]:
+    assert rows.target is not None
+    return [
+        tuple(
+            corpus.tokenizer.decode(side.pieces[row, : side.lengths[row]])  # type: ignore[index]
+            for side in (rows, rows.target)
+        )
+        for row in range(len(rows.pieces))
+    ]
+
+
+def test_a_row_of_one_pair_is_the_same_in_any_batch_but_for_padding(pairs: Corpus) -> None:
+    layout = one_in_a_row(pairs, seed=3)
+    indices = np.arange(2 * layout.n_rows + 5)
+    together = decoded(layout.rows(indices), pairs)
+    some = [2 * layout.n_rows + 3, 7, layout.n_rows + 1, 0]
+    assert decoded(one_in_a_row(pairs, seed=3).rows(np.array(some)), pairs) == [together[index] for index in some]
+    first, second = together[: layout.n_rows], together[layout.n_rows : 2 * layout.n_rows]
+    assert len(set(first)) == len(first) == layout.n_rows
+    assert layout.n_rows % 8 == 0
+    assert 0 <= pairs.n_documents("train") - layout.n_rows < 8
+    assert first != second
+    held = one_in_a_row(pairs, "held")
+    assert held.n_rows == pairs.n_documents("held")
+    assert decoded(held.rows(np.array([2, held.n_rows])), pairs) == [
+        texts_of(epoch_of(parallel_rows(pairs, "held", length=400)), pairs)[number] for number in (2, 0)
+    ]
+
+
+def test_steps_hold_pairs_of_like_length_and_little_padding(pairs: Corpus) -> None:
+    layout = one_in_a_row(pairs)
+    end, pad = (pairs.tokenizer.specials[role] for role in ("end", "pad"))
+    shares, n_real = [], 0
+    for start in range(0, layout.n_rows, 8):
+        rows = layout.rows(np.arange(start, start + 8))
+        for side in (rows, rows.target):
+            assert side.documents is None
+            assert side.positions is None
+            assert side.pieces.shape[1] % 8 == 0
+            real = np.arange(side.pieces.shape[1])[None] < side.lengths[:, None]
+            assert (side.pieces[~real] == pad).all()
+            assert (side.pieces[np.arange(8), side.lengths - 1] == end).all()
+            shares.append(real.mean())
+            n_real += int(real.sum())
+    assert np.mean(shares) > 0.7
+    assert layout.mean_length == pytest.approx(n_real / (2 * layout.n_rows), rel=0.05)
+
+
+def test_a_step_with_few_pairs_and_one_with_none_that_fits(pairs: Corpus) -> None:
+    few = one_in_a_row(pairs, batch_size=10_000)
+    assert few.n_rows == pairs.n_documents("train")
+    assert sorted(decoded(few.rows(np.arange(few.n_rows)), pairs)) == sorted(
+        texts_of(epoch_of(parallel_rows(pairs, length=400)), pairs)
+    )
+    with pytest.warns(PolysemeWarning, match="left out"), pytest.raises(OptionError, match="no pair that fits"):
+        one_in_a_row(pairs, length=4).rows(np.array([0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
+from objectives.rows import NO_DROPOUT, bundle_for, redrawn, some_of, some_rows, tensors, told
+from polyseme.bundle import new_bundle
+from polyseme.convert.families import FAMILIES
+from polyseme.corpus.padded_pairs import PaddedPairs
 from polyseme.errors import OptionError
 from polyseme.objectives.objective import batch_of, training_flops
 from polyseme.objectives.translation import Translation
-from polyseme.types import Batch
+from polyseme.types import Batch, Rows
+from tiny_models import tiny_config, tiny_tokenizer
 
 FAMILY = "transformer"
 
@@ -85,3 +90,51 @@ def test_operations_of_two_stacks() -> None:
     written = 2 * target * by_target + 2 * source * by_source + 4 * pairs
     output = 2 * target * width * first.n_pieces
     assert training_flops(nets, 3, source, target) == 3 * 3 * (read + written + output)
+
+
+# --- one pair in a row -----------------------------------------------------------------------------------------------
+
+
+def rows_of_one_pair(n_rows: int) -> Rows:
+    """The second pairs of some rows, each at the start of a row of its own."""
+    shared = some_rows(FAMILY, n_rows=n_rows)
+
+    def alone(side: Rows) -> Rows:
+        assert side.documents is not None
+        ours = [side.pieces[row][side.documents[row] == 1] for row in range(n_rows)]
+        pieces = np.full_like(side.pieces, 3)
+        for row, each in enumerate(ours):
+            pieces[row, : len(each)] = each
+        lengths = np.array([len(each) for each in ours])
+        return dataclasses.replace(side, pieces=pieces, lengths=lengths, documents=None, positions=None, target=None)
+
+    assert shared.target is not None
+    return dataclasses.replace(alone(shared), target=alone(shared.target))
+
+
+def test_recurrent_stacks_read_one_pair_in_a_row() -> None:
+    """The loss is that of every pair by itself, whatever the padding; rows that pairs share are refused."""
+    objective = told(Translation(smoothing=0.0, packed=False))
+    config = tiny_config("seq2seq", **{name: 0.0 for name in NO_DROPOUT if hasattr(tiny_config("seq2seq"), name)})
+    bundle = new_bundle(FAMILIES["seq2seq"], config, ["causal"], tiny_tokenizer("seq2seq"))
+    nets = redrawn(objective.nets(bundle), 0.3).double()
+    rows = rows_of_one_pair(5)
+    example = objective.corrupt(rows)
+    assert isinstance(objective.needs.layout, PaddedPairs)
+    assert rows.target is not None
+    expected, start = 0.0, objective.vocabulary.specials["start"]
+    with torch.no_grad():
+        for row in range(5):
+            source, target = (
+                torch.from_numpy(side.pieces[row : row + 1, : side.lengths[row]])  # type: ignore[index]
+                for side in (rows, rows.target)
+            )
+            read = torch.cat([torch.tensor([[start]]), target[:, :-1]], dim=1)
+            states = nets.decoder(Batch(read, source=nets.encoder(Batch(source))))[-1][0]
+            expected += float(F.cross_entropy(nets.output.logits(states), target[0], reduction="sum"))
+        found = float(nets(tensors(example))[0]["translation"])
+    assert found == pytest.approx(expected, rel=1e-10)
+    assert example.counts == {"translation": rows.target.lengths.sum()}  # type: ignore[union-attr]
+    objective.refuse(bundle)
+    with pytest.raises(OptionError, match=r"mask, which an encoder of kind 'recurrent'.*packed=false"):
+        told(Translation()).refuse(bundle)

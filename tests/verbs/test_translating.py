@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import warnings
 from pathlib import Path
@@ -126,3 +127,67 @@ def test_plain_text_is_no_pairs(sides: dict[str, Path], tmp_path: Path) -> None:
         polyseme.build_corpus(sides["source"], output=tmp_path / "plain", documents="line", vocab_size=60)
     with pytest.raises(OptionError, match=r"learns from texts in pairs, and .* is plain text.*--source FILE --target"):
         polyseme.pretrain(tmp_path / "plain", output=tmp_path / "no", budget="2steps", **{**SMALL, "vocab_size": None})
+
+
+# --- recurrent stacks -------------------------------------------------------------------------------------------------
+
+RECURRENT: dict[str, Any] = {
+    "recipe": "seq2seq-attention",
+    "vocab_size": 300,
+    "batch_size": 32,
+    "length": 32,
+    "learning_rate": 1e-2,
+    "shape": {"token_width": 32, "width": 16, "n_layers": 1, "decoder_layers": 1, "init_std": 0.5}
+    | {"dropout_rate": 0.0, "embedding_dropout_rate": 0.0},
+    "device": "cpu",
+    "log_every": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def recurrent(sides: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recurrent") / "run"
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(**sides, output=folder, budget="120steps", **RECURRENT)  # type: ignore[arg-type]
+    return folder
+
+
+def test_a_recurrent_model_learns_to_translate(recurrent: Path) -> None:
+    held = [line["held_out"]["translation"] for line in read_log(recurrent) if "held_out" in line]
+    assert held[-1] < 0.7 * Corpus.open(recurrent / "corpus").unigram_entropy("held")
+    model = polyseme.load(recurrent, device="cpu")
+    texts = ["dawn broke a vase", "news of it"]
+    together = model.generate(texts, max_new=12, beam=3)
+    assert together == [model.generate(text, max_new=12, beam=3)[0] for text in texts]
+    right, wrong = model.score([translated(texts[1].split()), "vase vase vase"], source=texts[1:] * 2)
+    assert right.totals.log_prob > wrong.totals.log_prob
+
+
+def test_its_encoder_gives_word_vectors(recurrent: Path, tmp_path: Path) -> None:
+    """CoVe: the states of the encoder, of either layer; the decoder's too, with the text on both sides."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("dawn broke\nthe vase broke\n", encoding="utf-8")
+    done = CliRunner().invoke(main, ["embed", str(texts), "-m", str(recurrent), "-o", str(tmp_path / "cove.npz")])
+    assert done.exit_code == 0, done.output
+    model = polyseme.load(recurrent, device="cpu")
+    [first], [second] = model.embed(["dawn broke"]), model.embed(["the vase broke"])
+    assert first.vectors.shape == (2, 32)
+    assert abs(first.vectors[1] - second.vectors[2]).max() > 1e-3, "a word's vector depends on its context"
+    [decoded] = model.embed(["dawn broke"], stack="decoder")
+    assert decoded.vectors.shape == (2, 32)
+
+
+def test_pairs_in_rows_of_their_own(recurrent: Path, tmp_path: Path) -> None:
+    """What is read is counted without padding; rows that pairs share are refused."""
+    ledger = json.loads((recurrent / "ledger.json").read_text())
+    corpus = Corpus.open(recurrent / "corpus")
+    per_pair = corpus.n_pieces("train") / corpus.n_documents("train") / 2
+    assert ledger["pieces"] == pytest.approx(120 * 32 * per_pair, rel=0.1)
+    with pytest.raises(OptionError, match="packed=false"):
+        polyseme.pretrain(
+            recurrent / "corpus",
+            output=tmp_path / "no",
+            budget="2steps",
+            **{**RECURRENT, "vocab_size": None, "objective": {"packed": True}},
+        )
+    assert list(tmp_path.iterdir()) == []

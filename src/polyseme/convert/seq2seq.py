@@ -67,7 +67,14 @@ FAMILY = Family(
     frame="transformer",
     first="start",
     base=lambda: RecurrentConfig(
-        n_pieces=8192, token_width=512, width=256, n_layers=2, reads="both", memory="none", decoder_layers=2
+        n_pieces=8192,
+        token_width=512,
+        width=256,
+        n_layers=2,
+        reads="both",
+        memory="none",
+        decoder_layers=2,
+        init_std=0.3,  # with less, states are so small at first that the decoder long ignores the source
     ),
     small={
         "n_pieces": 99,
