@@ -31,7 +31,7 @@ from polyseme.types import Batch
 TEST = "test_2016_flickr"
 
 
-def train(folder: Path, budget: str, device: str, **settings: object) -> Path:
+def train(folder: Path, budget: str, device: str, *, recipe: str = "transformer-tiny", **settings: object) -> Path:
     """Train; return the folder of the run."""
     data = data_folder() / "multi30k"
     run = folder / "ende.run"
@@ -41,7 +41,7 @@ def train(folder: Path, budget: str, device: str, **settings: object) -> Path:
         held_source=data / "val.en.xz",
         held_target=data / "val.de.xz",
         output=run,
-        recipe="transformer-tiny",
+        recipe=recipe,
         budget=budget,
         device=device,
         workers=4,
@@ -111,6 +111,8 @@ def draw(model: polyseme.Model, source: str, target: str, picture: Path) -> None
     def shown(ids: np.ndarray) -> list[str]:
         return [tokenizer.decode([number]).strip() or tokenizer.pieces([number])[0] for number in ids.tolist()]
 
+    if "cross" not in decoded.attentions:
+        raise SystemExit("The decoder has no attention to draw.")
     layers = [each[0].mean(dim=0).numpy() for each in decoded.attentions["cross"]]
     figure, axes = plt.subplots(1, len(layers), figsize=(4.2 * len(layers), 4.6), sharey=True, layout="constrained")
     for number, (axis, weights) in enumerate(zip(np.atleast_1d(axes), layers, strict=True), start=1):
