@@ -80,7 +80,10 @@ class Reader(nn.Module):
         """Draw weights as torch does, from ± 1 / √cells, but for biases, which begin at zero."""
         bound = 1 / math.sqrt(self.n_cells)
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -bound, bound) if parameter.dim() > 1 else nn.init.zeros_(parameter)
+            nn.init.uniform_(parameter, -bound, bound)
+        for bias in (self.bias, self.recurrent_bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
 
     def start(self, n_rows: int) -> tuple[Tensor, Tensor]:
         """The state and cells of rows of which nothing has been read."""
