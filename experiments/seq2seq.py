@@ -1,14 +1,14 @@
-"""The bottleneck: translation through one vector, with attention, and by a Transformer, and BLEU by length of the source.
+"""The bottleneck: translation through one vector, with attention, by a Transformer; BLEU by the length of the source.
 
     python experiments/seq2seq.py row none -o runs/              # one row each: none, attention, transformer
     python experiments/seq2seq.py row attention -o runs/ --draw attention.svg
     python experiments/seq2seq.py row transformer -o runs/
     python experiments/seq2seq.py table [--draw docs/assets/bottleneck.svg]
 
-A row trains on Multi30k, English to German (POLYSEME_DATA names the data folder), translates the test set of 2016 with a
-beam, and writes its figures to experiments/results/seq2seq/ROW-seedN.json: BLEU by sacrebleu of the whole set and of five
-parts of equally many sentences by the words of their sources, and the cost. The table prints all rows and draws BLEU by
-length.
+A row trains on Multi30k, English to German (POLYSEME_DATA names the data folder), translates the test set of 2016 with
+a beam, and writes its figures to experiments/results/seq2seq/ROW-seedN.json: BLEU by sacrebleu of the whole set and of
+five parts of equally many sentences by the words of their sources, and the cost. The table prints all rows and draws
+BLEU by length.
 """
 
 from __future__ import annotations
