@@ -1,6 +1,6 @@
 """Parallel text with one pair in a row, for stacks that cannot hide the pairs of a row from each other.
 
-Rows of a step hold pairs of like length, and all that are asked for together are cut to the longest of them, so that
+Rows of a step hold pairs of like length, and all that are requested together are cut to the longest of them, so that
 little is padding. What a row holds does not depend on the rows beside it, but for how much padding follows.
 
 Shapes: R rows, T pieces of a row, on either side.

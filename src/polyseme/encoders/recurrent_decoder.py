@@ -1,6 +1,6 @@
 """The second stack of a recurrent sequence-to-sequence model: a stack that begins in the last state of its source.
 
-Without attention that state is all that it is told of the source, however long the source is (Sutskever et al. 2014).
+Without attention that state is all that it has of the source, however long the source is (Sutskever et al. 2014).
 With attention there is one layer more, which combines each state h with the context that it finds in the source:
 
     none           h_t = stack(y_t)                  c_t = context(h_t)        a_t = tanh(W [c_t; h_t])
@@ -127,10 +127,10 @@ class RecurrentDecoder(Encoder):
         return self.stack.over(torch.cat([tokens, fed.to(tokens.dtype)], dim=-1), lengths, memory=before.state)
 
     def _attend(self, queries: Tensor, before: SourceState) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = cast(SourceAttention, self.attention)(
+        context, weights = cast(SourceAttention, self.attention)(
             queries, before.keys, before.values, before.source_lengths
         )
-        return found
+        return context, weights
 
     def _combined(self, context: Tensor, states: Tensor) -> Tensor:
         joined = torch.cat([context.to(states.dtype), states], dim=-1)
@@ -140,7 +140,7 @@ class RecurrentDecoder(Encoder):
     # --- the source, and memory ---------------------------------------------------------------------------------------
 
     def _begun(self, batch: Batch, memory: Memory | None) -> SourceState:
-        """The state to go on from: the memory's, or the one that a source gives."""
+        """The state to continue from: the memory's, or the one that a source gives."""
         if memory is not None and not isinstance(memory, SourceState):
             raise ModelError(
                 f"A recurrent decoder was given a {type(memory).__name__} as its memory. Begin with new_memory."
