@@ -170,7 +170,7 @@ def test_a_folder_says_what_texts_begin_and_end_with(tmp_path: Path) -> None:
             loaded.save(tmp_path / "again")
 
 
-@pytest.mark.parametrize("family", ["bart", "t5", "transformer"])
+@pytest.mark.parametrize("family", ["bart", "t5", "transformer", "seq2seq"])
 def test_texts_in_texts_out(family: str) -> None:
     model = tiny_model(family)
     model.bundle.double()

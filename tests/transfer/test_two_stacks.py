@@ -239,7 +239,7 @@ def test_what_is_minimized_equals_the_reference(family: str) -> None:
     assert_close(found, expected, 1e-10)
 
 
-@pytest.mark.parametrize("family", ["t5", "bart", "transformer"])
+@pytest.mark.parametrize("family", ["t5", "bart", "transformer", "seq2seq"])
 def test_labels_are_scored_as_texts_given_a_source(family: str) -> None:
     bundle = tiny_model(family).bundle.double()
     labels = ("bad", "good news", "a")

@@ -78,7 +78,7 @@ FAMILY = Family(
     ),
     small={
         "n_pieces": 99,
-        "token_width": 16,
+        "token_width": 24,
         "width": 12,
         "n_layers": 2,
         "decoder_layers": 2,

@@ -48,12 +48,20 @@ class DecoderWriter:
     """The piece that the decoder reads before any other."""
 
     def __call__(self, source: Tensor, lengths: Tensor, texts: Tensor) -> Tensor:
-        """All texts of a row are in one row of the decoder, and see only themselves: the source is read once."""
+        """All texts of a row are in one row of the decoder, and see only themselves: the source is read once.
+
+        A decoder that cannot hide them from each other reads them in rows of their own.
+        """
         n_rows, (_, n_texts, n_pieces) = source.shape[0], texts.shape
         texts = texts.expand(n_rows, -1, -1)
-        read = after(self.first, texts.flatten(0, 1)).view(n_rows, -1)  # [R, N · K]
-        here = torch.arange(n_texts * n_pieces, device=source.device)[None]
+        read = after(self.first, texts.flatten(0, 1))  # [R · N, K]
         depth = self.decoder.config.depth
+        if not self.decoder.config.follows_masks:
+            source, lengths = (each.repeat_interleave(n_texts, dim=0) for each in (source, lengths))
+            states = self.decoder(Batch(read, source=States({depth: source}, lengths, depth)), layers=[-1])[-1]
+            return self._losses(states.flatten(0, 1), texts.reshape(-1)).view(texts.shape)
+        read = read.view(n_rows, -1)  # [R, N · K]
+        here = torch.arange(n_texts * n_pieces, device=source.device)[None]
         batch = Batch(
             read,
             positions=here % n_pieces,
