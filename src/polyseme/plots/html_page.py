@@ -28,7 +28,7 @@ table { border-collapse: collapse; width: 100%; table-layout: fixed }
 td { padding: .18rem .3rem; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
 td.number { width: 3.6rem; font-variant-numeric: tabular-nums; color: var(--faint) }
 table.concordance { table-layout: auto }
-.concordance td.number { width: 1%; max-width: 14rem; white-space: nowrap; overflow: hidden; text-overflow: ellipsis;
+.concordance td.number { width: 1%; max-width: 14rem; white-space: pre; overflow: hidden; text-overflow: ellipsis;
   padding-right: .8rem }
 """.strip()
 
