@@ -182,8 +182,7 @@ class Model:
         if options.top < 1:
             raise OptionError(f"The number of candidates must be at least 1. Got {options.top} instead.")
         filling = later("polyseme.filling.fill_text")
-        by_words = filling.by_words(options)
-        if not by_words and self._fills_pieces:
+        if not filling.by_words(options, fills_pieces=self._fills_pieces) and self._fills_pieces:
             output = self._output("masked", "fill masks")
             return fill_pieces(self.bundle, output, text, options.top)
         result: list[Filled] = filling.fill_text(self.filler(options.hide), text, options)

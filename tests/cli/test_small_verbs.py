@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import polyseme
-from cli.commands import Run
+from cli.commands import Refuse, Run
 
 
 def cells(text: str) -> list[list[str]]:
@@ -130,6 +130,12 @@ def test_convert_saves_the_same_model(run: Run, tiny: Path, tmp_path: Path) -> N
     assert np.array_equal(old, new)
     assert run("convert", "-m", tiny, "-o", output, "--force").code == 0
     assert [path.name for path in output.glob("*.safetensors")] == ["model.safetensors"]
+
+
+def test_targets_without_a_name_are_refused(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+    for targets in ("", " , "):
+        message = refuse("fill", "A [MASK] broke.", "-m", tiny, "--targets", targets, folder=tmp_path)
+        assert message.startswith("--targets wants one or more names")
 
 
 def test_fill_compares_whole_words_and_targets(run: Run, tiny: Path) -> None:

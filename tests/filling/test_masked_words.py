@@ -171,6 +171,8 @@ def test_marks_are_no_words_and_a_mask_inside_a_word_continues_it() -> None:
         ({"whole_words": True, "hide": "piece"}, OptionError, "no way 'piece' to hide.*There are: left-to-right, word"),
         ({"whole_words": True, "max_pieces": 0}, OptionError, "at least 1 piece. Got max_pieces=0"),
         ({"hide": "word"}, OptionError, "a choice for whole words"),
+        ({"max_pieces": 2}, OptionError, "max_pieces=2 is about whole words"),
+        ({"targets": ""}, InputError, "Target 1 must be a word"),
         ({"whole_words": True, "top": 0}, OptionError, "must be at least 1. Got 0"),
         ({"whole_words": True, "max_pieces": 60}, InputError, "reads 40 at once"),
     ],

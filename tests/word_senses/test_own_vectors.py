@@ -83,6 +83,8 @@ def test_of_all_layers_one_is_taken(texts: Path, folder: Path, tmp_path: Path) -
     for layer in ("1", "mean:1:2"):
         expected = polyseme.similar("It [broke].", source=texts, model=folder, layer=layer)
         assert near(polyseme.similar("It [broke].", source=vectors, model=folder, layer=layer)) == near(expected)
+    of_texts = polyseme.senses("broke", source=texts, model=folder, layer=1, names="none")
+    same_senses(of_texts, polyseme.senses("broke", source=vectors, layer=1, names="none"))
     with pytest.raises(OptionError, match=r"has all layers of its model\. Name one"):
         polyseme.senses("broke", source=vectors)
 
@@ -120,6 +122,9 @@ def test_vectors_that_do_not_fit_are_refused(texts: Path, folder: Path, tmp_path
         polyseme.senses("broke", source=vectors, model=other)
     with pytest.raises(ModelError, match=r"differ in layer \(3 there, 1 here\)"):
         polyseme.similar("It [broke].", source=vectors, layer=1)
+    for option, value in (("layer", 1), ("pool", "first")):
+        with pytest.raises(ModelError, match=f"differ in {option}"):
+            polyseme.senses("broke", source=vectors, **{option: value})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"vectors\.parquet has vectors in it, and .*texts\.txt texts"):
         polyseme.senses("broke", source=[vectors, texts])
     with pytest.raises(OptionError, match="'split' is for reading texts"):

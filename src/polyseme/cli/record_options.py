@@ -97,7 +97,10 @@ def _callback(parse: Callable[[Any, str], Any], flag: str) -> Callable[[click.Co
 
 def _names(text: str | None, flag: str) -> tuple[str, ...]:
     """Names with commas between them."""
-    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise OptionError(f"{flag} wants one or more names, with commas between them. Got {text!r} instead.")
+    return names
 
 
 def _column(text: str | None, flag: str) -> str | int | None:

@@ -14,16 +14,21 @@ MAX_PIECES = 3
 """Pieces of a word or span, unless the user says otherwise."""
 
 
-def by_words(options: FillTextOptions) -> bool:
-    """Whether words are requested, not single pieces; options that would then mean nothing are refused."""
+def by_words(options: FillTextOptions, *, fills_pieces: bool) -> bool:
+    """Whether words are requested; if not, options that mean nothing for single pieces, or for spans, are refused."""
     check_word_hide(options.hide)
     if options.max_pieces is not None and options.max_pieces < 1:
         raise OptionError(f"A word has at least 1 piece. Got max_pieces={options.max_pieces} instead.")
-    if options.whole_words or options.targets:
+    if options.whole_words or options.targets or isinstance(options.targets, str):
         return True
     if options.hide is not None:
         raise OptionError(
             f"What is hidden ({options.hide!r}) is a choice for whole words (--whole-words, --targets). Leave it out."
+        )
+    if options.max_pieces is not None and fills_pieces:
+        raise OptionError(
+            f"max_pieces={options.max_pieces} is about whole words (--whole-words, --targets), and this model fills a "
+            "mask with a single piece without them. Leave it out, or ask for whole words."
         )
     return False
 

@@ -7,6 +7,7 @@ from polyseme.bundle import Bundle
 from polyseme.errors import ModelError
 from polyseme.options import flat
 from polyseme.packaged_models import PACKAGED, default_model, where_output
+from polyseme.verb_options.model_options import LayerOptions
 from polyseme.verb_options.word_options import SensesOptions
 from polyseme.verbs.model_of_uses import has_own_vectors, model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
@@ -30,7 +31,8 @@ def senses(options: SensesOptions) -> Senses:
     if options.output is not None:
         check_result_output(options.output, Senses, force=options.force)
     wordnet = None if options.wordnet is None else WordNet(options.wordnet)
-    needs_model = options.model is not None or wordnet is not None or not has_own_vectors(options)
+    takes_vectors = has_own_vectors(options) and not options.changed(LayerOptions)
+    needs_model = options.model is not None or wordnet is not None or not takes_vectors
     loaded = model_for_uses("senses", options) if needs_model else None
     result = senses_of(
         None if loaded is None else loaded.bundle,

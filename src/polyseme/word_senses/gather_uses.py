@@ -172,7 +172,7 @@ class VectorUses:
         for other in files[1:]:
             _check_fits(other, self._own, view_of_file(other))
         if not views and self._own.layer.mode == "all":
-            raise OptionError(f"{files[0]} has all layers of its model. Name one with --layer, and the model with -m.")
+            raise OptionError(f"{files[0]} has all layers of its model. Name one with --layer (layer=…).")
         self.views = views or [self._own]
         for view in views:
             _check_fits(files[0], view, self._own)

@@ -44,7 +44,8 @@ class SavedSenses:
     @property
     def explanation(self) -> str:
         count = len(self.senses)
-        return f"The {count} sense{'' if count == 1 else 's'} are those of {self.path}, found in {self.source}."
+        senses = "The sense is that" if count == 1 else f"The {count} senses are those"
+        return f"{senses} of {self.path}, found in {self.source}."
 
     def check_fits(self, view: View, context: int, name: str) -> None:
         """Refuse vectors of another model, layer, pooling or context than the senses have."""
