@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
+from polyseme.bundle import CARD, OF_WRITING, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.embedding.decoder_stack import Stack
@@ -25,6 +25,7 @@ from polyseme.files.in_memory import inputs_of
 from polyseme.filling.filled import Filled
 from polyseme.filling.masked_pieces import fill_pieces
 from polyseme.model_card import plain_card
+from polyseme.ngrams.recognition import kind_without_encoder
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
@@ -231,9 +232,7 @@ class Model:
             >>> scored = model.score(["Dawn broke."])[0]                        # doctest: +SKIP
             >>> scored.word_log_probs, scored.totals.perplexity_per_word        # doctest: +SKIP
         """
-        scorer = self.scorer(
-            options, options.batch_pieces, inference=self._inference if self.bundle.decoder is None else None
-        )
+        scorer = self.scorer(options, options.batch_pieces, **self._ready_for_scoring())
         sources = None if options.source is None else to_documents(options.source)
         documents = to_documents(options.texts)
         if options.marked:
@@ -241,6 +240,10 @@ class Model:
         scores: list[Scored] = scorer(documents, sources=sources)
         scorer.warn()
         return ResultList(scores, later("polyseme.scoring.text_scores").scores_table)
+
+    def _ready_for_scoring(self) -> dict[str, Any]:
+        """What is kept from call to call, so that weights are laid out once."""
+        return {"inference": self._inference if self.bundle.decoder is None else None}
 
     def scorer(self, options: MaskOptions, batch_pieces: int | None, **settings: Any) -> Scorer:
         """What `score` runs, to be called with documents as often as wanted; it keeps a tally of all of them."""
@@ -306,7 +309,7 @@ class Model:
     def decoding(self, options: DecodingOptions) -> Decoding:
         """The options of `generate` with this model's defaults: its usual length, and whether it samples."""
         decoding: Decoding = later("polyseme.generating.decoding_options").Decoding.of(
-            options, self.usual_length, samples=self.bundle.decoder is None
+            options, self.usual_length, samples=self._language_model.source is None
         )
         return decoding
 
@@ -331,6 +334,16 @@ class Model:
         return model
 
     # --- the model itself ---------------------------------------------------------------------------------------------
+
+    def fingerprints(self) -> dict[str, Any]:
+        """What its scores and texts depend on, part by part, so that messages can name the part that differs."""
+        hashes, bundle = later("polyseme.embedding.model_fingerprint"), self.bundle
+        writing = {name: value for name, value in bundle.foreign.items() if name in OF_WRITING}
+        return {
+            **hashes.fingerprint(bundle, self.precision),
+            "outputs": hashes.outputs_fingerprint(bundle),
+            **writing,
+        }
 
     def save(
         self, path: AnyPath, *, force: bool = False, shard_size: int | None = None, store: Store | None = None
@@ -415,6 +428,9 @@ def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: D
     if on_cpu and dtype in ("bf16", "int8"):
         precision = "bf16" if dtype == "bf16" else "int8"
     folder = find_model(None if model is None else str(model))
+    kind = kind_without_encoder(folder)
+    if kind is not None:
+        return later("polyseme.scoring_models").LOADERS[kind](folder, chosen, dtype)  # type: ignore[no-any-return]
     bundle = load_bundle(folder, dtype=torch.float32 if precision != "own" else DTYPES[dtype], device=chosen)
     return Model(bundle, path=str(folder), precision=precision)
 

@@ -22,6 +22,7 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
+from polyseme.ngrams.recognition import kind_without_encoder, no_encoder
 from polyseme.outputs.output import Output
 from polyseme.parts.device import one_core
 from polyseme.parts.initialization import draw_normal, unfilled
@@ -142,6 +143,9 @@ def new_bundle(
 
 def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
     """The model in a folder, or in a file of word vectors. A run's folder stands for its `model/`."""
+    without_encoder = kind_without_encoder(Path(path))
+    if without_encoder is not None:
+        raise no_encoder(without_encoder, path)
     folder = model_folder(Path(path))
     family = family_of(folder)
     if family.read_file is not None and folder.is_file():

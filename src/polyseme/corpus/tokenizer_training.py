@@ -108,6 +108,16 @@ def train_tokenizer(
     return PieceTokenizer(backend, its_frame)
 
 
+def tokenizer_of_words(words: Iterable[str], frame: str = "lm") -> PieceTokenizer:
+    """A tokenizer of the kind `blanks` with these words after its specials, as one that was trained has them."""
+    its_frame = FRAMES[frame]
+    pieces = dict.fromkeys([*_specials(its_frame), *words])
+    backend = KINDS["blanks"].build(its_frame, False)
+    backend.model = models.WordLevel({piece: id for id, piece in enumerate(pieces)}, its_frame.specials["unknown"])
+    mark_specials(backend, its_frame.specials, masks_take_blanks=KINDS["blanks"].masks_take_blanks)
+    return PieceTokenizer(backend, its_frame)
+
+
 def kind_named(name: str) -> Kind:
     """A kind of tokenizer by its name."""
     if name not in KINDS:

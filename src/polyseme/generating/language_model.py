@@ -278,7 +278,7 @@ def _continuing(
         before=before,
         room=None if bound is None else bound - len(before) - n_after,
         end=tokenizer.specials.get("end"),
-        forbidden=_forbidden(bundle, tokenizer),
+        forbidden=never_written(tokenizer, bundle.config.n_pieces),
     )
 
 
@@ -298,7 +298,7 @@ def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Langua
         first=_piece_named(bundle, "forced_bos_token_id"),
         last=_piece_named(bundle, "forced_eos_token_id"),
         end=tokenizer.specials.get("end"),
-        forbidden=_forbidden(bundle, tokenizer, but="start"),
+        forbidden=never_written(tokenizer, bundle.config.n_pieces, but="start"),
     )
 
 
@@ -338,10 +338,12 @@ def _piece_named(bundle: Bundle, setting: str) -> int | None:
     return named if isinstance(named, int) and not isinstance(named, bool) else None
 
 
-def _forbidden(bundle: Bundle, tokenizer: Tokenizer, but: str = "") -> tuple[int, ...]:
-    """What is never written: specials, and among whole words or characters the unknown one, which has no spelling."""
+def never_written(tokenizer: Tokenizer, n_rows: int, but: str = "") -> tuple[int, ...]:
+    """What is never written: specials, rows without a piece, and among whole words or characters the unknown one, which
+    has no spelling.
+    """
     specials = tokenizer.specials
     never_text = ("start", "pad", "mask") if tokenizer.unit == "piece" else ("start", "pad", "mask", "unknown")
     roles = [role for role in never_text if role in specials and role != but]
     never = {specials[role] for role in roles} - {specials.get("end")}
-    return (*sorted(never), *range(tokenizer.n_pieces, bundle.config.n_pieces))
+    return (*sorted(never), *range(tokenizer.n_pieces, n_rows))

@@ -42,12 +42,13 @@ class TextGenerator:
     """Prompts to continuations; settings are checked when it is made, and it keeps a tally."""
 
     def __init__(
-        self, bundle: Bundle, model: LanguageModel, decoding: Decoding, *, batch_size: int | None = None
+        self, bundle: Bundle | None, model: LanguageModel, decoding: Decoding, *, batch_size: int | None = None
     ) -> None:
         if model.prompts is None:
             raise ModelError("The model has no tokenizer, so it cannot read a prompt.")
-        self.config = bundle.config
-        self.decoder = None if bundle.decoder is None else bundle.decoder.config
+        self.config = None if bundle is None else bundle.config
+        """Of what reads; None: there is no network."""
+        self.decoder = None if bundle is None or bundle.decoder is None else bundle.decoder.config
         self.prompts: Prompts = model.prompts
         self.model = model
         self.decoding = decoding
@@ -162,6 +163,8 @@ class TextGenerator:
         self.tally.documents += len(continuations)
         self.tally.words += sum(len(split_words(each.text)) for each in continuations)
         self.tally.pieces += prompt.n_read + n_new
+        if self.config is None:
+            return
         writer = self.config if self.decoder is None else self.decoder
         if prompt.source is not None:
             self.tally.flops += forward_flops(self.config, [len(prompt.source)])

@@ -9,9 +9,7 @@ from typing import Any
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Model, load
-from polyseme.bundle import OF_WRITING
 from polyseme.cost import Cost
-from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
 from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
@@ -118,9 +116,7 @@ def _settings(loaded: Model, generator: TextGenerator, sources: Inputs, options:
     """Everything that decides the result."""
     return {
         "model": loaded.path,
-        **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle).items()},
-        "the model's outputs": outputs_fingerprint(loaded.bundle),
-        **{f"the model's {name}": value for name, value in loaded.bundle.foreign.items() if name in OF_WRITING},
+        **{f"the model's {part}": hash for part, hash in loaded.fingerprints().items()},
         **generator.decoding.to_json(),
         "input": described(sources),
         **options.values(ReadingOptions),

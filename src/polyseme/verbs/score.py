@@ -12,7 +12,6 @@ from typing import Any
 from polyseme import __version__
 from polyseme.api import load
 from polyseme.cost import Cost
-from polyseme.embedding.model_fingerprint import fingerprint, outputs_fingerprint
 from polyseme.errors import OptionError
 from polyseme.files import chunked_job
 from polyseme.files.in_memory import described, inputs_of, names_of
@@ -90,8 +89,7 @@ def score(options: ScoreOptions) -> Scores:
         """Everything that decides the result."""
         return {
             "model": loaded.path,
-            **{f"the model's {part}": hash for part, hash in fingerprint(loaded.bundle, loaded.precision).items()},
-            "the model's outputs": outputs_fingerprint(loaded.bundle),
+            **{f"the model's {part}": hash for part, hash in loaded.fingerprints().items()},
             "how": scorer.description,
             "by": options.by,
             "marked": options.marked,

@@ -1,0 +1,1 @@
+"""n-gram models: counted, smoothed, looked up; no encoder and no states."""
