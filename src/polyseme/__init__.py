@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.finetune import finetune
     from polyseme.verbs.generate import generate
     from polyseme.verbs.glue import glue
+    from polyseme.verbs.interpolate import interpolate
     from polyseme.verbs.models import list_models
     from polyseme.verbs.next import next
     from polyseme.verbs.pieces import pieces
@@ -47,7 +48,10 @@ __version__ = "0.1.0"
 
 _VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "glue", "next", "pieces", "predict", "pretrain", "score")
 _HOMES = {
-    **{verb: f"verbs.{verb}" for verb in (*_VERBS, "compare", "concordance", "senses", "show", "similar")},
+    **{
+        verb: f"verbs.{verb}"
+        for verb in (*_VERBS, "compare", "concordance", "interpolate", "senses", "show", "similar")
+    },
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
     **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
@@ -80,6 +84,7 @@ __all__ = [
     "finetune",
     "generate",
     "glue",
+    "interpolate",
     "list_models",
     "list_recipes",
     "load",

@@ -32,7 +32,7 @@ from polyseme.scoring.mixture import MixtureScoring
 from polyseme.scoring.ngram import NGramScoring
 from polyseme.scoring.scorer import Scorer
 from polyseme.types import NextPiece
-from polyseme.verb_options import MaskOptions, ScoringOptions
+from polyseme.verb_options.text_options import MaskOptions, ScoringOptions
 
 CAN = ("score", "evaluate", "generate", "convert", "interpolate")
 
@@ -105,8 +105,8 @@ class NGram(ScoringModel):
     def scorer(self, options: MaskOptions, batch_pieces: int | None, **settings: Any) -> Scorer:
         if options.hide not in (None, "word") or options.stride is not None or options.order not in (None, ONWARD):
             raise OptionError(
-                "An n-gram model predicts each piece from the few before it: options that hide pieces, change the order "
-                "or move a window mean nothing to it. Leave them out."
+                "An n-gram model predicts each piece from the few before it: options that hide pieces, change the "
+                "order or move a window mean nothing to it. Leave them out."
             )
         if isinstance(options, ScoringOptions):
             if options.neural_cache:
@@ -160,7 +160,9 @@ class Mixture(ScoringModel):
             raise OptionError("Corrected word probabilities are not built for mixtures. Leave the option out.")
         if any(each.from_both_sides or each.needs_source for each in scorers):
             raise OptionError("Models are mixed that predict from left to right, without a source.")
-        return Scorer(self._tokenizer, MixtureScoring([each.method for each in scorers], self.weights), scorers[0].device)
+        return Scorer(
+            self._tokenizer, MixtureScoring([each.method for each in scorers], self.weights), scorers[0].device
+        )
 
     @cached_property
     def _language_model(self) -> LanguageModel:
@@ -193,8 +195,8 @@ def check_same_pieces(models: Sequence[Model]) -> None:
         if first._tokenizer.fingerprint != other._tokenizer.fingerprint:
             raise ModelError(
                 f"{_name(first)} and {_name(other)} have different tokenizers ({first._tokenizer.n_pieces:,} and "
-                f"{other._tokenizer.n_pieces:,} pieces), so that their probabilities are of different events. Train one "
-                "of them with the tokenizer of the other: polyseme pretrain TEXTS --tokenizer OTHER …"
+                f"{other._tokenizer.n_pieces:,} pieces), so that their probabilities are of different events. Train "
+                "one of them with the tokenizer of the other: polyseme pretrain TEXTS --tokenizer OTHER …"
             )
 
 

@@ -19,13 +19,15 @@ def command(output: str, **settings: Any) -> None:
     A folder has config.json, model.safetensors and tokenizer.json, as transformers loads them. With
     --to sentence-transformers it also has modules.json and a pooling, so that SentenceTransformer("OUTPUT") opens it;
     embed --per text then gives the same vectors. With --to word2vec, OUTPUT is a file with one vector for each word
-    type of --in INPUT, the mean of its uses, as gensim reads it.
+    type of --in INPUT, the mean of its uses, as gensim reads it. With --to arpa it is
+    an n-gram model, as KenLM reads it.
 
     \b
     Examples:
       polyseme convert -m old/bert -o new/bert
       polyseme convert -m old/bert -o new/bert --store bf16 --shard-size 1000000000
       polyseme convert -m models/mine --to sentence-transformers -o models/sentences
+      polyseme convert -m models/kn5 --to arpa -o kn5.arpa
       polyseme convert --to word2vec --in texts/ -o words.vec
       polyseme convert -m models/mine --to word2vec --in reviews.csv --field review --min-count 20 -o words.bin
     """

@@ -20,7 +20,7 @@ DEEPEST = 2
 
 @command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, agreement, cloze, or a file of your own pairs.
+    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, cloze, or your own pairs.
 
     With a model that `polyseme finetune` has written, FILE has labels as in training, or NAME is a benchmark.
 
@@ -37,6 +37,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate blimp -m runs/mine --data data/tasks --curve --pairs 100 -o curve.svg
       polyseme evaluate babylm -m path/to/bert --data path/to/evaluation_data -o babylm.json
       polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
+      polyseme evaluate wikitext2 -m models/kn5 --data data/tasks
       polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
       polyseme evaluate cloze -m path/to/bert --data P19.jsonl --among answers
       polyseme evaluate pairs.tsv -m path/to/bert --hide left-to-right -o pairs.json

@@ -48,6 +48,8 @@ def command(as_json: bool, **settings: Any) -> None:
 
 
 def _row(card: RecipeCard) -> tuple[str, ...]:
+    if card.published is None:
+        return (card.name, card.system, card.objective, _order(card), "by the text", "", "", "", "none")
     return (
         card.name,
         card.system,
@@ -63,6 +65,11 @@ def _row(card: RecipeCard) -> tuple[str, ...]:
 
 def _print_one(card: RecipeCard) -> None:
     """A recipe, its published settings, and beside them the fitted ones."""
+    if card.published is None:
+        click.echo(f"{card.name}: {card.system} ({card.paper}), {_order(card)}")
+        click.echo(f"at most {card.vocabulary:,} words ({card.tokenizer})\nnote: {card.note}")
+        print_table([(name, _value(value)) for name, value in card.published_settings.items()])
+        return
     click.echo(f"{card.name}: {card.system} ({card.paper}), {card.objective}, {_size(card)}")
     click.echo(f"{card.parameters:,} parameters with a vocabulary of {card.vocabulary:,} ({card.tokenizer})")
     if card.note:
@@ -118,6 +125,10 @@ def _phases(training: TrainingSettings, *, shares: bool) -> str:
         return ", then ".join(f"{each.batch_size:,} x {each.length:,} ({each.share:.0%})" for each in phases)
     rows = dict.fromkeys(f"{each.batch_size:,}" for each in phases)
     return f"{'/'.join(rows)} x {'/'.join(f'{each.length:,}' for each in phases)}"
+
+
+def _order(card: RecipeCard) -> str:
+    return f"order {card.published_settings['order']}"
 
 
 def _size(card: RecipeCard) -> str:

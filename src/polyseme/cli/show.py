@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options.model_options import ShowOptions
+
+if TYPE_CHECKING:
+    from polyseme.api import Card
 
 SEES = {"both": "both sides of a piece", "causal": "what is before a piece", "none": "the piece alone: no context"}
 
@@ -32,7 +37,7 @@ def command(model: str | None, as_json: bool) -> None:
             ("model", card.path),
             ("family", card.family),
             ("sees", SEES.get(card.direction, card.direction)),
-            ("layers", f"{card.layers} above layer 0, {card.width} wide"),
+            _size(card),
             ("window", "no bound" if card.window is None else f"{card.window:,} pieces, specials included"),
             ("parameters", f"{card.parameters:,}"),
             ("tokenizer", card.tokenizer),
@@ -40,3 +45,12 @@ def command(model: str | None, as_json: bool) -> None:
             ("can", ", ".join(card.can)),
         ]
     )
+
+
+def _size(card: Card) -> tuple[str, str]:
+    """Layers, or what a model without an encoder has instead."""
+    if card.width:
+        return "layers", f"{card.layers} above layer 0, {card.width} wide"
+    if "n_ngrams" in card.settings:
+        return "n-grams", ", ".join(f"{n:,} of {order}" for order, n in enumerate(card.settings["n_ngrams"], start=1))
+    return "weights", ", ".join(f"{weight:.4f}" for weight in card.settings["weights"])

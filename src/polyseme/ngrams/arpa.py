@@ -22,9 +22,10 @@ import math
 import re
 import warnings
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class _Lines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lines: Iterator[Line] = lines_of(open_source(path))
+        self._lines = cast("Generator[Line]", lines_of(open_source(path)))
         self.number = 0
 
     def next(self, expected: str) -> str:
@@ -77,13 +78,21 @@ class _Lines:
                 return text
         raise ModelError(f"{self.path} is cut short: {expected} is missing after line {self.number:,}. Fetch it again.")
 
+    def close(self) -> None:
+        """Let go of the file."""
+        self._lines.close()
+
     def wrong(self, reason: str, number: int | None = None) -> ModelError:
         return ModelError(f"{self.path}, line {self.number if number is None else number:,}: {reason}")
 
 
 def read_arpa(path: Path) -> NGramModel:
     """The model in an ARPA file; its words are what stands between blanks."""
-    lines = _Lines(path)
+    with closing(_Lines(path)) as lines:
+        return _read(lines, path)
+
+
+def _read(lines: _Lines, path: Path) -> NGramModel:
     while lines.next(DATA) != DATA:
         pass
     counts: list[int] = []
@@ -96,7 +105,7 @@ def read_arpa(path: Path) -> NGramModel:
     words, unigrams, starts = _read_unigrams(lines, text, counts[0], top=len(counts) == 1)
     tokenizer = tokenizer_of_words(words)
     n_pieces, end, unknown = tokenizer.n_pieces, tokenizer.specials["end"], tokenizer.specials["unknown"]
-    ids = {word: id for word, id in tokenizer.backend.get_vocab().items()}
+    ids = tokenizer.backend.get_vocab()
     log_probs, backoffs = np.full(n_pieces, NEVER), np.zeros(n_pieces)
     log_probs[unknown] = NO_UNKNOWN
     for word, log_prob, backoff in zip(words, unigrams.log_probs, unigrams.backoffs, strict=True):
@@ -221,7 +230,9 @@ def _keys_of(section: _Section, keys: list[Ints], n_pieces: int, lines: _Lines) 
     return own[sorted_by], sorted_by
 
 
-def _check_backoffs(contexts: Ints, keys: list[Ints], backoffs: Floats, n_pieces: int, names: object, lines: _Lines) -> None:
+def _check_backoffs(
+    contexts: Ints, keys: list[Ints], backoffs: Floats, n_pieces: int, names: object, lines: _Lines
+) -> None:
     """Refuse an n-gram that others continue and that has no back-off weight."""
     continued = np.unique(contexts)
     missing = continued[np.isnan(backoffs[continued])]
@@ -230,8 +241,8 @@ def _check_backoffs(contexts: Ints, keys: list[Ints], backoffs: Floats, n_pieces
         words = " ".join(names(tables.pieces_of(len(keys) + 1, missing[:1])[0].tolist()))  # type: ignore[operator]
         raise ModelError(
             f"{lines.path}: {len(missing):,} {len(keys) + 1}-gram{'s' * (len(missing) > 1)} that others continue "
-            f"have no back-off weight; the first is {words!r}. Probabilities after them would sum to more than 1. Write "
-            "the file again with the tool that made it, back-off weights included."
+            f"have no back-off weight; the first is {words!r}. Probabilities after them would sum to more than 1. "
+            "Write the file again with the tool that made it, back-off weights included."
         )
 
 
@@ -242,7 +253,7 @@ def write_arpa(model: NGramModel, path: Path) -> None:
     """An ARPA file, compressed if its name ends in .gz. Logarithms have nine digits."""
     names = _names(model)
     with gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else path.open("w", encoding="utf-8") as file:
-        _write(model, names, file)  # type: ignore[arg-type]
+        _write(model, names, file)
 
 
 def _names(model: NGramModel) -> list[str]:
@@ -280,7 +291,11 @@ def _write(model: NGramModel, names: list[str], file: IO[str]) -> None:
             backoffs = None if top else tables.backoffs[order - 1][block].tolist()
             for place, (row, log_prob) in enumerate(zip(rows, log_probs, strict=True)):
                 words = names[row[0]] if order == 1 else f"{as_first[row[0]]} {' '.join([names[id] for id in row[1:]])}"
-                weight = "" if backoffs is None else f"\t{_digits(0.0 if order == 1 and merged and row[0] == end else backoffs[place])}"
+                weight = (
+                    ""
+                    if backoffs is None
+                    else f"\t{_digits(0.0 if order == 1 and merged and row[0] == end else backoffs[place])}"
+                )
                 file.write(f"{_digits(log_prob)}\t{words}{weight}\n")
     file.write(f"\n{END}\n")
 

@@ -55,7 +55,7 @@ class Arrays:
         self._number = 0
 
     def new(self, n: int, dtype: Any) -> NDArray[Any]:
-        """n numbers, all 0."""
+        """N numbers, all 0."""
         if not n:
             return np.zeros(0, dtype)
         self._number += 1

@@ -34,20 +34,13 @@ FALLBACK = (0.5, 1.0, 1.5)
 """Discounts where the counts of a text give none: those of KenLM for the same purpose."""
 
 
-def estimate(
-    counts: NGramCounts,
-    events: NDArray[np.bool_],
-    *,
-    smoothing: Smoothing = "modified",
-    discount: float | None = None,
-) -> tuple[NGramTables, list[tuple[float, ...]]]:
-    """The tables of a model, mapped from files as the counts are, and the discounts of each order.
+def estimate(counts: NGramCounts, events: NDArray[np.bool_], discounts: Sequence[Sequence[float]]) -> NGramTables:
+    """The tables of a model, mapped from files as the counts are, with the discounts of each order (`discounts_of`).
 
     `events` [V] are the pieces that may come next: all but those that begin texts, pad rows or mask.
     """
-    chosen = [discounts_of(each, order, smoothing, discount) for order, each in enumerate(counts.counts, start=1)]
     unigrams = np.asarray(counts.counts[0])
-    taken, total = _taken(unigrams, chosen[0]), unigrams.sum()
+    taken, total = _taken(unigrams, discounts[0]), unigrams.sum()
     below: Floats = np.where(events, (unigrams - taken) / total + taken.sum() / total / events.sum(), 0.0)
     log_probs, backoffs = [_logarithm(below)], []
     for order in range(2, counts.order + 1):
@@ -56,7 +49,7 @@ def estimate(
         for block in blocks(len(keys)):
             contexts = keys[block] // counts.n_pieces
             first, last = int(contexts[0]), int(contexts[-1]) + 1
-            taken = _taken(own[block], chosen[order - 1])
+            taken = _taken(own[block], discounts[order - 1])
             totals[first:last] += np.bincount(contexts - first, own[block])
             gammas[first:last] += np.bincount(contexts - first, taken)
         for block in blocks(len(below)):
@@ -65,7 +58,7 @@ def estimate(
         probabilities, theirs = (counts.arrays.new(len(keys), np.float64) for _ in range(2))
         for block in blocks(len(keys)):
             contexts = keys[block] // counts.n_pieces
-            kept = (own[block] - _taken(own[block], chosen[order - 1])) / totals[contexts]
+            kept = (own[block] - _taken(own[block], discounts[order - 1])) / totals[contexts]
             probabilities[block] = kept + gammas[contexts] * below[suffixes[block]]
             theirs[block] = np.log(probabilities[block])
         for block in blocks(len(below)):
@@ -73,7 +66,7 @@ def estimate(
         log_probs.append(theirs)
         backoffs.append(gammas)
         below = probabilities
-    return NGramTables(counts.n_pieces, counts.keys, log_probs, backoffs), chosen
+    return NGramTables(counts.n_pieces, counts.keys, log_probs, backoffs)
 
 
 def _logarithm(numbers: Floats) -> Floats:
@@ -87,12 +80,19 @@ def _taken(counts: Ints, discounts: Sequence[float]) -> Floats:
     return np.array([0.0, *discounts])[np.minimum(counts, len(discounts))]
 
 
-def discounts_of(counts: Ints, order: int, smoothing: Smoothing, discount: float | None) -> tuple[float, ...]:
-    """The discounts of an order, of counts 1, 2, … and of all above the last.
+def discounts_of(
+    counts: NGramCounts, smoothing: Smoothing = "modified", discount: float | None = None
+) -> list[tuple[float, ...]]:
+    """The discounts of each order, of counts 1, 2, … and of all above the last."""
+    return [_discounts(each, order, smoothing, discount) for order, each in enumerate(counts.counts, start=1)]
 
-    >>> discounts_of(np.array([1, 1, 1, 1, 2, 2, 3, 4]), 2, "modified", None)
+
+def _discounts(counts: Ints, order: int, smoothing: Smoothing, discount: float | None) -> tuple[float, ...]:
+    """Those of one order.
+
+    >>> _discounts(np.array([1, 1, 1, 1, 2, 2, 3, 4]), 2, "modified", None)
     (0.5, 1.25, 1.0)
-    >>> discounts_of(np.array([1, 1, 1, 1, 2, 2, 3, 4]), 2, "interpolated", None)
+    >>> _discounts(np.array([1, 1, 1, 1, 2, 2, 3, 4]), 2, "interpolated", None)
     (0.5,)
     """
     if discount is not None:
@@ -115,7 +115,7 @@ def discounts_of(counts: Ints, order: int, smoothing: Smoothing, discount: float
         f"The text is too small, or too strange, to derive discounts for n-grams of order {order}: of them {n1:,}, "
         f"{n2:,}, {n3:,} and {n4:,} occur once to four times. {', '.join(map(str, fallback))} were taken instead.",
         PolysemeWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     return fallback
 

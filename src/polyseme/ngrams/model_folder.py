@@ -30,7 +30,7 @@ from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
 from polyseme.ngrams.counting import blocks
 from polyseme.ngrams.recognition import NGRAM
-from polyseme.ngrams.tables import NGramTables
+from polyseme.ngrams.tables import Ints, NGramTables
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
 
@@ -55,6 +55,13 @@ class NGramModel:
         where it is first in an n-gram: `</s>` and `<s>` of ARPA files.
         """
         return lead_of(self.tokenizer)
+
+    def states_before(self, pieces: Ints, starts: Ints) -> Ints:
+        """[N, O - 1]: the state before each piece [N] of texts, one after another, that begin at `starts`."""
+        with_leads = np.insert(pieces, starts, self.lead)
+        begins = np.zeros(len(with_leads), np.bool_)
+        begins[starts + np.arange(len(starts))] = True
+        return self.tables.states_of(with_leads, begins)[:-1][~begins[1:]]
 
     @cached_property
     def fingerprint(self) -> dict[str, str]:

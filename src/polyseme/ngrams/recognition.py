@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ _HEAD = 4096
 
 
 def kind_without_encoder(path: Path) -> Kind | None:
-    """What kind of model is in a folder or file, if it is one without an encoder; a run's folder stands for its model."""
+    """The kind of the model in a folder or file, if it has no encoder; a run's folder stands for its model."""
     if path.is_file():
         return "arpa" if is_arpa(path) else None
     for folder in (path, path / "model"):
@@ -45,7 +46,7 @@ def is_arpa(path: Path) -> bool:
         return False
 
 
-def no_encoder(kind: Kind, path: str | Path) -> ModelError:
+def no_encoder(kind: Kind, path: str | PathLike[str]) -> ModelError:
     """Why a model of such a kind cannot do what takes an encoder."""
     return ModelError(
         f"The model {path} is {NAMES[kind]}: it says how likely texts are and writes on (score, evaluate, generate), "

@@ -13,6 +13,7 @@ from polyseme.recipes import (
     elmo,
     gpt,
     gpt_2018,
+    kneser_ney,
     lstm,
     modern,
     nnlm,
@@ -23,6 +24,7 @@ from polyseme.recipes import (
     transformer_xl,
     xlnet,
 )
+from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
@@ -32,9 +34,12 @@ _PAPERS = (
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}
 
+COUNTED: Mapping[str, CountedRecipe] = {recipe.name: recipe for recipe in kneser_ney.RECIPES}
+"""Recipes of models that are counted, not trained."""
+
 
 def recipe_named(name: str) -> Recipe:
     """A recipe by its name; an unknown one is refused with the nearest."""
     if name not in RECIPES:
-        raise OptionError(f"There is no recipe {name!r}. {nearest(name, RECIPES)}")
+        raise OptionError(f"There is no recipe {name!r}. {nearest(name, [*RECIPES, *COUNTED])}")
     return RECIPES[name]

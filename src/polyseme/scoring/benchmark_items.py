@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from polyseme.datasets.lambada import LastWord
 from polyseme.datasets.minimal_pairs import MinimalPair, PairSet
-from polyseme.errors import InputError
+from polyseme.datasets.wikitext import WordStream
+from polyseme.errors import InputError, OptionError
 from polyseme.scoring.scorer import PieceScores, Scorer
 from polyseme.scoring.text_scores import Floats, pieces_of_word
 from polyseme.text.alignment import count_unknown
@@ -86,6 +87,37 @@ def score_last_words(
         for scores, each, run in zip(piece_scores, encoded, runs, strict=True)
     ]
     return log_probs, np.array(right, dtype=np.bool_)
+
+
+def score_streams(
+    scorer: Scorer, streams: Sequence[WordStream], on_batch: OnBatch | None = None
+) -> list[tuple[float, int]]:
+    """The log-probability of each stream, and the number of pieces that it is of.
+
+    A stream is read as one text, and each of its lines ends with the piece that ends texts, if the model has one.
+    """
+    if scorer.from_both_sides:
+        raise OptionError(
+            "The perplexity of a stream is that of a model that predicts each word from those before it; this one "
+            "predicts from both sides. Take another model."
+        )
+    encoded: list[Pieces] = []
+    for stream in streams:
+        lines = scorer.tokenizer.encode_many(stream.documents)
+        encoded.append(_joined(lines, scorer.tokenizer.specials.get("end")))
+        scorer.tally.words += stream.n_words
+        scorer.tally.vanished += sum(each.n_unknown for each in lines)
+    scored = [each.log_probs[~np.isnan(each.log_probs)] for each in scorer.pieces(encoded, on_batch=on_batch)]
+    return [(math.fsum(each), len(each)) for each in scored]
+
+
+def _joined(lines: Sequence[Pieces], end: int | None) -> Pieces:
+    """Lines as one document, which has no text of its own."""
+    ends = np.zeros(0, np.int64) if end is None else np.array([end])
+    ids = np.concatenate([part for each in lines for part in (each.ids, ends)])
+    starts = np.cumsum([0, *(len(each) + len(ends) for each in lines)])[:-1]
+    words = np.concatenate([each.words + start for each, start in zip(lines, starts, strict=True)])
+    return Pieces(ids, np.zeros((len(ids), 2), np.int64), words)
 
 
 def _unknown(scorer: Scorer, pieces: Pieces, run: tuple[int, int]) -> bool:

@@ -55,15 +55,15 @@ def fit_weights(log_probs: Floats) -> FittedWeights:
         raise InputError("A piece of the held-out text is impossible to all models, so that no weights fit it.")
     weights = np.full(len(log_probs), 1 / len(log_probs))
     before = -np.inf
-    for step in range(1, MOST_STEPS + 1):
+    for n_steps in range(1, MOST_STEPS + 1):
         whole = mixed(log_probs, weights)
         now = float(whole.mean())
-        if now - before < CONVERGED:
+        if now - before < CONVERGED or n_steps == MOST_STEPS:
             break
         before = now
         with np.errstate(divide="ignore"):
             weights = np.exp(log_probs + np.log(weights)[:, None] - whole).mean(axis=1)
-    return FittedWeights(weights / weights.sum(), step)
+    return FittedWeights(weights / weights.sum(), n_steps)
 
 
 class MixtureScoring(ScoringMethod):

@@ -24,15 +24,14 @@ class NGramScoring(ScoringMethod):
         tables = self.model.tables
         pieces, ends = flat([each.ids for each in request.encoded])
         starts = ends[:-1]
-        with_leads = np.insert(pieces, starts, self.model.lead)
-        begins = np.zeros(len(with_leads), np.bool_)
-        begins[starts + np.arange(len(starts))] = True
-        states = tables.states_of(with_leads, begins)[:-1][~begins[1:]]  # before each piece
+        states = self.model.states_before(pieces, starts)
         scores = TargetScores.empty(len(pieces))
         scores.log_probs[:] = tables.log_probs_of(states, pieces)
         if request.best:
             runs = [(0, len(each)) for each in request.encoded] if request.only is None else request.only
-            places = np.concatenate([np.zeros(0, np.int64), *(np.arange(*run) + start for run, start in zip(runs, starts, strict=True))])
+            places = np.concatenate(
+                [np.zeros(0, np.int64), *(np.arange(*run) + start for run, start in zip(runs, starts, strict=True))]
+            )
             at_once = max(NUMBERS_AT_ONCE["cpu"] // tables.n_pieces, 1)
             for part in np.split(places, range(at_once, len(places), at_once)):
                 every = tables.all_log_probs(states[part])

@@ -197,8 +197,11 @@ class Scorer:
         if self.tally.unscored and self.method.unscored_first is not None:
             cautions.append(self.method.unscored_first)
         if self.tally.unknown:
+            share = (
+                f" ({self.tally.unknown / self.tally.words:.1%} of {self.tally.words:,})" if self.tally.words else ""
+            )
             cautions.append(
-                f"{self.tally.unknown:,} word{'' if self.tally.unknown == 1 else 's'} that the model's softmax lacks "
+                f"{self.tally.unknown:,} word{'' if self.tally.unknown == 1 else 's'}{share} that the model lacks "
                 "were scored as the unknown word, which makes perplexities look better than they are."
             )
         if self.tally.vanished:

@@ -226,7 +226,7 @@ class Ledger(Config):
         0.200 kWh (measured), 0.0962 kg of CO₂e, 0.0260 USD
         """
         seconds = max(self.seconds, 1e-9)
-        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
+        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}, " if self.steps else ""
         devices = self.device if self.n_devices == 1 else f"{self.n_devices} × {self.device}"
         sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
         all_in = f" ({duration(self.total_seconds)} all in)" if self.total_seconds else ""
@@ -234,9 +234,9 @@ class Ledger(Config):
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
             *self._reached(),
-            f"{steps}, {self.pieces:,} pieces in {duration(self.seconds)}{all_in}{sessions} on {devices} "
+            f"{steps}{self.pieces:,} pieces in {duration(self.seconds)}{all_in}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
-            f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})",
+            *([f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
             f"{_digits(self.price)} {self.currency}",
         ]

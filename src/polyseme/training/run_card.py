@@ -37,16 +37,17 @@ def run_card(run: Run, job: Job, corpus: Corpus, ledger: Ledger, bundle: Bundle,
             title=own if name == MODEL else f"{own}-{name}",
             origin=f"Pretrained {start} by polyseme {__version__} with the recipe {job.recipe}.{beside}",
             sections=[
-                ("Data", _data(corpus)),
+                ("Data", data_section(corpus)),
                 ("Training", _training(run, job)),
                 ("Cost", "\n".join(f"- {line}" for line in ledger.replace(held_out=None).lines())),
-                ("Scores", _scores(ledger)),
+                ("Scores", scores_section(ledger)),
             ],
         ),
     )
 
 
-def _data(corpus: Corpus) -> str:
+def data_section(corpus: Corpus) -> str:
+    """The text that was read."""
     counts = [source.counts[side]["train"] for source in corpus.sources for side in corpus.sides]
     total = reduce(add, counts, Counts())
     files = [file for source in corpus.sources for file in source.files]
@@ -74,7 +75,8 @@ def _training(run: Run, job: Job) -> str:
     )
 
 
-def _scores(ledger: Ledger) -> str:
+def scores_section(ledger: Ledger) -> str:
+    """What was reached on held-out text."""
     further = "No benchmark was scored; see `polyseme evaluate` and `polyseme glue`."
     if ledger.held_out is None:
         return further

@@ -35,7 +35,7 @@ def model_option(verb: str) -> Any:
     return option(
         None,
         "Model to use: a packaged one (see: polyseme models), a model folder, the folder of a run, a file of word "
-        "vectors, or hub:owner/name.",
+        "vectors or of n-grams (.arpa), or hub:owner/name.",
         "MODEL",
         default=default_in_words(verb),
         flags="-m --model",
@@ -136,13 +136,15 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     model: AnyPath | None = model_option("convert")
     output: AnyPath = dataclasses.field(
         metadata=doc(
-            "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary).", "OUTPUT", flags="-o --output"
+            "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary); for arpa .arpa or .arpa.gz.",
+            "OUTPUT",
+            flags="-o --output",
         )
     )
     to: str = option(
         "polyseme",
         "Layout to write: polyseme (transformers loads it where it has the class), transformers (refused where it has "
-        "none), sentence-transformers, or word2vec (one vector per word type of some texts).",
+        "none), sentence-transformers, word2vec (one vector per word type of some texts), or arpa (n-gram models).",
         "TARGET",
     )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")

@@ -284,10 +284,10 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     name: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A benchmark (blimp, babylm, lambada, agreement, pairs, cloze, bleu), or a file of minimal pairs: a table "
-            "with the columns good and bad, and group where there are several kinds. For a model that finetune has "
-            "written: a file with labels (in Python also a table: a frame, a dataset, mappings), or the name of its "
-            "benchmark.",
+            "A benchmark (blimp, babylm, lambada, wikitext2, agreement, pairs, cloze, bleu), or a file of minimal "
+            "pairs: a table with the columns good and bad, and group where there are several kinds. For a model that "
+            "finetune has written: a file with labels (in Python also a table: a frame, a dataset, mappings), or the "
+            "name of its benchmark.",
             "NAME|FILE",
         ),
     )

@@ -1,4 +1,4 @@
-"""The options of the commands that write, score or fill texts: generate, score, fill, next."""
+"""The options of the commands that write, score or fill texts: generate, score, interpolate, fill, next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from polyseme.files.reading_options import ReadingOptions
+from polyseme.files.reading_options import ReadingOptions, TextOptions
 from polyseme.options import Options, callback, doc, option, output_option
 from polyseme.verb_options.model_options import (
     BYTES_DONE,
@@ -15,6 +15,7 @@ from polyseme.verb_options.model_options import (
     SOURCES,
     BatchOption,
     ComputeOptions,
+    DeviceOption,
     DeviceOptions,
     ForceOption,
     LoadOptions,
@@ -194,6 +195,29 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
     )
     by: By = option("word", "What has a score of its own: word, piece, byte, text.", "UNIT")
     progress: Progress | None = callback(BYTES_DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterpolateOptions(TextOptions, DeviceOption, ForceOption):
+    """What `interpolate` takes."""
+
+    models: Sequence[AnyPath | Model] = dataclasses.field(
+        metadata=doc(
+            "Models to mix, two or more, over the same tokenizer: folders, folders of runs, .arpa files; given once "
+            "for each.",
+            "MODEL",
+            flags="-m --model",
+            parse="several",
+        )
+    )
+    held_out: Sources = dataclasses.field(
+        metadata=doc(
+            "Texts that no model has seen, which the weights are fitted to; may be given several times." + IN_MEMORY,
+            "INPUT",
+            parse="files",
+        )
+    )
+    output: AnyPath | None = output_option("Folder of the mixture, with its models in it.", default="not kept")
 
 
 @dataclass(frozen=True, kw_only=True)

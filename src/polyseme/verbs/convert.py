@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
@@ -18,13 +19,15 @@ from polyseme.embedding.sentence_model import sentence_bundle
 from polyseme.embedding.word_types import TypesRequest, embed_types
 from polyseme.errors import ModelError, OptionError
 from polyseme.files import chunked_job
-from polyseme.files.atomic import check_output
+from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vectors_word2vec import check_word2vec
+from polyseme.ngrams.arpa import write_arpa
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
+from polyseme.scoring_models import NGram
 from polyseme.verb_options.model_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
 
 _logger = logging.getLogger(__name__)
@@ -82,6 +85,20 @@ def _loaded_for_folder(options: ConvertOptions) -> Model:
 
 def _save(model: Model, options: ConvertOptions) -> None:
     model.save(options.output, force=options.force, shard_size=options.shard_size, store=options.store)
+
+
+def _write_arpa(options: ConvertOptions) -> None:
+    output = Path(os.fspath(options.output))
+    if not output.name.endswith((".arpa", ".arpa.gz", ".lm", ".lm.gz")):
+        raise OptionError(
+            f"An ARPA file is called NAME.arpa, or NAME.arpa.gz if it is compressed. Got {output} instead."
+        )
+    check_output(output, force=options.force, inputs=[options.model])
+    model = load(model_or_default("convert", options.model), device="cpu")
+    if not isinstance(model, NGram):
+        raise ModelError(f"ARPA files hold n-grams, and {model.path} is no n-gram model.")
+    with whole_file(output, force=options.force) as new, explained(output):
+        write_arpa(model.model, new)
 
 
 def _write_word2vec(options: ConvertOptions) -> Cost:
@@ -144,6 +161,7 @@ TARGETS: Mapping[str, Target] = {
     "polyseme": Target(write=_write_folder, options=_FOLDER),
     "transformers": Target(write=_write_transformers, options=_FOLDER),
     "sentence-transformers": Target(write=_write_sentence_transformers, options=(*_FOLDER, "text_pool")),
+    "arpa": Target(write=_write_arpa, options=()),
     "word2vec": Target(write=_write_word2vec, options=("source", "min_count", "lowercase", *_WORDS)),
 }
 """The one table of layouts, by the names that `--to` takes."""

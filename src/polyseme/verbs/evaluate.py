@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from polyseme.api import AnyPath, folder_of, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost, sum_of
-from polyseme.datasets import agreement, babylm, cloze, lambada
+from polyseme.datasets import agreement, babylm, cloze, lambada, wikitext
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
@@ -33,9 +33,10 @@ from polyseme.metrics import pair_accuracy as accuracy
 from polyseme.metrics.cloze_accuracy import cloze_figures
 from polyseme.metrics.evaluation_report import CurvePoint, Figures, Report
 from polyseme.metrics.report_files import check_report_output, write_report
+from polyseme.metrics.stream_perplexity import stream_figures
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.scoring.benchmark_items import score_last_words, score_pairs
+from polyseme.scoring.benchmark_items import score_last_words, score_pairs, score_streams
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.training.models_at_words import KeptModel, kept_models
@@ -221,6 +222,13 @@ def _score_last_words(items: Sequence[lambada.LastWord], options: EvaluateOption
     return Answers(values, path, scorer.description, notes, scorer.cost(time.perf_counter() - started))
 
 
+def _score_streams(streams: Sequence[wikitext.WordStream], options: EvaluateOptions, started: float) -> Answers:
+    """Streams of words: how likely they are, line ends included."""
+    path, scorer = _scorer(options)
+    values = score_streams(scorer, streams, options.progress)
+    return Answers(values, path, scorer.description, scorer.notes(), scorer.cost(time.perf_counter() - started))
+
+
 def _answer_cloze(items: Sequence[cloze.ClozeItem], options: EvaluateOptions, started: float) -> Answers:
     """Words at masks: the rank of the right one among all words, or among given ones."""
     check_among(options.among)
@@ -257,6 +265,9 @@ EVALUATIONS: Mapping[str, Evaluation] = {
     ),
     "lambada": Evaluation(
         files=lambada.FILES, read=lambada.read_lambada, score=_score_last_words, measure=accuracy.last_word_figures
+    ),
+    "wikitext2": Evaluation(
+        files=wikitext.FILES, read=wikitext.read_wikitext, score=_score_streams, measure=stream_figures
     ),
     "agreement": Evaluation(
         files=agreement.FILES,

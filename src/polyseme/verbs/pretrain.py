@@ -24,12 +24,17 @@ from polyseme.errors import InputError, OptionError, OutputError, PolysemeError,
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.texts_on_disk import on_disk
+from polyseme.ngrams.model_folder import lead_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import MANY_EPOCHS, Fit
+from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts
+from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_choice import chosen_recipe
+from polyseme.recipes.recipe_table import COUNTED
 from polyseme.training.budget import parse_budget, parse_time
+from polyseme.training.counting_run import run_counting
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.energy_ledger import Ledger, Rates
@@ -42,6 +47,8 @@ from polyseme.verbs.corpus import build_corpus
 
 OWN_CORPUS = "./corpus"
 """Where a run keeps the corpus it built itself."""
+RUN_MARKS = [RUN, OWN_CORPUS, f"{OWN_CORPUS}.unfinished", f".{OWN_CORPUS}*.part"]
+"""What the folder of a run has, one of these at least."""
 DRY_RUN_BYTES = 4_000_000
 """Text that a dry run reads at most."""
 
@@ -70,6 +77,8 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
     if options.resume is not None:
         return _resume(options.resume, options, texts, costs, started, stop_after)
     _check(options, texts)
+    if options.recipe is not None and options.recipe in COUNTED:
+        return _count(COUNTED[options.recipe], options, texts, costs, started)
     device = find_device(options.device)
     budget = parse_budget(options.budget)
     start = None if options.model is None else str(model_folder(find_model(str(options.model))))
@@ -95,17 +104,9 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
         },
     )
     check_texts(texts, chosen)
-    building: dict[str, Any] = {
-        "tokenizer": options.tokenizer or (chosen.tokenizer if options.model is None else request.start),
-        "vocab_size": options.vocab_size or chosen.vocabulary,
-        "lowercase": chosen.lowercase,
-        "frame": chosen.frame_of_rows(),
-        "field": options.field,
-        "documents": options.documents,
-        "held_out": options.held_out,
-        "seed": options.seed,
-        "progress": options.progress,
-    }
+    building = _building(options, chosen)
+    if options.model is not None:
+        building["tokenizer"] = request.start
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
             fitted = devices.agree(request.fit(building["vocab_size"], devices))
@@ -128,6 +129,49 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
             started=started,
             stop_after=stop_after,
         )
+
+
+OF_COUNTING = frozenset(
+    {
+        *("sources", "output", "recipe", "shape", "tokenizer", "vocab_size", "field", "documents", "held_out", "seed"),
+        *("device", "workers", "cost_rates", "force", "on_report", "progress", "started"),
+    }
+)
+"""Options of a run that counts."""
+
+
+def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates: Rates, started: float) -> Ledger:
+    """An n-gram model: its corpus, as for any other recipe, and the counts of it."""
+    useless = [name for name in options.changed() if name not in OF_COUNTING]
+    if useless:
+        raise OptionError(
+            f"The recipe {recipe.name} counts, and trains nothing: {', '.join(useless)} would change nothing. Leave "
+            "that out; order, smoothing and discount are set with --set (shape=…)."
+        )
+    settings = recipe.settings(options.shape or {})
+    output = Path(str(options.output))
+    if options.force or not ((output / RUN).is_file() or is_beginning(output)):
+        inputs = [*texts.files, options.tokenizer]
+        check_output(output, force=options.force, kind="folder", inputs=inputs, marks=RUN_MARKS)
+    with _room_for(output, force=options.force):
+        corpus = _corpus_of_run(texts, output, _building(options, recipe))
+        corpus.shards("train")  # refuses pairs
+        lead_of(corpus.tokenizer)
+        place = OWN_CORPUS if texts.corpus is None else str(texts.corpus.resolve())
+        record = {"recipe": recipe.name, **settings, "corpus": place, "corpus_fingerprint": corpus.fingerprint}
+        run = Run.create(output, record)
+    return run_counting(run, corpus, rates=rates, started=started, progress=options.progress)
+
+
+def _building(options: PretrainOptions, recipe: Recipe | CountedRecipe) -> dict[str, Any]:
+    """How the corpus of a recipe is built; a model that is trained further brings its tokenizer."""
+    return {
+        "tokenizer": options.tokenizer or recipe.tokenizer,
+        "vocab_size": options.vocab_size or recipe.vocabulary,
+        "lowercase": recipe.lowercase,
+        "frame": recipe.frame_of_rows(),
+        **{name: getattr(options, name) for name in ("field", "documents", "held_out", "seed", "progress")},
+    }
 
 
 NOT_OF_THE_RUN = frozenset(
@@ -203,7 +247,7 @@ def _begin(
                 force=force,
                 kind="folder",
                 inputs=inputs,
-                marks=[RUN, OWN_CORPUS, f"{OWN_CORPUS}.unfinished", f".{OWN_CORPUS}*.part"],
+                marks=RUN_MARKS,
             )
         path = OWN_CORPUS if folder is None else str(folder.resolve())
         with _room_for(output, force=force):
@@ -293,20 +337,22 @@ def _resume(
             f"A run is resumed with the settings that it has, and {named} would change them. Leave that out, or start "
             "a new run."
         )
-    job = Job.from_json(run.settings)
-    place = run.folder / OWN_CORPUS if job.corpus == OWN_CORPUS else Path(job.corpus)
+    named_corpus = str(run.settings.get("corpus"))
+    place = run.folder / OWN_CORPUS if named_corpus == OWN_CORPUS else Path(named_corpus)
     corpus = Corpus.open(place)
-    if corpus.fingerprint != job.corpus_fingerprint:
+    if corpus.fingerprint != run.settings.get("corpus_fingerprint"):
         raise InputError(
             f"The corpus {place} is not the one that {run.folder} began with: another tokenizer or other text. "
             "Put that one back, or start a new run."
         )
     if run.finished:
         raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
+    if run.settings.get("recipe") in COUNTED:
+        return run_counting(run, corpus, rates=rates, started=started, progress=options.progress)
     with devices_for(find_device(options.device)) as devices:
         return run_job(
             run,
-            job,
+            Job.from_json(run.settings),
             corpus,
             devices,
             workers=options.workers,

@@ -12,9 +12,10 @@ from polyseme.objectives.objective_table import objective_from
 from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import Fit
+from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.pretraining_request import PretrainingRequest
 from polyseme.recipes.recipe import Recipe
-from polyseme.recipes.recipe_table import RECIPES, recipe_named
+from polyseme.recipes.recipe_table import COUNTED, RECIPES, recipe_named
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import devices_for
 from polyseme.training.training_settings import TrainingSettings
@@ -53,8 +54,9 @@ class RecipeCard:
     tokenizer: str
     vocabulary: int
     paper: str
-    published: TrainingSettings
-    """How the paper trained it (for sizes of our own: the sizes that it published); `--as-published` takes this."""
+    published: TrainingSettings | None
+    """How the paper trained it (for sizes of our own: the sizes that it published); `--as-published` takes this. None:
+    it is counted, not trained."""
     published_settings: Mapping[str, Any]
     """Of the objective and the encoder."""
     published_dropout: float
@@ -75,6 +77,8 @@ def list_recipes(options: RecipesOptions) -> list[RecipeCard]:
 
     Of a recipe that is named, also what the rules give for a budget on this device.
     """
+    if options.recipe is not None and options.recipe in COUNTED:
+        return [_counted_card(COUNTED[options.recipe])]
     if options.recipe is not None:
         recipe = recipe_named(options.recipe)
         return [_card(recipe, _fitted(recipe, options))]
@@ -83,7 +87,25 @@ def list_recipes(options: RecipesOptions) -> list[RecipeCard]:
             f"Training is shown as it is fitted for one recipe at a time, and {', '.join(options.changed())} would "
             "change nothing here. Name a recipe, as in: polyseme recipes bert-small --budget 1h."
         )
-    return [_card(recipe, None) for recipe in RECIPES.values()]
+    return [*(_card(recipe, None) for recipe in RECIPES.values()), *map(_counted_card, COUNTED.values())]
+
+
+def _counted_card(recipe: CountedRecipe) -> RecipeCard:
+    return RecipeCard(
+        **{name: getattr(recipe, name) for name in ("name", "system", "tokenizer", "vocabulary", "paper", "note")},
+        objective="counts",
+        layers=0,
+        width=0,
+        parameters=0,
+        published=None,
+        published_settings={name: getattr(recipe, name) for name in ("order", "smoothing", "discount")},
+        published_dropout=0.0,
+        published_steps=None,
+        published_pieces=None,
+        published_flops=None,
+        scales=False,
+        fitted=None,
+    )
 
 
 def _card(recipe: Recipe, fitted: FittedTraining | None) -> RecipeCard:
