@@ -16,7 +16,7 @@ from polyseme.scoring.scorer import PieceScores, Scorer
 from polyseme.scoring.text_scores import Floats, pieces_of_word
 from polyseme.text.alignment import count_unknown
 from polyseme.text.documents import make_document
-from polyseme.types import Document, OnBatch, Pieces
+from polyseme.types import Document, OnBatch, Pieces, Tokenizer
 
 PairScores = list[tuple[float, ...]]
 """For each pair the good side's log-probability, then those of the bad ones."""
@@ -101,23 +101,21 @@ def score_streams(
             "The perplexity of a stream is that of a model that predicts each word from those before it; this one "
             "predicts from both sides. Take another model."
         )
-    encoded: list[Pieces] = []
-    for stream in streams:
-        lines = scorer.tokenizer.encode_many(stream.documents)
-        encoded.append(_joined(lines, scorer.tokenizer.specials.get("end")))
-        scorer.tally.words += stream.n_words
-        scorer.tally.vanished += sum(each.n_unknown for each in lines)
+    encoded = [stream_pieces(stream, scorer.tokenizer) for stream in streams]
+    scorer.tally.words += sum(stream.n_words for stream in streams)
+    scorer.tally.vanished += sum(each.n_unknown for each in encoded)
     scored = [each.log_probs[~np.isnan(each.log_probs)] for each in scorer.pieces(encoded, on_batch=on_batch)]
     return [(math.fsum(each), len(each)) for each in scored]
 
 
-def _joined(lines: Sequence[Pieces], end: int | None) -> Pieces:
-    """Lines as one document, which has no text of its own."""
+def stream_pieces(stream: WordStream, tokenizer: Tokenizer) -> Pieces:
+    """A stream as one document, without a text of its own."""
+    lines, end = tokenizer.encode_many(stream.documents), tokenizer.specials.get("end")
     ends = np.zeros(0, np.int64) if end is None else np.array([end])
     ids = np.concatenate([part for each in lines for part in (each.ids, ends)])
     starts = np.cumsum([0, *(len(each) + len(ends) for each in lines)])[:-1]
     words = np.concatenate([each.words + start for each, start in zip(lines, starts, strict=True)])
-    return Pieces(ids, np.zeros((len(ids), 2), np.int64), words)
+    return Pieces(ids, np.zeros((len(ids), 2), np.int64), words, sum(each.n_unknown for each in lines))
 
 
 def _unknown(scorer: Scorer, pieces: Pieces, run: tuple[int, int]) -> bool:
