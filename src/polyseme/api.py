@@ -31,7 +31,7 @@ from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
 from polyseme.result_tables import ResultList, ShownAsTable, Table
 from polyseme.text.documents import string_to_document, to_documents
-from polyseme.types import Embedded, documents_table
+from polyseme.types import Embedded, Tokenizer, documents_table
 from polyseme.verb_options.model_options import Dtype
 from polyseme.verb_options.task_options import PredictTextsOptions
 from polyseme.verb_options.text_options import (
@@ -334,6 +334,11 @@ class Model:
         return model
 
     # --- the model itself ---------------------------------------------------------------------------------------------
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Text to pieces and back."""
+        return self.bundle.text_tokenizer
 
     def fingerprints(self) -> dict[str, Any]:
         """What its scores and texts depend on, part by part, so that messages can name the part that differs."""

@@ -31,10 +31,11 @@ from polyseme.scoring.any_order import ONWARD
 from polyseme.scoring.mixture import MixtureScoring
 from polyseme.scoring.ngram import NGramScoring
 from polyseme.scoring.scorer import Scorer
-from polyseme.types import NextPiece
+from polyseme.text.tokenizer import PieceTokenizer
+from polyseme.types import NextPiece, Tokenizer
 from polyseme.verb_options.text_options import MaskOptions, ScoringOptions
 
-CAN = ("score", "evaluate", "generate", "convert", "interpolate")
+CAN = ("score", "evaluate", "generate", "convert")
 
 
 class ScoringModel(Model):
@@ -96,7 +97,7 @@ class NGram(ScoringModel):
         )
 
     @property
-    def _tokenizer(self) -> Any:
+    def tokenizer(self) -> PieceTokenizer:
         return self.model.tokenizer
 
     def fingerprints(self) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class NGram(ScoringModel):
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        return _continuing(self._tokenizer, NGramSteps(self.model), self.model.lead, torch.device("cpu"))
+        return _continuing(self.tokenizer, NGramSteps(self.model), self.model.lead, torch.device("cpu"))
 
     def _save(self, path: AnyPath, force: bool) -> None:
         save_ngrams(self.model, path, force=force, card=self.card(path))
@@ -146,8 +147,8 @@ class Mixture(ScoringModel):
         return f"A linear mixture of {len(self.parts)} models: {' + '.join(weighted)}."
 
     @property
-    def _tokenizer(self) -> Any:
-        return self.parts[0]._tokenizer
+    def tokenizer(self) -> Tokenizer:
+        return self.parts[0].tokenizer
 
     def fingerprints(self) -> dict[str, Any]:
         theirs = [part.fingerprints() for part in self.parts]
@@ -161,12 +162,12 @@ class Mixture(ScoringModel):
         if any(each.from_both_sides or each.needs_source for each in scorers):
             raise OptionError("Models are mixed that predict from left to right, without a source.")
         return Scorer(
-            self._tokenizer, MixtureScoring([each.method for each in scorers], self.weights), scorers[0].device
+            self.tokenizer, MixtureScoring([each.method for each in scorers], self.weights), scorers[0].device
         )
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        models, tokenizer = [part._language_model for part in self.parts], self._tokenizer
+        models, tokenizer = [part._language_model for part in self.parts], self.tokenizer
         if any(each.source is not None for each in models):
             raise ModelError("Models are mixed that continue texts; one of these writes texts from a source.")
         steps = MixtureSteps([each.next_piece for each in models], self.weights, tokenizer.n_pieces)
@@ -192,10 +193,10 @@ def check_same_pieces(models: Sequence[Model]) -> None:
     """Refuse models that do not predict the same pieces: their probabilities are of different events."""
     first, *others = models
     for other in others:
-        if first._tokenizer.fingerprint != other._tokenizer.fingerprint:
+        if first.tokenizer.fingerprint != other.tokenizer.fingerprint:
             raise ModelError(
-                f"{_name(first)} and {_name(other)} have different tokenizers ({first._tokenizer.n_pieces:,} and "
-                f"{other._tokenizer.n_pieces:,} pieces), so that their probabilities are of different events. Train "
+                f"{_name(first)} and {_name(other)} have different tokenizers ({first.tokenizer.n_pieces:,} and "
+                f"{other.tokenizer.n_pieces:,} pieces), so that their probabilities are of different events. Train "
                 "one of them with the tokenizer of the other: polyseme pretrain TEXTS --tokenizer OTHER …"
             )
 
@@ -205,7 +206,7 @@ def _name(model: Model) -> str:
 
 
 def _card(model: ScoringModel, family: str, settings: Mapping[str, Any], n_numbers: int) -> Card:
-    tokenizer = model._tokenizer
+    tokenizer = model.tokenizer
     return Card(
         path=model.path,
         family=family,
@@ -223,7 +224,7 @@ def _card(model: ScoringModel, family: str, settings: Mapping[str, Any], n_numbe
 
 
 def _continuing(
-    tokenizer: Any, steps: NextPiece, lead: int | None, device: torch.device, room: int | None = None
+    tokenizer: Tokenizer, steps: NextPiece, lead: int | None, device: torch.device, room: int | None = None
 ) -> LanguageModel:
     """A model that continues prompts, each behind the piece that texts begin with."""
     return LanguageModel(

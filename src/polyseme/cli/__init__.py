@@ -40,8 +40,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Writing and scoring": {
         "generate": "Continue a prompt.",
         "score": "Score texts: how likely each word, piece or byte is.",
-        "interpolate": "Mix models that predict the same words, with weights fitted to text.",
-        "evaluate": "Evaluate a model: BLiMP, agreement, LAMBADA, WikiText-2, BLEU, your own data.",
+        "interpolate": "Mix models of the same words, with weights fitted to text.",
+        "evaluate": "Evaluate a model: BLiMP, agreement, LAMBADA, BLEU, your own data.",
         "fill": "Predict the piece at [MASK].",
         "next": "Predict whether one sentence follows another.",
     },

@@ -23,7 +23,6 @@ def command(as_json: bool, **settings: Any) -> None:
     Examples:
       polyseme interpolate -m models/lstm -m models/kn5 --held-out valid.txt
       polyseme interpolate -m models/nnlm -m models/kn5 --held-out valid.txt -o models/mixed
-      polyseme evaluate wikitext2 -m models/mixed --data data/tasks
     """
     with Bar("loading the models, scoring"):
         result = polyseme.interpolate(**settings)

@@ -75,7 +75,7 @@ class MixtureSteps:
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         if not isinstance(memory, MixtureMemory):
             raise ModelError(f"The memory of a mixture is its own. Got {type(memory).__name__} instead.")
-        return self._mixed([part.step(batch, its) for part, its in zip(self.parts, memory.parts, strict=True)])
+        return self._mixed([part.step(batch, before) for part, before in zip(self.parts, memory.parts, strict=True)])
 
     def _mixed(self, results: Sequence[tuple[Tensor, Memory]]) -> tuple[Tensor, Memory]:
         weights = results[0][0].new_tensor(self.weights).log()

@@ -51,7 +51,7 @@ _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 
 
 class _Section(NamedTuple):
-    """The n-grams of an order as they stand in the file."""
+    """The n-grams of an order as the file has them."""
 
     ids: Ints
     """[N, order]"""
@@ -224,9 +224,9 @@ def _keys_of(section: _Section, keys: list[Ints], n_pieces: int, lines: _Lines) 
         )
     own = numbers * n_pieces + section.ids[:, -1]
     sorted_by = np.argsort(own, kind="stable")
-    again = np.flatnonzero(np.diff(own[sorted_by]) == 0)
-    if len(again):
-        raise lines.wrong("This n-gram is listed a second time.", section.first_line + int(sorted_by[again[0] + 1]))
+    repeated = np.flatnonzero(np.diff(own[sorted_by]) == 0)
+    if len(repeated):
+        raise lines.wrong("This n-gram is listed a second time.", section.first_line + int(sorted_by[repeated[0] + 1]))
     return own[sorted_by], sorted_by
 
 
@@ -264,7 +264,9 @@ def _names(model: NGramModel) -> list[str]:
             names[specials[role]] = name
     odd = next((name for name in names if not name or name.split() != [name]), None)
     if odd is not None:
-        raise ModelError(f"The model's pieces cannot stand in an ARPA file: {odd!r} has a blank in it, or is empty.")
+        raise ModelError(
+            f"The model's pieces cannot be written to an ARPA file: {odd!r} has a blank in it, or is empty."
+        )
     taken = {name for id, name in enumerate(names) if id not in specials.values()} & {BEGIN_TEXT, END_TEXT, UNKNOWN}
     if taken or ("end" not in specials):
         reason = f"it has the word {sorted(taken)[0]}" if taken else "no piece of it ends a text"

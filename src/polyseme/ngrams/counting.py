@@ -194,9 +194,9 @@ def _numbered(stream: NDArray[Any], numbers: Ints, keys: Ints, n_pieces: int) ->
     return numbers
 
 
-def _find_unsorted(keys: Ints, wanted: Ints) -> Ints:
+def _find_unsorted(keys: Ints, queries: Ints) -> Ints:
     """`find`, in the order of the keys, which memory and disk are quicker with."""
-    order = np.argsort(wanted)
-    places = np.empty(len(wanted), np.int64)
-    places[order] = find(keys, wanted[order])
+    order = np.argsort(queries)
+    places = np.empty(len(queries), np.int64)
+    places[order] = find(keys, queries[order])
     return places

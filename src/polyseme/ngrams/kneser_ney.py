@@ -1,6 +1,6 @@
 """Kneser–Ney smoothing (Kneser and Ney 1995), interpolated and modified (Chen and Goodman 1998).
 
-From every count a discount is taken, and what is saved goes to the pieces by their probability after one piece less:
+From every count a discount is taken, and is shared out among all pieces by their probability after one piece less:
 
     p(w | h) = (c(h w) − D) / Σ_v c(h v) + γ(h) · p(w | h without its first piece)
     γ(h) = (sum of the discounts taken after h) / Σ_v c(h v)
@@ -58,8 +58,8 @@ def estimate(counts: NGramCounts, events: NDArray[np.bool_], discounts: Sequence
         probabilities, theirs = (counts.arrays.new(len(keys), np.float64) for _ in range(2))
         for block in blocks(len(keys)):
             contexts = keys[block] // counts.n_pieces
-            kept = (own[block] - _taken(own[block], discounts[order - 1])) / totals[contexts]
-            probabilities[block] = kept + gammas[contexts] * below[suffixes[block]]
+            discounted = (own[block] - _taken(own[block], discounts[order - 1])) / totals[contexts]
+            probabilities[block] = discounted + gammas[contexts] * below[suffixes[block]]
             theirs[block] = np.log(probabilities[block])
         for block in blocks(len(below)):
             gammas[block] = _logarithm(gammas[block])

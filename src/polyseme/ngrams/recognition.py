@@ -33,7 +33,7 @@ def kind_without_encoder(path: Path) -> Kind | None:
 
 
 def is_arpa(path: Path) -> bool:
-    r"""Whether a file, plain or compressed, begins as an ARPA file does; a few lines may stand before `\data\`."""
+    r"""Whether a file, plain or compressed, begins as an ARPA file does; a few lines may precede `\data\`."""
     if not path.is_file():
         return False
     try:

@@ -24,16 +24,16 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def find(keys: Ints, wanted: Ints) -> Ints:
-    """Where each wanted key is among sorted keys; -1 where it is not. Wanted ones below 0 are nowhere.
+def find(keys: Ints, queries: Ints) -> Ints:
+    """Where each queried key is among sorted keys; -1 where it is not. Queries below 0 are nowhere.
 
     >>> find(np.array([2, 5, 9]), np.array([9, 4, -1])).tolist()
     [2, -1, -1]
     """
     if not len(keys):
-        return np.full(wanted.shape, -1, np.int64)
-    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[places] == wanted, places, -1)
+        return np.full(queries.shape, -1, np.int64)
+    places = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[places] == queries, places, -1)
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ class FittedWeights(NamedTuple):
 def fit_weights(log_probs: Floats) -> FittedWeights:
     """The weights under which pieces are likeliest, by the log-probabilities that each model gives them [K, N].
 
-    >>> fit_weights(np.log([[0.5, 0.5, 0.5, 0.5], [0.25, 1.0, 0.25, 1.0]])).weights.round(3).tolist()
-    [0.667, 0.333]
+    >>> fit_weights(np.log([[0.9, 0.9, 0.1], [0.1, 0.1, 0.9]])).weights.round(3).tolist()
+    [0.708, 0.292]
     """
     if not log_probs.shape[1]:
         raise InputError("There is nothing to fit the weights to: no piece of the held-out text has a score.")

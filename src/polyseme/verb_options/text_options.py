@@ -201,19 +201,20 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
 class InterpolateOptions(TextOptions, DeviceOption, ForceOption):
     """What `interpolate` takes."""
 
-    models: Sequence[AnyPath | Model] = dataclasses.field(
+    model: AnyPath | Sequence[AnyPath | Model] = dataclasses.field(
         metadata=doc(
             "Models to mix, two or more, over the same tokenizer: folders, folders of runs, .arpa files; given once "
             "for each.",
             "MODEL",
             flags="-m --model",
-            parse="several",
+            parse="files",
         )
     )
-    held_out: Sources = dataclasses.field(
+    source: Sources = dataclasses.field(
         metadata=doc(
             "Texts that no model has seen, which the weights are fitted to; may be given several times." + IN_MEMORY,
             "INPUT",
+            flags="--held-out",
             parse="files",
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 
 import numpy as np
 
@@ -65,13 +66,12 @@ def interpolate(options: InterpolateOptions) -> Interpolated:
     and `generate`; with `output` it is written, with its models in it.
     """
     started = time.perf_counter()
-    if len(options.models) < 2:
-        raise OptionError(
-            f"A mixture is of two models at least. Got {len(options.models)}: name each with -m (models=…)."
-        )
-    inputs = inputs_of(options.held_out)
+    named = [options.model] if isinstance(options.model, str | PathLike | Model) else list(options.model)
+    if len(named) < 2:
+        raise OptionError(f"A mixture is of two models at least. Got {len(named)}: name each with -m (model=[…]).")
+    inputs = inputs_of(options.source)
     if options.output is not None:
-        theirs = [each.path if isinstance(each, Model) else each for each in options.models]
+        theirs = [each.path if isinstance(each, Model) else each for each in named]
         check_output(
             options.output,
             force=options.force,
@@ -79,7 +79,7 @@ def interpolate(options: InterpolateOptions) -> Interpolated:
             inputs=[*names_of(inputs), *theirs],
             marks=["config.json"],
         )
-    models = [each if isinstance(each, Model) else load(each, device=options.device) for each in options.models]
+    models = [each if isinstance(each, Model) else load(each, device=options.device) for each in named]
     mixture = Mixture(models, [1 / len(models)] * len(models))
     scorers = [model.scorer(ScoringOptions(), None) for model in models]
     mixture.scorer(ScoringOptions(), None)  # refuses models that cannot be mixed
