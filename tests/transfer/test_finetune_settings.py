@@ -113,7 +113,7 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         ({"frozen": True, "gradual_unfreezing": True}, "gradual_unfreezing"),
         ({"seeds": (1, 1)}, "seeds"),
         ({"seeds": (0, -1)}, "seeds"),
-        ({"inputs": "glove"}, "char-cnn"),
+        ({"inputs": "char-cnn,char-cnn"}, "twice"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], words: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
 from polyseme.transfer.prepare_items import prepare
+from polyseme.transfer.stacked_inputs import InputModel
 from polyseme.transfer.task_model import TaskModel
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
@@ -22,13 +23,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "frozen and learned": {"frozen": True, "inputs": "char-cnn", "inner_width": 8},
     "learned alone": {"inputs": "char-cnn", "inner_width": 8},
 }
-CASES = [(kind, way) for kind in MAKERS for way in WAYS]
+CASES = [(kind, way) for kind in MAKERS for way in WAYS] + [("tag", "tuned and stacked"), ("pair", "stacked alone")]
 
 
 def fitted(kind: str, way: str) -> TaskModel:
-    bundle = None if way == "learned alone" else tiny_model("bert").bundle
-    settings = FinetuneSettings(epochs=1, learning_rate=1e-3, **WAYS[way])
-    return finetune_task(small_task(kind, n_train=16, n_dev=8), bundle, settings).model
+    bundle = None if way.endswith("alone") else tiny_model("bert").bundle
+    settings = FinetuneSettings(epochs=1, learning_rate=1e-3, **WAYS.get(way, {"inner_width": 8}))
+    stacked = [InputModel("nnlm", "mix", tiny_model("nnlm").bundle)] if "stacked" in way else []
+    return finetune_task(small_task(kind, n_train=16, n_dev=8), bundle, settings, stacked=stacked).model
 
 
 @pytest.mark.parametrize(("kind", "way"), [*CASES, ("tag", "crf")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -17,6 +17,7 @@ from polyseme.heads.head_config import HeadConfig, named_settings
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS, build_head
+from polyseme.transfer.stacked_inputs import FrozenInput, InputModel
 from polyseme.transfer.task_model import FROM_START, TaskConfig, TaskModel, pooler_of
 from polyseme.transfer.text_labels import check_writes, pieces_of
 
@@ -35,31 +36,35 @@ def build_task_model(
     stack: str = "encoder",
     prompt: tuple[str, ...] = (),
     inputs: WordInputsConfig | None = None,
+    stacked: Sequence[InputModel] = (),
     head_settings: Mapping[str, Any] | None = None,
 ) -> TaskModel:
     """A new task model around a bundle, which is taken over; new parts are drawn from torch's present seed.
 
     `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
-    Without a bundle the head reads learned inputs alone. `prompt` is for the head that writes (`Kind.prompt`).
+    Without a bundle the head reads other inputs alone: learned ones and frozen models (`stacked`). `prompt` is
+    for the head that writes (`Kind.prompt`).
     """
     settings = {**named_settings(head), **(head_settings or {})}
     if settings["body"] == "text":
         return _writing_model(bundle, kind, max_pieces, prompt, settings)
+    beside = inputs is not None or bool(stacked)
     config = _task_config(
-        bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, learned_inputs=inputs is not None
+        bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, other_inputs=beside
     )
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
     config = config.replace(with_marks=bool(settings.get("n_marks")))
     words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
         kind=kind,
-        width=width + (0 if inputs is None else inputs.width),
+        width=width + (0 if inputs is None else inputs.width) + sum(FrozenInput(each).width for each in stacked),
         whole_width=width * N_VECTORS.get(config.readout, 1) if config.whole else None,
         separate_rows=config.separate_rows,
         readout=words,  # type: ignore[arg-type]
         **settings,
     )
-    return TaskModel(bundle, config, build_head(head_config), None if inputs is None else WordInputs(inputs))
+    learned = None if inputs is None else WordInputs(inputs)
+    return TaskModel(bundle, config, build_head(head_config), learned, stacked)
 
 
 def _writing_model(
@@ -92,7 +97,7 @@ def _task_config(
     stride: int,
     stack: str,
     *,
-    learned_inputs: bool,
+    other_inputs: bool,
 ) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
     task = KINDS[kind]
@@ -111,7 +116,7 @@ def _task_config(
         )
     parse_pooling(pool, read.direction)
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
-    over_whole = named_settings(head)["body"] in ("linear", "mlp") and not learned_inputs
+    over_whole = named_settings(head)["body"] in ("linear", "mlp") and not other_inputs
     from_start = readout in FROM_START
     if from_start and stack == "decoder":
         raise OptionError(

@@ -16,6 +16,7 @@ from polyseme.heads.head_config import NAMES as HEAD_NAMES
 from polyseme.options import check_choice
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.schedules import Schedule
+from polyseme.transfer.stacked_inputs import input_names
 from polyseme.transfer.text_labels import Answers
 from polyseme.verb_options.task_options import FinetuneOptions, TransferDtype
 
@@ -48,8 +49,7 @@ class FinetuneSettings(FinetuneOptions):
         for name, names in choices.items():
             if getattr(self, name) is not None:
                 check_choice(name, getattr(self, name), names)
-        if self.inputs not in (None, "char-cnn"):
-            raise OptionError(f"There are no inputs {self.inputs!r}. There are: char-cnn.")
+        object.__setattr__(self, "inputs", input_names(self.inputs))
         bounds = {"epochs": 1, "batch_size": 1, "max_pieces": 8, "evaluations": 1, "inner_width": 1}
         for name, least in bounds.items():
             value = getattr(self, name)

@@ -27,8 +27,10 @@ from polyseme.training.energy_ledger import Ledger, Meter, Rates
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
+from polyseme.transfer.frozen_features import Store
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
+from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskModel, pooler_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
@@ -65,6 +67,7 @@ def finetune_task(
     cache: Path | None = None,
     rates: Rates | None = None,
     abreast: int | None = None,
+    stacked: Sequence[InputModel] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     notes: Sequence[str] = (),
     on_report: Callable[[StepReport], None] | None = None,
@@ -73,10 +76,18 @@ def finetune_task(
     """Train a head over `bundle`, or the whole, for a task whose data has been checked.
 
     `folder` is where unfinished work is kept and resumed from; without one nothing is kept. `bundle` is not changed.
-    `abreast` seeds take their steps in turn; by default as many as fit on a GPU, and one on a CPU.
+    `abreast` seeds take their steps in turn; by default as many as fit on a GPU, and one on a CPU. `stacked` are the
+    models among the inputs, where they are loaded already.
     """
     work = _Finetuning(
-        data, bundle, settings, device=torch.device(device), cache=cache, folder=folder, progress=progress
+        data,
+        bundle,
+        settings,
+        device=torch.device(device),
+        cache=cache,
+        folder=folder,
+        progress=progress,
+        stacked=stacked,
     )
     meter = Meter(work.device, rates=rates)
     started = time.perf_counter()
@@ -107,6 +118,7 @@ class _Finetuning:
         cache: Path | None,
         folder: Path | None,
         progress: Progress | None,
+        stacked: Sequence[InputModel] | None = None,
     ) -> None:
         self.data = data
         self.bundle = bundle
@@ -135,6 +147,7 @@ class _Finetuning:
         self.notes = list(filled.notes)
         self.bf16 = settings.dtype == "bf16" or (settings.dtype == "auto" and device.type == "cuda")
         self.inputs = self._inputs(train)
+        self.stacked = load_inputs(self.settings.inputs) if stacked is None else stacked
         self.results = SeedResults(self.settings.seeds, folder)
         self.first = self.new_model(self.settings.seeds[0])
         self.prepared = {
@@ -145,10 +158,12 @@ class _Finetuning:
         self.cut: tuple[str, ...] = ()
         if self.first.row_maker is not None:
             self.cut = tuple(self.first.row_maker.tally.notes(self.settings.max_pieces))
-            self.notes += self.cut
+        for each in self.first.frozen_inputs:
+            self.cut += tuple(f"{each.name}: {note}" for note in each.tally.notes(None))
+        self.notes += self.cut
 
     def _inputs(self, train: Sequence[Item]) -> WordInputsConfig | None:
-        if self.settings.inputs is None:
+        if CHARACTERS not in (self.settings.inputs or ()):
             return None
         return learn_word_inputs([list(map(str, document_of(item).words)) for item in train])
 
@@ -184,6 +199,7 @@ class _Finetuning:
             stack=settings.stack or "encoder",
             prompt=self.kind.prompt(data.name),
             inputs=self.inputs,
+            stacked=self.stacked,
             head_settings=head,
         ).to(self.device)
         if settings.reinit_layers and bundle is not None:
@@ -323,6 +339,9 @@ class _Finetuning:
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch
+        for store in self._stores_of_inputs():
+            pieces += int(store.n_pieces.sum())
+            flops += store.flops
         return Ledger.of(
             pieces=int(pieces),
             flops=flops,
@@ -333,6 +352,11 @@ class _Finetuning:
             measured=meter.measured and not before,
             rates=rates,
         )
+
+    def _stores_of_inputs(self) -> list[Store]:
+        """The vectors of frozen inputs that were computed here."""
+        sources = [getattr(each.source, "stacked", None) for each in self.prepared.values()]
+        return [store for source in sources if source is not None for store in source.stores if store.computed]
 
     def _computed(self, prepared: Prepared) -> bool:
         """Whether the vectors are this run's work: not if a cache of the user's had them."""

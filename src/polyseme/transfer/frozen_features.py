@@ -37,9 +37,10 @@ from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
-from polyseme.tasks.encoder_rows import RowTally, Text, document_of, other_documents
+from polyseme.tasks.encoder_rows import RowTally, TaskRow, Text, document_of, other_documents
 from polyseme.tasks.items import Item
-from polyseme.transfer.unit_batches import TaskBatch, Unit, beside, widened
+from polyseme.transfer.stacked_inputs import InputVectors
+from polyseme.transfer.unit_batches import StackedSource, TaskBatch, Unit, beside, widened
 from polyseme.types import Document, Progress
 
 CHUNK_CHARACTERS = 1 << 19
@@ -95,12 +96,22 @@ class Store:
             return self
         return replace(self, vectors=self.vectors.to(device))
 
-    def rows(self, texts: Sequence[int], device: torch.device, longest: int | None = None) -> tuple[Tensor, Tensor]:
+    def rows(
+        self,
+        texts: Sequence[int],
+        device: torch.device,
+        longest: int | None = None,
+        spans: Sequence[tuple[int, int]] | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """The vectors of these texts side by side, [R, W, …], zeros where one has ended, and the mask [R, W].
 
-        W is `longest`, where that is given and none is longer.
+        W is `longest`, where that is given and none is longer. `spans` are the words to take of each text, where it is
+        not read whole: the first, and how many.
         """
         starts, counts = self.ends[list(texts)], self.ends[[text + 1 for text in texts]] - self.ends[list(texts)]
+        if spans is not None:
+            first, counts = np.array(spans, np.int64).reshape(-1, 2).T
+            starts = starts + first
         here = np.arange(int(counts.max(initial=longest or 0)))
         mask = torch.from_numpy(here[None] < counts[:, None])
         index = torch.from_numpy(np.where(here[None] < counts[:, None], starts[:, None] + here[None], 0))
@@ -130,6 +141,7 @@ class VectorSource:
         with_marks: bool = False,
         tags: bool = False,
         inputs: WordInputs | None = None,
+        stacked: StackedSource | None = None,
     ) -> None:
         self.units = units
         self.store = None if store is None else store.on(device)
@@ -139,6 +151,7 @@ class VectorSource:
         self.tags = tags
         """Whether the gold is one number per word."""
         self.inputs = inputs
+        self.stacked = stacked
         self._texts = [_texts(unit, places) for unit in units] if places is not None else []
         self.lengths: NDArray[np.int64] = np.array(
             [
@@ -162,7 +175,9 @@ class VectorSource:
 
     def batch(self, numbers: Sequence[int], longest: int | None = None) -> TaskBatch:
         units = [self.units[number] for number in numbers]
-        result = TaskBatch(**beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest))
+        result = TaskBatch(
+            **beside(units, with_marks=self.with_marks, inputs=self.inputs, stacked=self.stacked, longest=longest)
+        )
         if self.store is not None:
             pairs = [pair for number in numbers for pair in self._texts[number]]
             result.features = Features(*self.store.rows([first for first, _ in pairs], self.device, longest))
@@ -191,6 +206,36 @@ class WholeSource:
         none = vectors[:, :0]
         result.features = Features(words=none, mask=mask[:, :0], whole=vectors[:, 0])
         return result
+
+
+class StackedStores:
+    """The vectors of frozen inputs, one store of each, computed already."""
+
+    def __init__(self, stores: Sequence[Store], places: Mapping[Key, int], device: torch.device) -> None:
+        self.stores = [store.on(device) for store in stores]
+        self.places = places
+        self.device = device
+
+    def vectors(
+        self, rows: Sequence[tuple[Unit, TaskRow]], longest: int | None
+    ) -> tuple[InputVectors, InputVectors | None]:
+        """Side by side, each with its layers one after another."""
+        keys = [
+            (document_of(unit.item), other_documents(unit.item)[row.choice] if row.second is not None else None)
+            for unit, row in rows
+        ]
+        first = self._beside(
+            [self.places[key_of(one)] for one, _ in keys], [(row.first_word, row.n_words) for _, row in rows], longest
+        )
+        if not all(row.second is not None for _, row in rows):
+            return first, None
+        texts = [self.places[key_of(other)] for _, other in keys if other is not None]
+        seconds = [(0, len(row.second.words)) for _, row in rows if row.second is not None]
+        return first, self._beside(texts, seconds, longest)
+
+    def _beside(self, texts: Sequence[int], spans: Sequence[tuple[int, int]], longest: int | None) -> InputVectors:
+        each = [store.rows(texts, self.device, longest, spans) for store in self.stores]
+        return InputVectors(torch.cat([vectors.flatten(2) for vectors, _ in each], dim=-1), each[0][1])
 
 
 def _texts(unit: Unit, places: Mapping[Key, int]) -> list[tuple[int, int]]:

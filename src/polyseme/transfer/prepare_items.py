@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,15 +17,18 @@ from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.frozen_features import (
+    Key,
+    StackedStores,
     VectorSource,
     WholeSource,
     different_documents,
     whole_store,
     word_store,
 )
+from polyseme.transfer.stacked_inputs import POOL
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.unit_batches import RowSource, Source, Unit, by_length
-from polyseme.types import Progress
+from polyseme.types import Document, Progress
 
 PREDICTED_PIECES = {"cuda": 32768, "cpu": 4096}
 """Padded pieces (or words) that are judged together."""
@@ -107,7 +110,13 @@ def _source(
     model: TaskModel, items: Sequence[Item], units: list[Unit], cache: Path | None, progress: Progress | None
 ) -> Source:
     config, bundle = model.config, model.bundle
-    beside: Any = {"with_marks": config.with_marks, "inputs": model.inputs, "tags": KINDS[config.kind].labels_words}
+    documents = different_documents(items)
+    beside: Any = {
+        "with_marks": config.with_marks,
+        "inputs": model.inputs,
+        "stacked": _stacked(model, documents, cache, progress),
+        "tags": KINDS[config.kind].labels_words,
+    }
     if bundle is None:
         return VectorSource(units, None, None, device=model.device, separate_rows=config.separate_rows, **beside)
     if not config.frozen:
@@ -116,7 +125,6 @@ def _source(
         texts = [row.text for unit in units for row in unit.rows]
         store = whole_store(bundle, texts, choice=model.choice, layer=config.layer, cache=cache, progress=progress)
         return WholeSource(units, store, device=model.device)
-    documents = different_documents(items)
     store = word_store(
         bundle,
         documents,
@@ -129,6 +137,21 @@ def _source(
     )
     places = {key: number for number, key in enumerate(documents)}
     return VectorSource(units, store, places, device=model.device, separate_rows=config.separate_rows, **beside)
+
+
+def _stacked(
+    model: TaskModel, documents: Mapping[Key, Document], cache: Path | None, progress: Progress | None
+) -> StackedStores | None:
+    """The vectors of frozen inputs."""
+    if not model.stacked:
+        return None
+    stores = [
+        word_store(
+            each.bundle, documents, layer=each.layer, pool=POOL, cache=cache, progress=progress, tally=each.tally
+        )
+        for each in model.frozen_inputs
+    ]
+    return StackedStores(stores, {key: number for number, key in enumerate(documents)}, model.device)
 
 
 def _units(model: TaskModel, items: Sequence[Item], rows: list[list[TaskRow]], *, learning: bool) -> list[Unit]:

@@ -4,6 +4,7 @@
 |---|---|
 | config.json, model.safetensors, tokenizer.json … | the encoder and its outputs; `polyseme.load` reads it |
 | head.safetensors | the head, the mix, and what other inputs it learned |
+| inputs/0, inputs/1 … | frozen models whose vectors are inputs of the head, too |
 | polyseme.json | what `bundle` keeps there, and under `task` how the model reads, its head and its labels |
 | report.json, report.html | what came of the training |
 | README.md | the model card |
@@ -29,9 +30,11 @@ from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
 from polyseme.tasks.kinds import build_head
+from polyseme.transfer.stacked_inputs import InputModel
 from polyseme.transfer.task_model import TaskConfig, TaskModel
 
 HEAD = "head.safetensors"
+INPUTS = "inputs"
 REPORT = "report.json"
 PAGE = "report.html"
 
@@ -55,11 +58,14 @@ def save_task_model(
             for each in (folder / "model").iterdir():
                 each.rename(folder / each.name)
             (folder / "model").rmdir()
+        for number, member in enumerate(model.frozen_inputs):
+            save_bundle(member.bundle, folder / INPUTS / str(number), shard_size=shard_size)
         written: dict[str, Any] = read_json(folder / CARD) if model.bundle is not None else {"format": 1}
         written["task"] = {
             "reading": model.config.to_json(),
             "head": model.head.config.to_json(),
             "inputs": None if model.inputs is None else model.inputs.config.to_json(),
+            "stacked": [{"name": each.name, "layer": each.layer} for each in model.frozen_inputs],
             **(card or {}),
         }
         (folder / CARD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -82,11 +88,15 @@ def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: B
         config = TaskConfig.from_json(task["reading"])
         head = build_head(HeadConfig.from_json(task["head"]))
         inputs = None if task.get("inputs") is None else WordInputs(WordInputsConfig.from_json(task["inputs"]))
+        stacked = [
+            InputModel(each["name"], each["layer"], load_bundle(folder / INPUTS / str(number), device=device))
+            for number, each in enumerate(task.get("stacked") or ())
+        ]
     except (KeyError, TypeError) as error:
         raise ModelError(f"{folder / CARD} does not say what the head is ({error!r}).") from None
-    if bundle is None and ((folder / "config.json").exists() or inputs is None):
+    if bundle is None and ((folder / "config.json").exists() or not (inputs is not None or stacked)):
         bundle = load_bundle(folder, device=device)
-    model = TaskModel(bundle, config, head, inputs)
+    model = TaskModel(bundle, config, head, inputs, stacked)
     if not (folder / HEAD).is_file():
         raise ModelError(f"{folder} has no {HEAD}, which its {CARD} describes. Copy the whole folder again.")
     try:
@@ -121,4 +131,5 @@ def _own(model: TaskModel) -> nn.ModuleDict:
         parts["mix"] = model.mix
     if model.inputs is not None:
         parts["inputs"] = model.inputs
+    parts |= {f"stacked_mix_{number}": each.mix for number, each in enumerate(model.frozen_inputs) if each.mix}
     return nn.ModuleDict(parts)

@@ -9,7 +9,7 @@ Shapes: R rows, T pieces, W words, L layers, D width.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS
+from polyseme.transfer.stacked_inputs import FrozenInput, InputModel, InputVectors
 from polyseme.transfer.text_labels import OUTPUT, writer_of
 from polyseme.transfer.unit_batches import ReadRows, TaskBatch
 from polyseme.types import Batch, Predictions
@@ -74,13 +75,22 @@ class TaskConfig(Config):
 class TaskModel(nn.Module):
     """Encoder, readout and head; frozen or not."""
 
-    def __init__(self, bundle: Bundle | None, config: TaskConfig, head: Head, inputs: WordInputs | None = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle | None,
+        config: TaskConfig,
+        head: Head,
+        inputs: WordInputs | None = None,
+        stacked: Sequence[InputModel] = (),
+    ) -> None:
         super().__init__()
         self.bundle = bundle
         self.config = config
         self.head = head
         self.inputs = inputs
         """Word vectors that are learned with the head, beside the encoder's or in their place."""
+        self.stacked = nn.ModuleList(FrozenInput(each) for each in stacked)
+        """Frozen models whose words' vectors are beside those."""
         self.mix: ScalarMix | None = None
         self.row_maker: RowMaker | None = None
         if bundle is None:
@@ -138,7 +148,7 @@ class TaskModel(nn.Module):
     def features(self, batch: TaskBatch) -> Features:
         """What the head reads of a batch."""
         features = self._features(batch)
-        if self.inputs is not None and batch.words is not None:
+        if batch.words is not None or batch.stacked is not None:
             features = self._with_inputs(features, batch)
         if features is None:
             raise ModelError("A batch has neither rows, nor vectors, nor words.")
@@ -157,20 +167,34 @@ class TaskModel(nn.Module):
         return features
 
     def _with_inputs(self, features: Features | None, batch: TaskBatch) -> Features:
-        """The words' vectors with those that are learned here beside them."""
-        words, mask = self._inputs(batch.words)
-        second, second_mask = self._inputs(batch.second_words)
+        """The words' vectors with those of other inputs beside them: frozen models', then those that are learned."""
+        words, mask = self._inputs(batch.stacked, batch.words)
+        second, second_mask = self._inputs(batch.second_stacked, batch.second_words)
         if features is None:
-            return Features(words=_present(words), mask=_present(mask), second=second, second_mask=second_mask)
-        features.words = torch.cat([features.words, _present(words).to(features.words.dtype)], dim=-1)
+            second_of = torch.cat(second, dim=-1) if second else None
+            return Features(
+                words=torch.cat(words, dim=-1), mask=_present(mask), second=second_of, second_mask=second_mask
+            )
+        features.words = torch.cat([features.words, *(each.to(features.words.dtype) for each in words)], dim=-1)
         if features.second is not None:
-            features.second = torch.cat([features.second, _present(second).to(features.second.dtype)], dim=-1)
+            features.second = torch.cat([features.second, *(each.to(features.second.dtype) for each in second)], dim=-1)
         return features
 
-    def _inputs(self, words: WordNumbers | None) -> tuple[Tensor | None, Tensor | None]:
-        if words is None or self.inputs is None:
-            return None, None
-        return self.inputs(words), words.mask
+    def _inputs(self, frozen: InputVectors | None, learned: WordNumbers | None) -> tuple[list[Tensor], Tensor | None]:
+        """The vectors of each input, and which words there are."""
+        vectors: list[Tensor] = []
+        if frozen is not None:
+            members = self.frozen_inputs
+            parts = frozen.vectors.split([each.stored_width for each in members], dim=-1)
+            vectors += [member(part) for member, part in zip(members, parts, strict=True)]
+        if learned is not None and self.inputs is not None:
+            vectors.append(self.inputs(learned))
+        mask = None if frozen is None and learned is None else (frozen or learned).mask  # type: ignore[union-attr]
+        return vectors, mask
+
+    @property
+    def frozen_inputs(self) -> list[FrozenInput]:
+        return list(self.stacked)  # type: ignore[arg-type]
 
     def _read(self, rows: ReadRows) -> Features:
         states = self.states(rows)
@@ -281,7 +305,8 @@ class TaskModel(nn.Module):
 
     def learned(self) -> dict[str, nn.Parameter]:
         """The trained parameters by name."""
-        prefixes = ("head.", "mix.", "inputs.", *self._trained_prefixes)
+        mixes = [f"stacked.{number}.mix." for number in range(len(self.stacked))]
+        prefixes = ("head.", "mix.", "inputs.", *mixes, *self._trained_prefixes)
         return {name: each for name, each in self.named_parameters() if name.startswith(prefixes)}
 
     def forward_flops(self, row_lengths: Iterable[int], *, learning: bool = False) -> float:

@@ -22,6 +22,7 @@ from polyseme.heads.head import NO_GOLD, Features
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.tasks.encoder_rows import TaskRow, Text
 from polyseme.tasks.items import Item
+from polyseme.transfer.stacked_inputs import InputVectors
 
 CHUNK_BATCHES = 50
 """Batches' worth of units that are sorted by length together, at most; fewer where there are few."""
@@ -58,6 +59,9 @@ class TaskBatch:
     words: WordNumbers | None = None
     """The words themselves, for inputs that are learned with the head."""
     second_words: WordNumbers | None = None
+    stacked: InputVectors | None = None
+    """The vectors of frozen inputs."""
+    second_stacked: InputVectors | None = None
     marks: Tensor | None = None
     groups: Tensor | None = None
     gold: Tensor | None = None
@@ -103,17 +107,33 @@ class Source(Protocol):
         """The units of these numbers; rows at least `longest` long, where that is given."""
 
 
+class StackedSource(Protocol):
+    """Where the vectors of frozen inputs come from."""
+
+    def vectors(
+        self, rows: Sequence[tuple[Unit, TaskRow]], longest: int | None
+    ) -> tuple[InputVectors, InputVectors | None]:
+        """Those of the words of these rows, and of their second texts where they have any."""
+
+
 class RowSource:
     """Units that the encoder reads in every step."""
 
     def __init__(
-        self, units: Sequence[Unit], *, tags: bool = False, with_marks: bool = False, inputs: WordInputs | None = None
+        self,
+        units: Sequence[Unit],
+        *,
+        tags: bool = False,
+        with_marks: bool = False,
+        inputs: WordInputs | None = None,
+        stacked: StackedSource | None = None,
     ) -> None:
         self.units = units
         self.tags = tags
         """Whether the gold is one number per word."""
         self.with_marks = with_marks
         self.inputs = inputs
+        self.stacked = stacked
         self.lengths: NDArray[np.int64] = np.array(
             [max(max(len(row.text), len(row.second or ())) for row in unit.rows) for unit in units], dtype=np.int64
         )
@@ -126,7 +146,7 @@ class RowSource:
             rows=read_rows([row.text for row in rows], longest),
             second=read_rows(seconds, longest) if seconds else None,
             n_pieces=sum(map(len, rows)),
-            **beside(units, with_marks=self.with_marks, inputs=self.inputs, longest=longest),
+            **beside(units, with_marks=self.with_marks, inputs=self.inputs, stacked=self.stacked, longest=longest),
         )
         return widened(batch) if longest is not None and self.tags else batch
 
@@ -156,9 +176,14 @@ def read_rows(texts: Sequence[Text], longest: int | None = None) -> ReadRows:
 
 
 def beside(
-    units: Sequence[Unit], *, with_marks: bool = False, inputs: WordInputs | None = None, longest: int | None = None
+    units: Sequence[Unit],
+    *,
+    with_marks: bool = False,
+    inputs: WordInputs | None = None,
+    stacked: StackedSource | None = None,
+    longest: int | None = None,
 ) -> dict[str, Any]:
-    """What goes with the rows of these units: gold, marks, groups, words."""
+    """What goes with the rows of these units: gold, marks, groups, words, and vectors of frozen inputs."""
     rows = [(unit, row) for unit in units for row in unit.rows]
     golds = [unit.gold for unit in units if unit.gold is not None]
     tensors: dict[str, Any] = {}
@@ -173,6 +198,8 @@ def beside(
         tensors["words"] = inputs.read([row.strings for _, row in rows], longest)
         if any(row.second is not None for _, row in rows):
             tensors["second_words"] = inputs.read([row.second_strings for _, row in rows], longest)
+    if stacked is not None:
+        tensors["stacked"], tensors["second_stacked"] = stacked.vectors(rows, longest)
     return tensors
 
 
@@ -223,7 +250,9 @@ def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
 
 def widened(batch: TaskBatch) -> TaskBatch:
     """Marks and gold of words, padded to as many words as the rows have room for."""
-    n_words = max(each.mask.shape[1] for each in (batch.rows, batch.features, batch.words) if each is not None)
+    n_words = max(
+        each.mask.shape[1] for each in (batch.rows, batch.features, batch.words, batch.stacked) if each is not None
+    )
     for name, filling in (("marks", 0), ("gold", NO_GOLD)):
         tensor = getattr(batch, name)
         if tensor is not None:

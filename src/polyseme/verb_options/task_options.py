@@ -121,10 +121,11 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
     reread_inputs: bool = option(
         False, "Let the head read the words' vectors a second time, beside its own output (ELMo)."
     )
-    inputs: str | None = option(
+    inputs: str | Sequence[str] | None = option(
         None,
-        "Further inputs of the head: char-cnn, word vectors and a character CNN that are learned with it.",
-        "NAME",
+        "Further inputs of the head, separated by commas: frozen models or files of static vectors, each perhaps with "
+        "its layer (glove.txt,models/elmo@mix), and char-cnn, word vectors and a character CNN that are learned.",
+        "NAMES",
         default="none",
     )
     head_learning_rate: float | None = option(None, "Learning rate of the task head.", "RATE", default="the encoder's")

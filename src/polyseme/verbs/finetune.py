@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from polyseme.transfer.finetune_card import task_card_of
 from polyseme.transfer.finetune_report import FinetuneReport, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
 from polyseme.transfer.task_folder import PAGE, REPORT, save_task_model
 from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
@@ -59,14 +60,15 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     if output is not None:
         path = model.path if isinstance(model, Model) else model
         named = [name for file in files.values() if file is not None for name in names_of(inputs_of(file))]
-        inputs = [path, options.data, *named]
+        inputs = [path, options.data, *named, *folders_of(settings.inputs)]
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=["polyseme.json"])
     columns = options.values(TaskDataOptions)
     read = _read_task(task, options.data, files, columns)
     run["model_name"], bundle = _bundle(model, settings)
+    run["stacked"] = load_inputs(settings.inputs)
     if output is None:
         return finetune_task(read, bundle, settings, **run).report
-    decides = _decides(read, bundle, settings, run["device"])
+    decides = _decides(read, bundle, settings, run["device"], run["stacked"])
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
         done = finetune_task(read, bundle, settings, folder=folder, **run)
         _write(done, output, columns if isinstance(task, str) and task in KINDS else {}, force=options.force)
@@ -105,13 +107,18 @@ def _bundle(model: Model | AnyPath | None, settings: FinetuneSettings) -> tuple[
         return model.path or "a model", model.bundle.copied().float()
     if model is not None and str(model) == NO_MODEL:
         if settings.inputs is None:
-            raise OptionError("Without a model, the head needs inputs of its own. Set them: inputs='char-cnn'.")
+            raise OptionError(
+                "Without a model, the head needs inputs of its own. Set them: inputs='char-cnn', 'glove.txt,char-cnn' "
+                "(--inputs)."
+            )
         return "no language model", None
     name = str(model_or_default("finetune", model))
     return name, load_bundle(find_model(name))
 
 
-def _decides(data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, device: str) -> dict[str, Any]:
+def _decides(
+    data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, device: str, stacked: Sequence[InputModel]
+) -> dict[str, Any]:
     """Everything that decides the result, as JSON."""
     digest = hashlib.sha256()
     for split, items in data.splits.items():
@@ -128,6 +135,11 @@ def _decides(data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, 
         "metrics": data.metrics,
         "data": digest.hexdigest(),
         **({} if bundle is None else {f"the model's {part}": each for part, each in fingerprint(bundle).items()}),
+        **{
+            f"the {part} of the input {each.name}": hash
+            for each in stacked
+            for part, hash in fingerprint(each.bundle).items()
+        },
         **settings.to_json(),
         "device": device.partition(":")[0],
         "polyseme": __version__,
