@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.senses import senses
     from polyseme.verbs.show import show
     from polyseme.verbs.similar import similar
-    from polyseme.word_encoder import WordEncoder
+    from polyseme.word_encoder import StackedWordEncoder, WordEncoder
     from polyseme.word_senses.similarity_view import view
 
 __version__ = "0.1.0"
@@ -55,7 +55,7 @@ _HOMES = {
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
     **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
-    "WordEncoder": "word_encoder",
+    **dict.fromkeys(("StackedWordEncoder", "WordEncoder"), "word_encoder"),
     "build_corpus": "verbs.corpus",
     "convert_model": "verbs.convert",
     "list_models": "verbs.models",
@@ -72,6 +72,7 @@ __all__ = [
     "Model",
     "PolysemeError",
     "PolysemeWarning",
+    "StackedWordEncoder",
     "Word",
     "WordEncoder",
     "build_corpus",

@@ -207,6 +207,40 @@ class WordEncoder(nn.Module):
         return like.new_zeros(*mixes, n_texts, longest, *layers, self.width, requires_grad=False)
 
 
+class StackedWordEncoder(nn.Module):
+    """Several `WordEncoder`s side by side, each with its layer and what learns of it: their vectors concatenated.
+
+    >>> glove = polyseme.WordEncoder("glove.6B.50d.txt", layer=0)                        # doctest: +SKIP
+    >>> elmo = polyseme.WordEncoder("path/to/elmo", layer="mix", trainable="mix")        # doctest: +SKIP
+    >>> vectors, mask = polyseme.StackedWordEncoder([glove, elmo])([["Dawn", "broke"]])  # doctest: +SKIP
+    """
+
+    def __init__(self, encoders: Sequence[WordEncoder]) -> None:
+        super().__init__()
+        if not encoders:
+            raise OptionError("A stack has at least one WordEncoder.")
+        for number, each in enumerate(encoders):
+            if not isinstance(each, WordEncoder):
+                raise OptionError(f"A stack is of WordEncoders. Number {number} is a {type(each).__name__}.")
+            if each.choice.mode == "all" or each._several:
+                raise OptionError(
+                    f"WordEncoder number {number} gives a word several vectors (layer {each.layer!r}, "
+                    f"{len(each.mixes)} mixes), which cannot be concatenated with others. Take one mix, concat:a:b or "
+                    "a number."
+                )
+        self.encoders = nn.ModuleList(encoders)
+
+    @property
+    def width(self) -> int:
+        """D, the width of a vector."""
+        return sum(each.width for each in self.encoders)  # type: ignore[misc]
+
+    def forward(self, texts: Sequence[Sequence[str]] | Sequence[Document]) -> WordVectors:
+        """One vector per word: [R, W, D], those of the encoders in their order."""
+        each = [encoder(texts) for encoder in self.encoders]
+        return WordVectors(torch.cat([one.vectors for one in each], dim=-1), each[0].mask)
+
+
 def _documents(texts: Any) -> list[Document]:
     if isinstance(texts, (str, Document)):
         texts = [texts]

@@ -67,6 +67,8 @@ def write_files(folder: Path) -> None:
         for number, item in enumerate(questions)
     ]
     (folder / "squad.json").write_text(json.dumps({"data": [{"title": "words", "paragraphs": asked}]}))
+    words = (*small_tasks.GOOD, *small_tasks.BAD, *small_tasks.OTHERS)
+    (folder / "glove.txt").write_text("".join(f"{word} {number} 1 -0.5\n" for number, word in enumerate(words)))
     (folder / "new.txt").write_text("The crane broke.\nA flat tire is bad news.\n")
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.cost import Cost
-from polyseme.embedding.flow import ROWS_CARRIED, Embedder, warn_unread
+from polyseme.embedding.flow import ROWS_CARRIED
 from polyseme.embedding.pooling import warn_wordless
-from polyseme.embedding.row_documents import document_of, encoded_rows
+from polyseme.embedding.row_documents import document_of
+from polyseme.embedding.side_by_side import WordEmbedder
 from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
@@ -27,7 +28,7 @@ from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import OWN, Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
 from polyseme.files.vectors_long import OF_WORDS, OTHERS, long_format
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Document, Embedded, OnBatch, Pieces, Progress
+from polyseme.types import Document, Embedded, OnBatch, Progress
 
 LONG_OWN = (*OF_WORDS, *OTHERS)
 
@@ -72,7 +73,7 @@ class _VectorChunks(Storage[Embedded]):
 
 
 def embed_files(
-    embedder: Embedder,
+    embedder: WordEmbedder,
     sources: Sources,
     target: Target,
     *,
@@ -89,10 +90,11 @@ def embed_files(
     own = LONG_OWN if target.long else OWN
     own_fitter = Fitter(per=target.per, store=target.store, own=own)
 
-    def prepare(rows: Sequence[Row]) -> list[tuple[Document, Pieces]]:
-        return encoded_rows(rows, embedder.tokenizer)
+    def prepare(rows: Sequence[Row]) -> list[tuple[Document, Any]]:
+        documents = [document_of(row) for row in rows]
+        return list(zip(documents, embedder.encode(documents), strict=True))
 
-    def compute(chunk: Chunk[tuple[Document, Pieces]], on_batch: OnBatch) -> list[Embedded]:
+    def compute(chunk: Chunk[tuple[Document, Any]], on_batch: OnBatch) -> list[Embedded]:
         documents, encoded = [document for document, _ in chunk.units], [pieces for _, pieces in chunk.units]
         return embedder.embed(documents, encoded, on_batch)
 
@@ -111,12 +113,12 @@ def embed_files(
         storage=_VectorChunks(target.per, target.store, own),
         settings=settings,
         can_resume=embedder.carried is None,
-        before_first=embedder.inference.prepare,
+        before_first=embedder.prepare,
         shards=None if target.shard_rows is None else Shards(target.shard_rows, f".{target.shard_format}"),
     )
     with read_rows(sources, **(reading or {}), sentences=split_sentences) as rows:
         run_job(job, rows, target.output, force=target.force, progress=progress)
-    warn_unread(embedder.tally)
+    embedder.warn_unread()
     if embedder.tally.wordless and target.per == "text":
         warn_wordless(embedder.tally.wordless)
     return embedder.tally.cost(time.perf_counter() - started, embedder.device)

@@ -37,18 +37,18 @@ ROWS_CARRIED = 64
 """Texts in a batch where state is carried from batch to batch, as in the original ELMo."""
 
 
-def warn_unread(tally: Tally) -> None:
+def warn_unread(tally: Tally, tokenizer: str = "The model's tokenizer") -> None:
     """Say, once, which words were not read as they are: those that came out as nothing, and unknown ones."""
     if tally.vanished:
         warnings.warn(
-            f"The model's tokenizer makes nothing of {_words(tally.vanished)} (control or zero-width characters); each "
+            f"{tokenizer} makes nothing of {_words(tally.vanished)} (control or zero-width characters); each "
             "was given the unknown piece, so that it has a vector.",
             PolysemeWarning,
             stacklevel=3,
         )
     if tally.unknown:
         warnings.warn(
-            f"The model's tokenizer has no pieces for {_words(tally.unknown)}{_share(tally)}, whole or in part; "
+            f"{tokenizer} has no pieces for {_words(tally.unknown)}{_share(tally)}, whole or in part; "
             "what it lacks was read as the unknown piece, so that such words have vectors as if they were one.",
             PolysemeWarning,
             stacklevel=3,
@@ -140,7 +140,7 @@ class Embedder:
         """How a text's vector is pooled from all its pieces; None: it is the mean of its words."""
         width = self.choice.width(self.config)
         width = width if self.text_pooling is None else self.text_pooling.width(width)
-        self.shape = (len(self.choice.layers), width) if self.choice.mode == "all" else (width,)
+        self.shape: tuple[int, ...] = (len(self.choice.layers), width) if self.choice.mode == "all" else (width,)
         """Of one vector: (D,), or (layers, D) for all layers."""
         self.inference = build_inference_encoder(bundle.encoder, precision) if inference is None else inference
         if stack == "decoder":
@@ -160,7 +160,19 @@ class Embedder:
 
     def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
         """One chunk; batches never cross it."""
-        return self.embed(documents, self.tokenizer.encode_many(documents), on_batch)
+        return self.embed(documents, self.encode(documents), on_batch)
+
+    def encode(self, documents: Sequence[Document]) -> list[Pieces]:
+        """Their pieces."""
+        return self.tokenizer.encode_many(documents)
+
+    def prepare(self) -> None:
+        """Prepare for much work."""
+        self.inference.prepare()
+
+    def warn_unread(self) -> None:
+        """Say, once, which words were not read as they are."""
+        warn_unread(self.tally)
 
     def embed(
         self, documents: Sequence[Document], encoded: Sequence[Pieces], on_batch: OnBatch | None = None

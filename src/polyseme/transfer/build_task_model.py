@@ -63,8 +63,7 @@ def build_task_model(
         readout=words,  # type: ignore[arg-type]
         **settings,
     )
-    learned = None if inputs is None else WordInputs(inputs)
-    return TaskModel(bundle, config, build_head(head_config), learned, stacked)
+    return TaskModel(bundle, config, build_head(head_config), None if inputs is None else WordInputs(inputs), stacked)
 
 
 def _writing_model(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import folder_of, load
+from polyseme.api import AnyPath, Model, folder_of, load
 from polyseme.cost import Cost
 from polyseme.embedding import embed_files as job
+from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.pooling import check_per
+from polyseme.embedding.side_by_side import SideBySide, WordEmbedder, named_models
 from polyseme.errors import OptionError
 from polyseme.files import chunked_job
 from polyseme.files.atomic import Kind, check_output
@@ -39,31 +43,26 @@ def embed(options: EmbedOptions) -> Cost:
     columns = (options.columns,) if isinstance(options.columns, str) else tuple(options.columns)
     reading = options.values(ReadingOptions)
     reading["fields"] = _fields(reading["fields"], columns)
-    loaded = load(model_or_default("embed", options.model), device=options.device, dtype=options.dtype)
-    embedder = loaded.embedder(**options.values(ModelEmbedderOptions))
+    models = _models(options)
+    embedder = models.embedder
     check_numbers(columns, embedder.shape)
     store: Store = options.store or ("fp64" if embedder.dtype.name == "float64" else "fp32")
-    parts = fingerprint(loaded.bundle, loaded.precision, options.stack)
     provenance: dict[str, Any] = {
-        "model": loaded.path,
-        "family": loaded.bundle.family.name,
-        "layer": str(options.layer),
+        **models.provenance,
         "pool": options.pool,
         "per": options.per,
         "dtype": options.dtype,
         "store": store,
-        "view": {"fingerprint": parts, "layer": dataclasses.asdict(embedder.choice)},
+        "view": {"fingerprint": models.fingerprint, "layer": dataclasses.asdict(models.choice)},
     } | ({"carry_state": "true"} if options.carry_state else {})
     provenance |= {"stack": options.stack} if options.stack != "encoder" else {}
-    pooling = embedder.text_pooling
-    provenance |= {} if pooling is None else {"text_pool": pooling.name}
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
         return {
             **{name: value for name, value in provenance.items() if name != "view"},
-            **{f"the model's {part}": hash for part, hash in parts.items()},
-            **({} if pooling is None else {"the model's modules for texts": pooling.digest}),
+            **{f"the model's {part}": hash for part, hash in models.fingerprint.items()},
+            **models.modules,
             "input": described(inputs),
             **reading,
             "shard_rows": options.shard_rows,
@@ -91,13 +90,75 @@ def embed(options: EmbedOptions) -> Cost:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Models:
+    """The model of a call, or several side by side, and what files say of them."""
+
+    embedder: WordEmbedder
+    fingerprint: Mapping[str, str]
+    choice: LayerChoice
+    provenance: Mapping[str, str]
+    modules: Mapping[str, str]
+    """Digests of what makes a text's vector, where that is the model's own."""
+
+
+def _models(options: EmbedOptions) -> _Models:
+    names = _several(options.model)
+    if names is None:
+        return _model(options, model_or_default("embed", options.model), options.layer)
+    if options.carry_state or options.stack != "encoder":
+        raise OptionError("Several models side by side carry no state and have no decoder. Leave these options out.")
+    each = [_model(options, name, options.layer if layer is None else layer) for name, layer in names]
+    labels = [name if layer is None else f"{name}@{layer}" for name, layer in names]
+    embedders = {name: one.embedder for name, one in zip(labels, each, strict=True)}
+    return _Models(
+        embedder=SideBySide(embedders),  # type: ignore[arg-type]
+        fingerprint={
+            f"{part} of {name}, layer {one.provenance['layer']}": hash
+            for name, one in zip(labels, each, strict=True)
+            for part, hash in one.fingerprint.items()
+        },
+        choice=LayerChoice("concat", ()),
+        provenance={key: ",".join(one.provenance.get(key, "") for one in each) for key in ("model", "family", "layer")},
+        modules={
+            f"{key} of {name}": value
+            for name, one in zip(labels, each, strict=True)
+            for key, value in one.modules.items()
+        },
+    )
+
+
+def _model(options: EmbedOptions, model: Model | AnyPath, layer: str | int) -> _Models:
+    """One of them."""
+    loaded = load(model, device=options.device, dtype=options.dtype)
+    embedder = loaded.embedder(**{**options.values(ModelEmbedderOptions), "layer": layer})
+    pooling = embedder.text_pooling
+    return _Models(
+        embedder=embedder,
+        fingerprint=fingerprint(loaded.bundle, loaded.precision, options.stack),
+        choice=embedder.choice,
+        provenance={"model": loaded.path, "family": loaded.bundle.family.name, "layer": str(layer)}
+        | ({} if pooling is None else {"text_pool": pooling.name}),
+        modules={} if pooling is None else {"the model's modules for texts": pooling.digest},
+    )
+
+
+def _several(model: Model | AnyPath | None) -> list[tuple[str, str | None]] | None:
+    """The models that are named with commas between them, and their layers; None: there is one."""
+    if model is None or isinstance(model, Model) or "," not in os.fspath(model) or Path(model).exists():
+        return None
+    return named_models(os.fspath(model))
+
+
 def _check_output(sources: Sequence[str], options: EmbedOptions) -> None:
     """Refuse, before the model is loaded, what could not be written."""
     check_per(options.per)
     job.check_shards(options.shard_rows, options.shard_format, options.store)
     clear_up(options.output)
     kind: Kind = "file" if options.shard_rows is None else "folder"
-    inputs = [*sources, folder_of(options.model)]
+    several = _several(options.model)
+    named = [folder_of(options.model)] if several is None else [name for name, _ in several]
+    inputs = [*sources, *named]
     check_output(options.output, force=options.force, kind=kind, inputs=inputs, is_part=is_shard)
     if options.long or is_long(options.output):
         _check_long(options)
