@@ -58,7 +58,7 @@ class SideBySide:
         for name, member in members.items():
             if len(member.shape) > 1:
                 raise OptionError(
-                    f"Layer 'all' gives a word several vectors, and those of {name} are to be concatenated with others. "
+                    f"Layer 'all' gives a word several vectors, and those of {name} are to be concatenated. "
                     f"Name one layer, or several as one: {name}@concat:0:-1."
                 )
         self.members = dict(members)
