@@ -81,6 +81,7 @@ def test_fresh_layers_are_the_top_ones() -> None:
         ("gpt2", False, {"readout": "last"}),
         ("elmo", False, {"learning_rate": 1e-3, "readout": "max", "pool": "mean"}),
         ("lstm", False, {"readout": "concat"}),
+        ("seq2seq", False, {"learning_rate": 1e-3, "pool": "mean", "epochs": 5}),
     ],
 )
 def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[str, Any]) -> None:
@@ -119,6 +120,13 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
 def test_settings_that_cannot_be(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         FinetuneSettings(**settings)
+
+
+def test_a_head_that_reads_out_by_itself_takes_no_readout() -> None:
+    config = tiny_model("seq2seq").bundle.config
+    settings = FinetuneSettings(frozen=True, head="bcn", readout="max")
+    with pytest.raises(OptionError, match="'bcn' reads texts out in ways of its own"):
+        fill_settings(settings, config, kind="classify", n_train=9, pooler=False, starts=False)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What a head computes over words before it scores labels: nothing, a BiLSTM, or BiLSTMs with attention between texts.
 
+The biattentive network also makes one vector of a text in ways of its own (`Pools`).
+
 Shapes: R rows, W and V words of the first and second text, D width, H cells of a BiLSTM in one direction.
 """
 
@@ -106,6 +108,83 @@ class Aligned(nn.Module):
         return composed
 
 
+class Biattentive(nn.Module):
+    """The biattentive classification network (McCann et al. 2017), the body of CoVe.
+
+    A layer and a BiLSTM over each text; every word h has as its context c what it attends to in the other text, by the
+    softmax of plain products; a second BiLSTM reads [h; h − c; h ∘ c]. A single text is both.
+    """
+
+    def __init__(self, config: HeadConfig, below: int) -> None:
+        super().__init__()
+        cells = config.inner_width or CELLS
+        self.dropout = nn.Dropout(config.dropout_rate)
+        self.layer = nn.Linear(below, cells)
+        self.reader = BiLSTM(cells, cells, n_layers=config.n_layers, dropout_rate=config.dropout_rate)
+        self.integrate = BiLSTM(6 * cells, cells)
+        self.width = 2 * cells
+        nn.init.xavier_uniform_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+
+    def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
+        first = self._read(words, mask)
+        if second is None or second_mask is None:
+            return self._integrated(first, attended(first, first, mask[:, None, :]), mask), None
+        other = self._read(second, second_mask)
+        return (
+            self._integrated(first, attended(first, other, second_mask[:, None, :]), mask),
+            self._integrated(other, attended(other, first, mask[:, None, :]), second_mask),
+        )
+
+    def _read(self, words: Tensor, mask: Tensor) -> Tensor:
+        read: Tensor = self.reader(self.dropout(torch.relu(self.layer(self.dropout(words)))), mask)
+        return read
+
+    def _integrated(self, states: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        both = torch.cat([states, states - context, states * context], dim=-1)
+        integrated: Tensor = self.integrate(self.dropout(both), mask)
+        return integrated
+
+
+class Pools(nn.Module):
+    """[R, W, D] → [R, 4 D]: the maximum, the mean, the minimum, and the mean by weights that are learned."""
+
+    n_vectors = 4
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weigh = nn.Linear(width, 1)
+        nn.init.xavier_uniform_(self.weigh.weight)
+        nn.init.zeros_(self.weigh.bias)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        if not states.shape[1]:
+            return states.new_zeros(states.shape[0], self.n_vectors * states.shape[2])
+        lowest, real = torch.finfo(states.dtype).min, mask[:, :, None]
+        weights = torch.softmax(self.weigh(states).masked_fill(~real, lowest), dim=1) * real
+        pools = [
+            states.masked_fill(~real, lowest).amax(1),
+            (states * real).sum(1) / real.sum(1).clamp(min=1),
+            states.masked_fill(~real, -lowest).amin(1),
+            (weights * states).sum(1),
+        ]
+        return torch.cat(pools, dim=-1) * mask.any(1)[:, None]
+
+
+class Maxout(nn.Module):
+    """The largest of several linear functions for each number that comes out (Goodfellow et al. 2013)."""
+
+    n_functions = 4
+
+    def __init__(self, below: int, width: int) -> None:
+        super().__init__()
+        self.all = nn.Linear(below, self.n_functions * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        largest: Tensor = self.all(x).unflatten(-1, (self.n_functions, -1)).amax(-2)
+        return largest
+
+
 def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
     """Σ softmax(q · k) k over the keys that are seen: [R, W, D], [R, V, D], [R, 1 or W, V] → [R, W, D].
 
@@ -119,13 +198,16 @@ def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
     return torch.matmul(shares.to(keys.dtype), keys)
 
 
-BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned]] = {
+BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
     "linear": AsGiven,
     "mlp": AsGiven,
     "bilstm": Recurrent,
     "bilstm-attention": Aligned,
+    "bcn": Biattentive,
 }
 """By the config's `body`; the layer of an mlp is above the readout, in `Scores`."""
+ATTENTIVE = ("bilstm-attention", "bcn")
+"""The bodies in which two texts attend to each other."""
 
 
 class TextBody(nn.Module):
@@ -151,13 +233,17 @@ class TextBody(nn.Module):
 
 
 class Scores(nn.Sequential):
-    """From a vector to the scores of labels: dropout and a linear layer; an mlp has a tanh layer below it."""
+    """From a vector to the scores of labels: dropout and a linear layer; below it an mlp has a tanh layer, and the
+    biattentive network a maxout layer.
+    """
 
     def __init__(self, config: HeadConfig, below: int, n_labels: int, *, layer: bool, dropout_rate: float) -> None:
-        inner = config.inner_width or below
+        inner = config.inner_width or (CELLS if config.body == "bcn" else below)
         parts: list[nn.Module] = [nn.Dropout(dropout_rate)]
         if layer:
-            parts += [nn.Linear(below, inner), nn.Tanh(), nn.Dropout(dropout_rate)]
+            maxout = config.body == "bcn"
+            parts += [Maxout(below, inner)] if maxout else [nn.Linear(below, inner), nn.Tanh()]
+            parts.append(nn.Dropout(dropout_rate))
         parts.append(nn.Linear(inner if layer else below, n_labels))
         super().__init__(*parts)
         for part in parts:

@@ -10,7 +10,7 @@ from polyseme.config import Config
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.parts.crf import SCHEMES
 
-Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "text"]
+Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "bcn", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
 TASK_KINDS = ("classify", "pair", "tag", "span", "choose")
 """The kinds of task that heads are for; `tasks.kinds.KINDS` has an object for each."""
@@ -22,6 +22,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "mlp": {"body": "mlp", "dropout_rate": 0.1},
     "bilstm": {"body": "bilstm", "dropout_rate": 0.5},
     "bilstm-attention": {"body": "bilstm-attention", "dropout_rate": 0.5},
+    "bcn": {"body": "bcn", "dropout_rate": 0.3},
     "crf": {"body": "linear", "crf": True, "dropout_rate": 0.1},
     "bilstm-crf": {"body": "bilstm", "crf": True, "dropout_rate": 0.5},
     "text": {"body": "text", "dropout_rate": 0.0},
@@ -115,7 +116,7 @@ class HeadConfig(Config):
             raise ModelError(f"The labels of a head must differ. {twice!r} is there twice.")
         if self.regression and self.multi:
             raise ModelError("A head predicts numbers ('regression') or several labels ('multi'), not both.")
-        if self.reread_inputs and self.body not in ("bilstm", "bilstm-attention"):
+        if self.reread_inputs and self.body not in ("bilstm", "bilstm-attention", "bcn"):
             raise ModelError(
                 f"Words are read again ('reread_inputs') beside a BiLSTM. The body of this head is {self.body!r}."
             )

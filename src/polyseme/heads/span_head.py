@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.heads.bodies import Scores, TextBody
+from polyseme.heads.bodies import ATTENTIVE, Scores, TextBody
 from polyseme.heads.head import N_VECTORS, NO_GOLD, Features, Head, read_out
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.crf import FORBIDDEN
@@ -85,7 +85,7 @@ class SpanHead(Head):
         super().__init__(config)
         self.body = TextBody(config)
         plain = config.body in ("linear", "mlp")
-        self.meets = config.separate_rows and config.body != "bilstm-attention"
+        self.meets = config.separate_rows and config.body not in ATTENTIVE
         below = self.body.width
         if self.meets:
             question = below * N_VECTORS[config.readout]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.errors import InputError
-from polyseme.heads.bodies import Scores, TextBody
+from polyseme.heads.bodies import ATTENTIVE, Pools, Scores, TextBody
 from polyseme.heads.head import N_VECTORS, NO_GOLD, Features, Head, as_array, read_out
 from polyseme.heads.head_config import HeadConfig
 from polyseme.types import Predictions
@@ -34,8 +34,11 @@ class WholeText(nn.Module):
             self.body, below = None, config.whole_width
         else:
             self.body = TextBody(config)
-            below = self.body.width * N_VECTORS[config.readout] * (4 if config.separate_rows else 1)
-        layer = config.body in ("mlp", "bilstm-attention")
+            self.pools = Pools(self.body.two_way_width) if config.body == "bcn" else None
+            n_vectors, states = N_VECTORS[config.readout], self.body.two_way_width
+            below = (self.body.width - states) * n_vectors + states * (4 if self.pools is not None else n_vectors)
+            below *= 4 if config.separate_rows else 1
+        layer = config.body in ("mlp", *ATTENTIVE)
         self.scores = Scores(config, below, n_labels, layer=layer, dropout_rate=config.dropout_rate)
 
     def forward(self, features: Features) -> Tensor:
@@ -52,7 +55,9 @@ class WholeText(nn.Module):
         """States of the body and, where they are read again, the words themselves: each read out in its own way."""
         assert self.body is not None
         readout, states = self.config.readout, self.body.two_way_width
-        parts = [read_out(words[..., :states], mask, readout, two_way=True)] if states else []
+        parts = [read_out(words[..., :states], mask, readout, two_way=True)] if states and self.pools is None else []
+        if self.pools is not None:
+            parts.append(self.pools(words[..., :states], mask))
         if words.shape[-1] > states:
             parts.append(read_out(words[..., states:], mask, readout))
         return torch.cat(parts, dim=-1)

@@ -130,7 +130,7 @@ def fill_settings(
             notes.append(f"{name.replace('_', ' ')} {value}: {reason}")
         return value
 
-    recurrent = config is not None and config.memory == "state"
+    recurrent = config is not None and (config.memory == "state" or not config.follows_masks)
     static = config is not None and config.direction == "none"
     writes = answers == "text" and not settings.frozen and not any(getattr(settings, name) for name in OF_STATES)
     head = fill(
@@ -152,6 +152,8 @@ def fill_settings(
         fill("max_pieces", min(window, most))
     if config is not None and head != "text":
         fill("layer", "mix" if settings.frozen and len(set(config.widths)) == 1 else "-1")
+        if head == "bcn" and settings.readout is not None:
+            raise OptionError("The head 'bcn' reads texts out in ways of its own. Leave the readout out.")
         fill("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
     if head != "text":
         over_pieces = not settings.frozen and config is not None and not recurrent and not static

@@ -82,7 +82,7 @@ class TaskModelOptions(Options):
     )
     head: str | None = option(
         None,
-        "Head of the task: linear, mlp, bilstm, bilstm-attention, crf, bilstm-crf; text lets the decoder write labels.",
+        "Head of the task: linear, mlp, bilstm, bilstm-attention, bcn, crf, bilstm-crf; text: the decoder writes it.",
         "NAME",
         default="by the task and the model",
     )
