@@ -39,8 +39,9 @@ contracts: $(DEV)  ## which room imports from which
 docs: $(DEV)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
 
-# Tests run two at a time; a thread each is enough.
+# Tests run two at a time; a thread each is enough. Their rewritten assertions are kept for the next run.
 pytest slow: export OMP_NUM_THREADS := 1
+pytest slow: export PYTHONDONTWRITEBYTECODE :=
 
 pytest: $(DEV)  ## tests, without the slow ones
 	$(BIN)/pytest

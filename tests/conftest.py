@@ -21,7 +21,7 @@ try:
 except ImportError:  # a borrowed machine: files with property tests cannot be imported, the others run
     pass
 else:
-    settings.register_profile("local", deadline=None)
+    settings.register_profile("local", deadline=None, max_examples=50)
     settings.register_profile("ci", deadline=None, derandomize=True)
     settings.load_profile("ci" if IN_CI else "local")
 

@@ -73,7 +73,7 @@ def test_a_classifier_learns(folder: str, how: dict[str, Any]) -> None:
     assert classifier.report_.mode == ("tuned" if how is TUNED else "frozen")
 
 
-@pytest.mark.parametrize("how", [TAGGING, TUNED], ids=["frozen", "tuned"])
+@pytest.mark.parametrize("how", [TAGGING, pytest.param(TUNED, marks=pytest.mark.slow)], ids=["frozen", "tuned"])
 def test_a_tagger_learns(folder: str, how: dict[str, Any]) -> None:
     tagger = ContextualTagger(folder, **how).fit(*TAGGED)
     assert tagger.classes_.tolist() == ["B", "G", "O"]

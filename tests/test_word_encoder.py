@@ -220,8 +220,15 @@ def train(encoder: WordEncoder, *, steps: int = 30, rate: float = 0.01) -> tuple
     return losses[0], losses[-1]
 
 
-@pytest.mark.parametrize("trainable", [True, "mix"])
-@pytest.mark.parametrize("family", ["bert", "elmo"])
+@pytest.mark.parametrize(
+    ("family", "trainable"),
+    [
+        ("bert", True),
+        ("elmo", "mix"),
+        pytest.param("bert", "mix", marks=pytest.mark.slow),
+        pytest.param("elmo", True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_plain_loop_trains_what_is_asked_for(family: str, trainable: Any) -> None:
     model = tiny_model(family) if family == "bert" else Model(golden_bundle("allennlp"))
     before = {name: each.clone() for name, each in model.bundle.named_parameters()}

@@ -34,11 +34,14 @@ def shallow(config: TransformerConfig) -> TransformerConfig:
 
 
 SHALLOW = {name: shallow(config) for name, config in TRANSFORMERS.items()}
-AS_ANOTHER = ("roberta", "xlm-roberta", "electra", "distilbert", "bart")
-"""Families that compute what another one does, with other numbers in their config."""
+AS_ANOTHER = ("roberta", "xlm-roberta", "electra", "distilbert", "bart", "albert")
+"""Families that compute what another one does, with other numbers in their config, or with its layers shared."""
 WITH_MEMORY = ("gpt2", "openai-gpt", "xlnet", "t5")
 """Families whose computation, with its memory or its decoder, has a test of its own below."""
-CAUSAL, ANY_ORDER, BUCKETS = (SHALLOW[name] for name in ("causal", "any order", "buckets"))
+CAUSAL, ANY_ORDER, BUCKETS = (
+    SHALLOW[name].replace(n_layers=1, masks=SHALLOW[name].masks[:1]) for name in ("causal", "any order", "buckets")
+)
+"""One layer has a memory, two streams and a source as more have."""
 
 
 @pytest.fixture(autouse=True)

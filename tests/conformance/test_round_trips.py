@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,22 @@ from tolerance import expect
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=family_name)
 every_referenced = pytest.mark.parametrize("family", REFERENCED.values(), ids=family_name)
-every_architecture = pytest.mark.parametrize(
-    ("family", "architecture"),
-    [(family, name) for family in FAMILIES.values() for name, _ in family.architectures],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)
 every_referenced_architecture = pytest.mark.parametrize(
     ("family", "architecture"),
     [(family, name) for family in REFERENCED.values() for name, _ in family.architectures],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-tied_or_not = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+
+
+def tied_or_not(families: Iterable[Family]) -> pytest.MarkDecorator:
+    """Every architecture, with outputs that are tied to the encoder, and where it has outputs, with others."""
+    cases = [
+        pytest.param(family, name, tied, id=f"{family.name}-{name}-{'tied' if tied else 'untied'}")
+        for family in families
+        for name, outputs in family.architectures
+        for tied in ((True, False) if outputs else (True,))
+    ]
+    return pytest.mark.parametrize(("family", "architecture", "tied"), cases)
 
 
 def drawn_bundle(family: Family, outputs: frozenset[str] | list[str], *, tied: bool) -> Bundle:
@@ -64,8 +70,7 @@ def of_outputs(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-@tied_or_not
-@every_architecture
+@tied_or_not(FAMILIES.values())
 def test_what_is_written_is_read_back(family: Family, architecture: str, tied: bool) -> None:
     outputs = dict(family.architectures)[architecture]
     bundle = drawn_bundle(family, outputs, tied=tied)
@@ -111,8 +116,7 @@ def test_every_parameter_of_a_reference_is_counted_once(family: Family) -> None:
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
-@tied_or_not
-@every_architecture
+@tied_or_not(FAMILIES.values())
 def test_what_is_saved_is_loaded_back(family: Family, architecture: str, tied: bool, tmp_path: Path) -> None:
     bundle = drawn_bundle(family, dict(family.architectures)[architecture], tied=tied)
     save_bundle(bundle, tmp_path / "model")
@@ -144,8 +148,7 @@ def test_shards_hold_the_same_model(tmp_path: Path) -> None:
     assert_identical(named_tensors(load_bundle(tmp_path / "model")), named_tensors(bundle))
 
 
-@tied_or_not
-@every_referenced_architecture
+@tied_or_not(REFERENCED.values())
 def test_what_is_saved_the_reference_loads(family: Family, architecture: str, tied: bool, tmp_path: Path) -> None:
     """With equal states, and equal logits where the class has an output for pieces."""
     outputs = dict(family.architectures)[architecture]

@@ -87,7 +87,7 @@ print(train_tokenizer(sys.argv[1], json.load(sys.stdin), vocab_size=int(sys.argv
 """
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "byte-bpe"])
+@pytest.mark.parametrize("kind", ["wordpiece", pytest.param("bpe", marks=pytest.mark.slow), "byte-bpe"])
 def test_every_process_learns_the_same(kind: str):
     texts = json.dumps([*TEXTS, "".join(map(chr, range(0x390, 0x500)))])
     line = [sys.executable, "-c", PROGRAM, kind, str(VOCAB[kind] + 150)]

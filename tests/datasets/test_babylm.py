@@ -66,6 +66,7 @@ def evaluation_data(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_published_blimp_has_twelve_phenomena(data: Path) -> None:
     [blimp] = read_babylm(find_babylm(data))
     assert (blimp.name, blimp.levels) == ("blimp", ("phenomenon", "paradigm"))

@@ -81,8 +81,12 @@ MAJORITIES = {
 }
 
 
+LARGE = ("srl", "ud-ewt", "sst2", "snli", "qqp")
+"""Large files, whose readers have small tests besides."""
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "srl" else ()) for name in COUNTS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in COUNTS]
 )
 def test_the_whole_of_the_shared_data(name: str, data: Path) -> None:
     read = read_benchmark(name, data)

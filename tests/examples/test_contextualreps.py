@@ -49,7 +49,7 @@ def test_it_is_a_notebook_and_its_cells_compile() -> None:
 
 def test_its_cells_run_on_a_few_sentences(data: Path, tmp_path: Path) -> None:
     tiny_model("bert").save(tmp_path / "bert")
-    table = run(data, tmp_path, QUICK="32", ELMO_BUDGET="2steps", BERT=str(tmp_path / "bert"))
+    table = run(data, tmp_path, QUICK="32", ELMO_BUDGET="2steps", CHARACTERS="200_000", BERT=str(tmp_path / "bert"))
     assert set(table) > WAYS
     [guess] = set(table) - WAYS
     assert guess.startswith("always ")

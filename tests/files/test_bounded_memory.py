@@ -106,7 +106,8 @@ def test_reading_120_megabytes_of_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "suffix", [pytest.param(each, marks=pytest.mark.slow) if each == ".jsonl" else each for each in sorted(FORMATS)]
+    "suffix",
+    [pytest.param(each, marks=pytest.mark.slow if each in (".jsonl", ".npz") else ()) for each in sorted(FORMATS)],
 )
 def test_writing_and_reading_150_megabytes_of_vectors(tmp_path: Path, suffix: str) -> None:
     count, growth = run(WRITE, tmp_path / f"out{suffix}")

@@ -24,9 +24,20 @@ def found(decoding: Decoding, end: int | None, rows: list[list[int]] | None = No
     return write_on(model, prompts() if rows is None else rows, decoding)
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
-@pytest.mark.parametrize("length_penalty", [0.6, 1.0, 2.0])
-@pytest.mark.parametrize("beam", [2, 4])
+@pytest.mark.parametrize(
+    ("beam", "length_penalty", "early_stopping"),
+    [  # each value with each of the others
+        (2, 0.6, True),
+        (4, 0.6, False),
+        (2, 0.6, "never"),
+        (4, 1.0, True),
+        (2, 1.0, False),
+        (4, 1.0, "never"),
+        (2, 2.0, True),
+        (4, 2.0, False),
+        (4, 2.0, "never"),
+    ],
+)
 def test_beams_equal_the_reference(beam: int, length_penalty: float, early_stopping: EarlyStopping) -> None:
     """All texts of the beam, for prompts of different lengths, up to the first end piece."""
     decoding = Decoding(

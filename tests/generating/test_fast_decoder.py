@@ -55,8 +55,11 @@ def compare(plain: StepByStep, fast: StepByStep, rows: list[list[int]], toleranc
     assert ours.lengths.tolist() == theirs.lengths.tolist()
 
 
-@pytest.mark.parametrize("settled", [False, True], ids=["as they are", "laid out"])
-@pytest.mark.parametrize("rows", [ROWS[:1], ROWS, [ROWS[2], ROWS[2]]], ids=["one row", "rows", "level rows"])
+@pytest.mark.parametrize(
+    ("rows", "settled"),
+    [(ROWS[:1], True), (ROWS, False), ([ROWS[2], ROWS[2]], True)],
+    ids=["one row, laid out", "rows, as they are", "level rows, laid out"],
+)
 @every_kind
 def test_the_fast_step_equals_the_forward_pass(kind: str, rows: list[list[int]], settled: bool) -> None:
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):

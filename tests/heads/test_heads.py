@@ -271,7 +271,7 @@ def test_words_are_read_again() -> None:
     ("case", "body"),
     [
         ("classify", "linear"),
-        ("choose", "mlp"),
+        pytest.param("choose", "mlp", marks=pytest.mark.slow),
         pytest.param("span", "linear", marks=pytest.mark.slow),
         pytest.param("tag crf", "linear", marks=pytest.mark.slow),  # the chain by itself: `parts.test_crf`
     ],

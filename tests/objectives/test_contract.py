@@ -117,16 +117,16 @@ def test_one_batch_is_learned_by_heart(case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "mask_documents"),
     [
-        ("causal", False),
+        pytest.param("causal", False, marks=pytest.mark.slow),
         pytest.param("causal", True, marks=pytest.mark.slow),
         pytest.param("masked", False, marks=pytest.mark.slow),
         ("masked", True),
-        ("masked, next sentence", False),
+        pytest.param("masked, next sentence", False, marks=pytest.mark.slow),
         ("replaced", False),
         pytest.param("replaced, all shared", True, marks=pytest.mark.slow),
         ("permuted", False),
         ("denoising", False),
-        ("translation", False),
+        pytest.param("translation", False, marks=pytest.mark.slow),
     ],
 )
 def test_the_compiled_nets_equal_the_plain_ones(case: str, mask_documents: bool) -> None:

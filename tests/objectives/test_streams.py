@@ -137,7 +137,7 @@ def test_every_parameter_is_trained_and_the_memory_counts(case: str) -> None:
     assert after.lengths.tolist() == [LENGTH] * N_ROWS
 
 
-@pytest.mark.parametrize("case", ["tied", "sampled"])
+@pytest.mark.parametrize("case", [pytest.param("tied", marks=pytest.mark.slow), "sampled"])
 def test_the_compiled_nets_equal_the_plain_ones(case: str) -> None:
     objective = told(case)
     nets = objective.nets(bundle_for(case, n_layers=1)).double()

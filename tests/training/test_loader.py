@@ -134,7 +134,7 @@ def test_no_two_steps_are_the_same(case: str, corpora: dict[str, Corpus]) -> Non
 
 
 @every_case
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_any_number_of_workers_gives_the_same_examples(case: str, workers: int, corpora: dict[str, Corpus]) -> None:
     found = list(loader_for(case, corpora).steps(0, N_STEPS, workers=workers))
     assert [rows.step for rows in found] == list(range(N_STEPS))
@@ -143,7 +143,7 @@ def test_any_number_of_workers_gives_the_same_examples(case: str, workers: int, 
 
 
 @every_case
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_number_of_processes_shares_the_same_examples(case: str, world: int, corpora: dict[str, Corpus]) -> None:
     loaders = [loader_for(case, corpora, rank=rank, world=world) for rank in range(world)]
     for step, expected in enumerate(whole(case, corpora)):

@@ -122,8 +122,19 @@ def losses_of(
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("varied", [False, True], ids=["even", "varied"])
-@every_objective
+@pytest.mark.parametrize(
+    ("name", "varied"),
+    [
+        pytest.param(
+            name,
+            varied,
+            id=f"{name}-{'varied' if varied else 'even'}",
+            marks=pytest.mark.slow if varied and name in ("bilm", "permuted") else (),
+        )
+        for name in NAMES
+        for varied in (False, True)
+    ],
+)
 def test_recorded_steps_carry_the_memory(name: str, varied: bool, corpora: dict[str, Corpus]) -> None:
     corpus, training = corpora[name], settings(varied=varied)
     plain, recorded = (trainer_for(name, corpus, training) for _ in range(2))
@@ -137,8 +148,7 @@ def test_recorded_steps_carry_the_memory(name: str, varied: bool, corpora: dict[
         assert torch.equal(each, recorded.tensors()[key]), key
 
 
-@pytest.mark.parametrize("varied", [False, True], ids=["even", "varied"])
-@every_objective
+@pytest.mark.parametrize(("name", "varied"), [(name, bool(number % 2)) for number, name in enumerate(NAMES)], ids=str)
 def test_going_on_from_what_was_kept_takes_the_very_steps(name: str, varied: bool, corpora: dict[str, Corpus]) -> None:
     corpus, training = corpora[name], settings(varied=varied)
     whole = trainer_for(name, corpus, training)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from polyseme.training.device_group import Devices
+from polyseme.training.pretraining import fitting_micro_batch
 from polyseme.training.training_settings import Plan
 from training import small
 
@@ -105,3 +111,39 @@ def test_evaluating_changes_nothing() -> None:
     assert trainer.inner.training
     expected = small.losses_of(small.trainer_for("masked", training), plan, 0, 4)
     assert small.losses_of(trainer, plan, 0, 4) == expected
+
+
+# --- MPS, by what it lacks --------------------------------------------------------------------------------------------
+
+MPS = Devices(torch.device("mps"))
+
+
+class WithoutFloat64(TorchDispatchMode):
+    """Refuses what MPS refuses."""
+
+    def __torch_dispatch__(self, operator: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        result = operator(*arguments, **(options or {}))
+        if any(isinstance(each, torch.Tensor) and each.dtype == torch.float64 for each in tree_leaves(result)):
+            raise TypeError(f"{operator}: the MPS framework doesn't support float64")
+        return result
+
+
+def test_an_mps_device_runs_as_many_rows_at_once_as_a_cpu() -> None:
+    [phase, _] = small.settings().phases
+    assert fitting_micro_batch(phase, 2**16, None, MPS) == 2
+    assert fitting_micro_batch(phase, 2**16, None, Devices(torch.device("cpu"))) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_and_evaluations_need_no_float64_on_mps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(small.settings(), 2)
+    trainer = small.trainer_for(name, small.settings(), n_layers=1)
+    expected = trainer.evaluate(small.loader_for(trainer, plan).steps(0, 2, workers=0))
+    with WithoutFloat64(), pytest.raises(TypeError, match="float64"):
+        trainer.evaluate(small.loader_for(trainer, plan).steps(0, 1, workers=0))
+    monkeypatch.setattr(Devices, "sum_dtype", MPS.sum_dtype)
+    with WithoutFloat64():
+        assert trainer.evaluate(small.loader_for(trainer, plan).steps(0, 2, workers=0)) == pytest.approx(
+            expected, rel=1e-5
+        )
+        small.losses_of(trainer, plan, 0, 2)

@@ -34,8 +34,23 @@ def fitted(kind: str, bundle: Bundle | None, *, frozen: bool, n_train: int = 160
     return finetune_task(small_task(kind, n_train=n_train), bundle, FinetuneSettings(**{**chosen, **settings}))
 
 
-@pytest.mark.parametrize("frozen", [False, True], ids=["tuned", "frozen"])
-@pytest.mark.parametrize("kind", MAKERS)
+FROZEN_BY_DEFAULT = ("classify", "pair", "choose")
+"""Kinds that are learned over a frozen encoder by default, and tuned among the slow tests; the others the reverse."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "frozen"),
+    [
+        pytest.param(
+            kind,
+            frozen,
+            id=f"{kind}-{'frozen' if frozen else 'tuned'}",
+            marks=() if frozen == (kind in FROZEN_BY_DEFAULT) else pytest.mark.slow,
+        )
+        for kind in MAKERS
+        for frozen in (False, True)
+    ],
+)
 def test_every_kind_is_learnt(kind: str, frozen: bool) -> None:
     bundle = tiny_model("t5", n_layers=3 if frozen else 1).bundle
     epochs = 16 if frozen and kind == "pair" else EPOCHS.get(kind, 8)
@@ -70,7 +85,11 @@ def test_learnt_inputs_beside_frozen_ones() -> None:
     assert done.report.seeds[0].dev["word_accuracy"] >= 0.9
 
 
-@pytest.mark.parametrize("settings", [{"readout": "first"}, {"readout": "pooled"}, {"head": "bilstm"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"readout": "first"}, {"readout": "pooled"}, pytest.param({"head": "bilstm"}, marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_frozen_readouts_of_the_start(settings: dict[str, Any]) -> None:
     done = fitted("pair", tiny_model("bert").bundle, frozen=True, **settings)
     assert done.report.seeds[0].curve[-1]["loss"] < done.report.seeds[0].curve[0]["loss"]
@@ -134,16 +153,15 @@ def test_regression_and_several_labels() -> None:
 # --- batches change nothing -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frozen", [False, True], ids=["tuned", "frozen"])
 @pytest.mark.parametrize(
-    ("family", "kind"),
+    ("family", "kind", "frozen"),
     [
-        *(("bert", kind) for kind in MAKERS),
-        ("elmo", "pair"),
-        ("gpt2", "tag"),
-        ("xlnet", "span"),
-        ("bart", "span"),
-        ("t5", "pair"),
+        *(("bert", kind, frozen) for kind in MAKERS for frozen in (False, True)),
+        ("elmo", "pair", True),
+        ("gpt2", "tag", False),
+        ("xlnet", "span", False),
+        ("bart", "span", False),
+        ("t5", "pair", True),
     ],
 )
 def test_together_as_one_at_a_time(family: str, kind: str, frozen: bool) -> None:

@@ -38,6 +38,11 @@ class Devices:
         """Whether this process writes files and prints."""
         return self.rank == 0
 
+    @property
+    def sum_dtype(self) -> torch.dtype:
+        """What sums over many batches are in: float64, but on MPS, which has none."""
+        return torch.float32 if self.device.type == "mps" else torch.float64
+
     def wrap(self, nets: nn.Module, parallel: Parallel, *, compiled: bool) -> nn.Module:
         """The same module, compiled if requested, so that all processes take each step together.
 

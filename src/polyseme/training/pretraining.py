@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,9 +28,9 @@ from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Phase, Plan
 from polyseme.types import Objective
 
-PASS_WEIGHT = {"cuda": 2**25, "cpu": 2**21}
+PASS_WEIGHT = defaultdict(lambda: 2**21, {"cuda": 2**25})
 """Pieces times width that a device runs at once, unless the user chooses."""
-EVALUATION_PIECES = {"cuda": 2**18, "cpu": 2**15}
+EVALUATION_PIECES = defaultdict(lambda: 2**15, {"cuda": 2**18})
 """Pieces of held-out text that an evaluation reads at most, since evaluations are part of a budget of time."""
 COUNTED_PIECES = 2**27
 """Pieces that are counted for the unigram entropy at most."""
@@ -96,7 +97,7 @@ class Pretraining:
         """
         if self.held_out is None:
             return
-        most = EVALUATION_PIECES["cuda" if self.devices.device.type == "cuda" else "cpu"]
+        most = EVALUATION_PIECES[self.devices.device.type]
         plan, batch_size = Plan(self.job.training, 1), self.job.training.phases[0].batch_size
         loader = Loader([self.held_out], self.objective, plan, self.devices, self.micro_batch_size[:1])
         for step, indices in enumerate(self.held_out.evaluation_steps(batch_size, most)):

@@ -148,12 +148,13 @@ class Trainer:
                     continue
                 carried.after(loss.memory)
                 for name, part in loss.parts.items():
-                    sums[name] = sums[name] + part.double() if name in sums else part.double()
+                    part = part.to(self.devices.sum_dtype)
+                    sums[name] = sums[name] + part if name in sums else part
             memory = carried.joined()
         reshard(self.inner)
         self.inner.train()
         names = self.devices.names_of_all(sums)
-        nothing = torch.zeros((), dtype=torch.float64, device=self.devices.device)
+        nothing = torch.zeros((), dtype=self.devices.sum_dtype, device=self.devices.device)
         counts = self.devices.sum_counts({name: counts.get(name, 0.0) for name in names})
         sums = self.devices.sum_losses({name: sums.get(name, nothing) for name in names})
         return {name: float(each) / max(counts[name], 1.0) for name, each in sums.items()}
