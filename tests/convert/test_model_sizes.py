@@ -12,7 +12,13 @@ from published_sizes import SIZES, size_named
 from references import reference_class
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if getattr(size.config, "n_layers", 0) >= 24 else ())
+        for name, size in SIZES.items()
+    ],
+)
 def test_parameter_count_is_the_references(name: str) -> None:
     size = SIZES[name]
     family = FAMILIES[size.family]

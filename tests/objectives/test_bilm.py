@@ -269,7 +269,7 @@ def test_every_parameter_is_trained(case: str) -> None:
 def test_the_compiled_nets_equal_the_plain_ones() -> None:
     objective = told()
     nets = objective.nets(bundle_for(n_layers=1)).double()
-    arrays = tensors(objective.corrupt(some_rows(length=4)))
+    arrays = tensors(objective.corrupt(some_rows(length=3)))  # a graph of every step
     fast = torch.compile(nets, fullgraph=True, backend="aot_eager")
     found = []
     for run in (nets, fast):

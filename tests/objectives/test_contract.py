@@ -47,7 +47,7 @@ CASES: dict[str, BaseObjective] = {
     "translation": Translation(smoothing=0.0),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-OTHER_SHARING = ("replaced, apart", "replaced, all shared")
+OTHER_SETTINGS = ("replaced, apart", "replaced, all shared", "permuted pieces", "denoising, in every way")
 TRIED = {name: each for name, each in OBJECTIVES.items() if not each().needs.layout.carries_memory}
 """Those that read rows by themselves; those of streams are tried in files of their own."""
 every_objective = pytest.mark.parametrize("name", TRIED)
@@ -87,7 +87,7 @@ def test_an_unknown_objective_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in OTHER_SHARING else ()) for case in CASES]
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in OTHER_SETTINGS else ()) for case in CASES]
 )
 def test_one_batch_is_learned_by_heart(case: str) -> None:
     """Every part of the loss falls far below what it was at first.

@@ -68,7 +68,9 @@ def means_of(trainer: Trainer, plan: Plan, first: int, last: int) -> list[dict[s
     return [{name: float(mean) for name, mean in each.items()} for each in means]
 
 
-@pytest.mark.parametrize(("name", "kind"), [*((name, "adamw") for name in NAMES), ("masked", "adamw-uncorrected")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("masked", "adamw"), ("replaced", "adamw"), ("masked", "adamw-uncorrected")]
+)
 def test_recorded_steps_are_the_plain_ones_in_every_phase(name: str, kind: OptimizerKind) -> None:
     training = small.settings(optimizer=OptimizerSettings(kind=kind, lr=1e-2))
     plan, recorder = Plan(training, N_STEPS), RunAgain()

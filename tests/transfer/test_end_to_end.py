@@ -27,9 +27,8 @@ READ = {
 N_TRAIN, N_DEV = 500, 150
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(family, marks=() if family == "t5" else pytest.mark.slow) for family in READ]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", READ)
 def test_a_cut_of_trec(family: str, data: Path, tmp_path: Path) -> None:
     """What kind of thing a question asks for: six labels, of which the commonest is right of about a quarter."""
     task = read_benchmark("trec", data / "tasks")

@@ -23,7 +23,13 @@ WAYS: dict[str, dict[str, Any]] = {
     "frozen and learned": {"frozen": True, "inputs": "char-cnn", "inner_width": 8},
     "learned alone": {"inputs": "char-cnn", "inner_width": 8},
 }
-CASES = [(kind, way) for kind in MAKERS for way in WAYS] + [("tag", "tuned and stacked"), ("pair", "stacked alone")]
+HEADS = ("tuned", "frozen")
+"""What every kind is tried with; the others, which change what a head reads, are tried with one label and with many."""
+CASES = [
+    *((kind, way) for kind in MAKERS for way in WAYS if way in HEADS or kind in ("classify", "tag")),
+    ("tag", "tuned and stacked"),
+    ("pair", "stacked alone"),
+]
 
 
 def fitted(kind: str, way: str) -> TaskModel:

@@ -87,17 +87,17 @@ class WarnIfNothingIsLearned:
         """Do not repeat a warning that was due in the steps of a log."""
         evaluated = [line for line in log if "held_out" in line]
         self.warned = {
-            what for each in evaluated for what in self._due(each["step"], n_steps, each["held_out"], trainer)
+            subject for each in evaluated for subject in self._due(each["step"], n_steps, each["held_out"], trainer)
         }
 
     def __call__(self, moment: Moment) -> None:
         trainer = moment.trainer
-        for what, (loss, entropy) in self._due(moment.done, moment.n_steps, moment.held_out, trainer).items():
-            if what in self.warned:
+        for subject, (loss, entropy) in self._due(moment.done, moment.n_steps, moment.held_out, trainer).items():
+            if subject in self.warned:
                 continue
-            self.warned.add(what)
+            self.warned.add(subject)
             if trainer.devices.leads:
-                noun, of, digits = ("piece", "", 2) if what == PIECES else ("label", f"of {what!r} ", 3)
+                noun, of, digits = ("piece", "", 2) if subject == PIECES else ("label", f"of {subject!r} ", 3)
                 warnings.warn(
                     f"After {moment.done:,} of {moment.n_steps:,} steps the held-out loss {of}is {loss:.{digits}f} "
                     f"nats, and knowing how frequent each {noun} is, and nothing else, gives {entropy:.{digits}f}: the "
