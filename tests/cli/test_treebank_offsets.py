@@ -88,7 +88,7 @@ def test_score_as_json_lines_and_by_byte(run: Run, source: Path, tiny: Path, tmp
 @pytest.mark.parametrize("index", [False, True])
 def test_senses_and_similar(run: Run, source: Path, tiny: Path, tmp_path: Path, index: bool) -> None:
     indexed = ["--index", tmp_path / "index"] if index else []
-    given = ["--in", source, "-m", tiny, *indexed, "--device", "cpu", "-o"]
+    given = ["--in", source, "-m", tiny, *indexed, "--device", "cpu", "--fields", "lemma", "-o"]
     assert run("senses", "fish", *given, tmp_path / "senses.json").code == 0
     ended = run("similar", 'The "[fish]" swam, the fish!', *given, tmp_path / "similar.json")
     assert ended.code == 0
@@ -99,6 +99,9 @@ def test_senses_and_similar(run: Run, source: Path, tiny: Path, tmp_path: Path, 
         assert {each["text"] for each in found} == set(TEXTS.values())
         fish = [each for each in found if each["text"][each["start"] : each["end"]] == "fish"]
         assert len(fish) == (4 if name == "senses" else 1 + 3)  # of similar the marked use, and those without it
+        assert [use["fields"] for use in fish if "fields" in use] == [{"lemma": "fish"}] * (
+            len(fish) - (name != "senses")
+        )
 
 
 @pytest.mark.parametrize("sort", ["text", "sense"])
@@ -115,9 +118,13 @@ def test_concordance(
     run: Run, source: Path, tiny: Path, tmp_path: Path, query: list[str], spelled: str, sort: str
 ) -> None:
     more = ["-m", tiny, "--device", "cpu", "--n-senses", 1] if sort == "sense" else []
+    more += ["--fields", "form"]
     ended = run("concordance", *query, "--in", source, "--sort", sort, *more, "-o", tmp_path / "lines.csv")
     assert ended.code == 0
-    assert list(map(in_text, rows(tmp_path / "lines.csv"))) == [spelled] * (4 if spelled == "fish" else 1)
+    lines = rows(tmp_path / "lines.csv")
+    assert list(map(in_text, lines)) == [spelled] * (4 if spelled == "fish" else 1)
+    forms = {"don't": '["do", "n\'t"]', "eat (": '["eat", "("]'}
+    assert {line["form"] for line in lines} == {forms.get(spelled, spelled)}
 
 
 def test_compare(run: Run, source: Path, tiny: Path, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def _own_pooling(files: Mapping[str, bytes]) -> TextPooling:
         if kind == "Dropout":
             continue
         steps.append(_STEPS[kind](files, entry["path"]))
-        names.append(kind.lower())
+        names.append("normalized" if kind == "Normalize" else kind.lower())
         for path in sorted(path for path in files if path.startswith(f"{entry['path']}/")):
             digest.update(path.encode() + files[path])
     return TextPooling(modes=modes, steps=tuple(steps), name=", ".join(names), digest=digest.hexdigest())

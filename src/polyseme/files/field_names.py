@@ -1,4 +1,4 @@
-"""Names of the input's fields in an output, which are never refused.
+"""Names of the input's fields in an output, which are never refused, and their values for single words.
 
 A field whose name the output has a meaning for (`id`) is called `fields.id` there; one without a name, `unnamed`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from polyseme.errors import PolysemeWarning
@@ -41,6 +41,21 @@ class ColumnNames:
         while column in self._taken:
             column = PREFIX + column
         return column
+
+
+def fields_of_words(fields: Mapping[str, Any], places: Sequence[int], n_words: int) -> dict[str, Any]:
+    """The fields of words at some places of a text: of a field with a value for each of its words, theirs alone.
+
+    >>> fields_of_words({"upos": ["NOUN", "VERB"], "genre": "news"}, [1], 2)
+    {'upos': 'VERB', 'genre': 'news'}
+    """
+
+    def value_of(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or len(value) != n_words:
+            return value
+        return value[places[0]] if len(places) == 1 else [value[at] for at in places]
+
+    return {name: value_of(value) for name, value in fields.items()}
 
 
 def as_text(value: Any) -> str | None:

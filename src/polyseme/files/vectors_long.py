@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
-from polyseme.files.field_names import as_text
+from polyseme.files.field_names import as_text, fields_of_words
 from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.vector_files import Format, Per, Provenance, provenance_to_json
 from polyseme.files.vectors_parquet import METADATA_KEY, nested
@@ -90,13 +90,10 @@ class _Long:
     def _rows(self, documents: Sequence[Embedded]) -> Iterator[dict[str, Any]]:
         """The fields of every row."""
         for document in documents:
-            n_rows = len(document.vectors)
+            n_rows, fields = len(document.vectors), document.fields
+            chosen = {name: fields[name] for name in fields if not self._chosen or name in self._chosen}
             for at in range(n_rows):
-                yield {
-                    name: value[at] if self._per == "word" and _is_shared_out(value, n_rows) else value
-                    for name, value in document.fields.items()
-                    if not self._chosen or name in self._chosen
-                }
+                yield fields_of_words(chosen, [at], n_rows) if self._per == "word" else chosen
 
     def _own(self, documents: Sequence[Embedded]) -> dict[str, pa.Array]:
         """What is known of every row besides its fields and its vector."""
@@ -125,10 +122,6 @@ class _Long:
                 listed = [*dict.fromkeys([*own, *OTHERS, *fields]), *numbers[:1]]
                 raise OptionError(f"There is no column {name!r}. {nearest(name, listed)}")
         return names
-
-
-def _is_shared_out(value: Any, n_rows: int) -> bool:
-    return isinstance(value, list | tuple) and len(value) == n_rows
 
 
 def _numbers(shape: tuple[int, ...]) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from polyseme.cost import Cost
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError
+from polyseme.files.field_names import fields_of_words
 from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import STANDARD_INPUT, Reading
@@ -161,6 +162,10 @@ def find_lines(source: Sources, options: ConcordanceOptions, sort: str) -> Conco
 def line_of(matched: Matched, start: int, end: int, width: int, reading: Mapping[str, Any]) -> KeywordLine:
     """A match as a line, with the text around it and the fields that were requested."""
     context = max(CONTEXT, width)
+    if fields := requested_fields(matched.row.fields, reading):
+        words = matched.document.words
+        places = [at for at, word in enumerate(words) if word.start < end and start < word.end]
+        fields = fields_of_words(fields, places, len(words))
     cut = max(start - context, 0)
     return KeywordLine(
         text=matched.document.text[cut : end + context],
@@ -168,7 +173,7 @@ def line_of(matched: Matched, start: int, end: int, width: int, reading: Mapping
         end=end - cut,
         id=matched.row.id,
         offset=cut,
-        fields=requested_fields(matched.row.fields, reading),
+        fields=fields,
     )
 
 

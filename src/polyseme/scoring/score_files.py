@@ -37,7 +37,7 @@ from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Chunk, Job, Rows, by_characters, results_of, row_digest, run_job
-from polyseme.files.field_names import ColumnNames, as_text
+from polyseme.files.field_names import ColumnNames, as_text, fields_of_words
 from polyseme.files.rows import Row
 from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.unfinished_folder import clear_up
@@ -297,11 +297,9 @@ class _Table:
         """The fields of each row of a text; one that has a value for each word is shared out among the words."""
         n_rows, names = len(content["columns"]["id"]), self._names.of(content["fields"])
         fields = {names[name]: value for name, value in content["fields"].items()}
-        shared = {name for name, value in fields.items() if isinstance(value, list) and len(value) == n_rows}
-        shared = shared if self._by == "word" else set()
-        return [
-            {name: value[at] if name in shared else value for name, value in fields.items()} for at in range(n_rows)
-        ]
+        if self._by != "word":
+            return [fields] * n_rows
+        return [fields_of_words(fields, [at], n_rows) for at in range(n_rows)]
 
 
 class _Tsv(_Table):

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
+from polyseme.files.field_names import fields_of_words
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
 from polyseme.word_senses.context_vectors import with_context
@@ -62,7 +63,7 @@ class View:
 
 
 class IndexedUse(NamedTuple):
-    """A use, with the id and the fields of its document."""
+    """A use, with the id of its document, and its fields."""
 
     id: str
     use: Use
@@ -97,7 +98,8 @@ class UseIndex:
         """A use by its row."""
         document, start, end = (self._uses.column(name)[row].as_py() for name in ("document", "start", "end"))
         id, text, fields = (self._texts.column(name)[document].as_py() for name in ("id", "text", "fields"))
-        return IndexedUse(id, Use(text, start, end), json.loads(fields))
+        first, last = np.searchsorted(self._document_of_use, [document, document + 1]).tolist()
+        return IndexedUse(id, Use(text, start, end), fields_of_words(json.loads(fields), [row - first], last - first))
 
     def forms(self) -> dict[str, int]:
         """Every form, and how often it is used."""
@@ -136,7 +138,7 @@ class UseIndex:
 
     def with_context(self, rows: NDArray[np.int64], reach: int, view: int = 0) -> Floats:
         """The vectors of some uses, each with the mean of the words within reach in its text: [rows, D]."""
-        vectors, documents = self.vectors[view], self._uses.column("document").to_numpy()
+        vectors, documents = self.vectors[view], self._document_of_use
         mixed = [np.empty((0, vectors.shape[1]), np.float32)]
         for row in rows.tolist():
             near = range(max(row - reach, 0), min(row + reach + 1, len(self)))
@@ -148,6 +150,11 @@ class UseIndex:
     def is_exact(self) -> bool:
         """Whether `nearest` compares every vector."""
         return all(graph is None for graph in self._graphs)
+
+    @cached_property
+    def _document_of_use(self) -> NDArray[np.int64]:
+        documents: NDArray[np.int64] = self._uses.column("document").to_numpy()
+        return documents
 
     @cached_property
     def _form_of_use(self) -> NDArray[np.int32]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
+from polyseme.files.field_names import fields_of_words
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
@@ -106,7 +107,8 @@ def _of_texts(word: str, source: Uses, context: int, progress: Progress | None) 
             result.uses += [
                 Use(document.text, each.start, each.end) for each in (document.words[place] for place in matches)
             ]
-            result.fields += [document.fields] * len(matches)
+            n_words = len(document.words)
+            result.fields += [fields_of_words(document.fields, [place], n_words) for place in matches]
     _refuse_if_absent(word, result.uses, source.name, seen)
     result.vectors = np.concatenate(vectors)
     result.others = np.concatenate(others) if others else result.vectors[:0]
