@@ -157,7 +157,9 @@ def shrunk(recipe: Recipe) -> dict[str, Any]:
         }
         own = {name: value for name, value in small.items() if recipe.shape.get(name)}
         return SHAPE | own | {"inner_width": 4 * SHAPE["width"]}  # GPT's config.json has no other
-    small = {"n_layers": 1, "width": 16, "token_width": 16}
+    small = {"width": 16, "token_width": 16}
+    if "order" not in recipe.shape:  # NNLM has one layer
+        small["n_layers"] = 1
     if recipe.shape.get("inner_width"):
         small["inner_width"] = 32
     if "filter_counts" in recipe.shape:
