@@ -12,7 +12,7 @@ of different pieces before it, but for n-grams that begin a text, which nothing 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from polyseme.corpus.shards import Shard
 from polyseme.errors import InputError
 from polyseme.ngrams.tables import Ints, find
-from polyseme.types import Progress
 
 BLOCK = 1 << 22
 """Places of the stream, or n-grams, that are in memory at once."""
+OnOrder = Callable[[int, int], None]
+"""Called with each order, once it is counted, and the number of its n-grams."""
 
 
 @dataclass(frozen=True)
@@ -74,23 +75,20 @@ def blocks(n: int) -> Iterator[slice]:
 
 
 def count_ngrams(
-    shards: Sequence[Shard], *, order: int, n_pieces: int, lead: int, folder: Path, progress: Progress | None = None
+    shards: Sequence[Shard], *, order: int, n_pieces: int, lead: int, folder: Path, on_order: OnOrder | None = None
 ) -> NGramCounts:
-    """The n-grams of all documents up to an order. `lead` is what begins a text; files go to `folder`.
-
-    Progress is in places of the stream, which is read once for each order.
-    """
+    """The n-grams of all documents up to an order. `lead` is what begins a text; files go to `folder`."""
     arrays = Arrays(folder)
     stream = _stream(shards, n_pieces, arrays)
     if not len(stream):
         raise InputError("There is no text to count n-grams in: the corpus has no pieces.")
-    report = progress or (lambda done, total: None)
+    report = on_order or (lambda order, n: None)
     raw = np.zeros(n_pieces, np.int64)
     numbers = arrays.new(len(stream), np.int64)
     for block in blocks(len(stream)):
         raw += np.bincount(stream[block], minlength=n_pieces + 1)[:n_pieces]
         numbers[block] = np.where(stream[block] == n_pieces, lead, stream[block])
-    report(len(stream), order * len(stream))
+    report(1, int(np.count_nonzero(raw)))
     keys: list[Ints] = []
     counts: list[Ints] = [raw]
     suffixes: list[Ints] = []
@@ -110,7 +108,7 @@ def count_ngrams(
         if n < order:
             numbers = _numbered(stream, numbers, own, n_pieces)
         keys, counts, suffixes, begins = [*keys, own], [*counts, occurrences], [*suffixes, suffix], first
-        report(n * len(stream), order * len(stream))
+        report(n, len(own))
     return NGramCounts(n_pieces, keys, counts, suffixes, arrays)
 
 

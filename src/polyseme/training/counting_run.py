@@ -6,6 +6,7 @@ Counting takes minutes and has no steps: what was stopped begins again, over the
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Mapping
@@ -23,12 +24,13 @@ from polyseme.ngrams.model_folder import NGramModel, events_of, lead_of, save_ng
 from polyseme.training.energy_ledger import Ledger, Meter, Rates
 from polyseme.training.run_card import data_section, scores_section
 from polyseme.training.run_folder import LEDGER, MODEL, Run, write_json
-from polyseme.types import Progress
+
+_logger = logging.getLogger(__name__)
 
 UNFINISHED = "counts.unfinished"
 
 
-def run_counting(run: Run, corpus: Corpus, *, rates: Rates, started: float, progress: Progress | None = None) -> Ledger:
+def run_counting(run: Run, corpus: Corpus, *, rates: Rates, started: float) -> Ledger:
     """Count, smooth and save the model of a run, whose settings name order and smoothing; what it cost is returned."""
     began, meter = time.perf_counter(), Meter("cpu", rates=rates, n_cores=1)
     work = run.folder / UNFINISHED
@@ -43,7 +45,7 @@ def run_counting(run: Run, corpus: Corpus, *, rates: Rates, started: float, prog
                 n_pieces=tokenizer.n_pieces,
                 lead=lead_of(tokenizer),
                 folder=work,
-                progress=progress,
+                on_order=lambda order, n: _logger.info(f"counted {n:,} n-grams of order {order}"),
             )
             smoothing = run.settings["smoothing"]
             discounts = discounts_of(counts, smoothing, run.settings["discount"])

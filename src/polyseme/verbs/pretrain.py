@@ -148,6 +148,8 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
             f"The recipe {recipe.name} counts, and trains nothing: {', '.join(useless)} would change nothing. Leave "
             "that out; order, smoothing and discount are set with --set (shape=…)."
         )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise OptionError(f"The recipe {recipe.name} counts in one process. Run the command without torchrun.")
     settings = recipe.settings(options.shape or {})
     output = Path(str(options.output))
     if options.force or not ((output / RUN).is_file() or is_beginning(output)):
@@ -160,7 +162,7 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
         place = OWN_CORPUS if texts.corpus is None else str(texts.corpus.resolve())
         record = {"recipe": recipe.name, **settings, "corpus": place, "corpus_fingerprint": corpus.fingerprint}
         run = Run.create(output, record)
-    return run_counting(run, corpus, rates=rates, started=started, progress=options.progress)
+    return run_counting(run, corpus, rates=rates, started=started)
 
 
 def _building(options: PretrainOptions, recipe: Recipe | CountedRecipe) -> dict[str, Any]:
@@ -348,7 +350,7 @@ def _resume(
     if run.finished:
         raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
     if run.settings.get("recipe") in COUNTED:
-        return run_counting(run, corpus, rates=rates, started=started, progress=options.progress)
+        return run_counting(run, corpus, rates=rates, started=started)
     with devices_for(find_device(options.device)) as devices:
         return run_job(
             run,
