@@ -49,7 +49,7 @@ def command(as_json: bool, **settings: Any) -> None:
 
 def _row(card: RecipeCard) -> tuple[str, ...]:
     if card.published is None:
-        return (card.name, card.system, card.objective, _order(card), "by the text", "", "", "", "none")
+        return (card.name, card.system, card.objective, _order(card), "", "", "", "", "none")
     return (
         card.name,
         card.system,
