@@ -12,6 +12,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
+from polyseme.errors import OptionError
 from polyseme.two_corpora.compare_word import Comparison
 from polyseme.two_corpora.compare_words import Differences
 from polyseme.two_corpora.measures import divergence
@@ -57,6 +58,12 @@ def test_words_that_the_model_cannot_read_are_reported_once(run: Run, tiny: Path
     assert ended.code == 0
     assert ended.err.count("note: The model's tokenizer has no pieces for 2 words") == 1
     assert ended.err.count("note: The model's tokenizer") == 1
+
+
+def test_a_frame_is_one_corpus_and_not_as_many_as_it_has_columns(tiny: Path) -> None:
+    frame = pd.DataFrame({"text": FIRST.splitlines(), "year": 1900})
+    with pytest.raises(OptionError, match="Two corpora are compared, and 1 was given"):
+        polyseme.compare("broke", source=frame, model=tiny)  # type: ignore[arg-type]
 
 
 def test_the_same_corpus_twice_does_not_differ(tiny: Path, corpora: tuple[Path, Path]) -> None:

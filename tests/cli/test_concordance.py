@@ -76,6 +76,12 @@ def test_a_lemma_is_found_in_a_treebank(run: Run, treebank: Path) -> None:
     assert lines[1]["fields"] == {"upos": "VERB"}
 
 
+def test_a_text_in_the_place_of_a_file(refuse: Refuse, tmp_path: Path) -> None:
+    message = refuse("concordance", "broke", "--in", "Dawn broke here.", folder=tmp_path)
+    assert message.endswith("If it is a text: texts are read from standard input (-), or in Python from a list.")
+    assert "text" not in refuse("concordance", "broke", "--in", "dawn.csv", folder=tmp_path)
+
+
 def test_a_pattern_is_found(run: Run, source: Path) -> None:
     out = run("concordance", r"the \w+", "--match", "pattern", "--match-case", "--in", source).out
     assert out == "1  Dawn broke over [the house].\n"

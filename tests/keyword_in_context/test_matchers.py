@@ -35,6 +35,10 @@ def test_a_word_is_found_by_its_form_and_not_inside_others() -> None:
     assert found("word", "broke", "Dawn Broke.", "he broke", match_case=True) == ["broke"]
     assert found("word", "Cafe\u0301", "the café", "CAFÉ") == ["café", "CAFÉ"]
     assert found("word", "straße", "STRASSE") == ["STRASSE"]
+    assert found("word", "cooperate", "we co\u00adoperate", "so Cooperate\u200b!") == [
+        "co\u00adoperate",
+        "Cooperate\u200b",
+    ]
 
 
 def test_several_words_are_found_one_after_another() -> None:

@@ -71,7 +71,7 @@ def find_files(sources: Sources, *, endings: Collection[str] | None) -> InputFil
     """The files that `sources` stand for; of those in folders the ones with these `endings`, or all if None."""
     names = listed(sources)
     if not names:
-        raise InputError("There is nothing to read: no file, folder or pattern was named.")
+        raise InputError("There is nothing to read: no file, folder or pattern was named, and no text was given.")
     search = _Search(endings)
     for name in names:
         search.take(name)

@@ -44,7 +44,6 @@ class WordMatcher(Matcher):
     def __init__(self, query: str, *, match_case: bool = False) -> None:
         self._form = same_case_form if match_case else form
         self._forms = [self._form(word) for word in split_words(query)]
-        self._match_case = match_case
         if not self._forms:
             raise OptionError(f"The word to look for is {'blank' if query else 'empty'}. Give a word.")
 
@@ -60,10 +59,7 @@ class WordMatcher(Matcher):
     def _may_match(self, row: Row) -> bool:
         """Whether a text has the letters of the words, which is faster than splitting it into words."""
         text = row.content if isinstance(row.content, str) else " ".join(row.content)
-        if self._match_case:
-            folded = text if text.isascii() else same_case_form(text)
-        else:
-            folded = text.lower() if text.isascii() else form(text)
+        folded = self._form(text)
         return all(each in folded for each in self._forms)
 
 

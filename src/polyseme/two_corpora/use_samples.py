@@ -219,7 +219,7 @@ def _sieved(rows: Iterable[Row], word: str) -> Iterator[Row]:
     sought = form(word)
     for row in rows:
         text = row.content if isinstance(row.content, str) else " ".join(row.content)
-        if sought in (text.lower() if text.isascii() else form(text)) or not text.strip():
+        if sought in form(text) or not text.strip():
             yield row
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from polyseme.api import load
 from polyseme.errors import OptionError
 from polyseme.options import flat
@@ -26,7 +24,7 @@ def compare(options: CompareOptions) -> Comparison | Differences:
         >>> result.apd.value, result.apd.p                                                              # doctest: +SKIP
         >>> polyseme.compare(source=[old_texts, new_texts]).listed[0].word                              # doctest: +SKIP
     """
-    sources = [options.source] if isinstance(options.source, str | os.PathLike) else list(options.source)
+    sources = list(options.source) if isinstance(options.source, list | tuple) else [options.source]
     if len(sources) != 2:
         raise OptionError(
             f"Two corpora are compared, and {len(sources)} {'was' if len(sources) == 1 else 'were'} given. Give --in "
