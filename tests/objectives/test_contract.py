@@ -326,7 +326,7 @@ def bundle_of(family: str, *outputs: str, **changes: Any) -> Any:
             Denoising(),
             lambda: bundle_of("bert", "masked"),
             "bert",
-            r"'denoising' needs a decoder .*\(bert\) has only an encoder.* transformer, bart or t5",
+            r"'denoising' needs a decoder .*\(bert\) has only an encoder.* transformer, seq2seq, bart or t5",
         ),
         (told(Spans(), "bart"), lambda: bundle_of("bart", "causal"), "bart", r"needs sentinels, .*<extra_id_0>"),
         (told(Spans(), "gpt2"), lambda: bundle_of("t5", "causal", n_pieces=400), "gpt2", "reads first, the pad of"),

@@ -60,7 +60,7 @@ def check_encoder(objective: BaseObjective, family: Family, config: EncoderConfi
     if needs.two_stacks and config.decoder is None:
         raise OptionError(
             f"The objective {name!r} needs a decoder that reads what the encoder says, and this model ({family.name}) "
-            "has only an encoder. Take a model of two stacks: transformer, bart or t5."
+            "has only an encoder. Take a model of two stacks: transformer, seq2seq, bart or t5."
         )
     if needs.layout.carries_memory and config.memory not in CARRIED:
         raise OptionError(
