@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from polyseme.extras import later
 from polyseme.result_tables import Table, cell, counted
@@ -300,6 +300,8 @@ class Rows:
     """[R]: 0 where the second segment follows the first, 1 where it is random, if rows have two."""
     progress: float = 1.0
     """How much of the run is done, 0 to 1, for what changes in the course of it; held-out rows are those of its end."""
+    weights: NDArray[np.float64] | None = None
+    """How often each piece is near that of the target, weighted by distance, if rows are of co-occurrences."""
     target: Rows | None = None
     """The other side of rows of pairs: its documents have the numbers of those here that they belong to."""
 
@@ -328,6 +330,11 @@ class Loss:
 class Objective(Protocol):
     """A corruption of rows and a loss."""
 
+    has_perplexity: ClassVar[bool]
+    baseline_name: ClassVar[str]
+    least_gain: ClassVar[float]
+    fair_share: ClassVar[float]
+
     @property
     def needs(self) -> Needs: ...
 
@@ -347,6 +354,9 @@ class Objective(Protocol):
 
     def rate_factors(self, nets: nn.Module) -> Mapping[nn.Parameter, float]:
         """What the learning rate of single parameters is multiplied by; of the others, by 1."""
+
+    def baseline(self, nets: nn.Module, corpus: Any, most: int) -> float | None:
+        """The held-out loss of knowing how frequent pieces are, and nothing else."""
 
     def nets(self, bundle: Any) -> nn.Module:
         """One root module with everything that is trained inside; its forward pass gives the parts of the loss."""

@@ -11,6 +11,7 @@ import pytest
 from corpus.texts import made_up
 from polyseme.corpus.fast_tokenization import Speller
 from polyseme.corpus.tokenizer_training import train_tokenizer
+from polyseme.errors import InputError, OptionError
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.text.words import split_words
@@ -35,6 +36,15 @@ def test_the_table_is_by_frequency_and_then_by_characters(kind: str) -> None:
     del counts["<unk>"]
     assert pieces[2:] == sorted(counts, key=lambda piece: (-counts[piece], piece))
     assert train_tokenizer(kind, TEXTS, vocab_size=12).pieces(range(12)) == pieces[:12]
+
+
+def test_rare_words_are_unknown() -> None:
+    texts = ["a b b c c c", "c d"]
+    assert train_tokenizer("words", texts, vocab_size=100, min_count=2).pieces(range(4)) == ["<unk>", "</s>", "c", "b"]
+    with pytest.raises(InputError, match="No word occurs 5 times in this text"):
+        train_tokenizer("words", texts, vocab_size=100, min_count=5)
+    with pytest.raises(OptionError, match="bpe has parts of words"):
+        train_tokenizer("bpe", texts, vocab_size=100, min_count=2)
 
 
 def test_words_are_those_that_are_embedded() -> None:

@@ -20,6 +20,9 @@ PARTS = {
     "spans": ("spans",),
     "replaced": ("masked",),  # the generator's
     "translation": (),  # its targets are smoothed
+    "skip-gram": ("skip-gram",),
+    "cbow": ("cbow",),
+    "glove": ("glove",),
 }
 
 

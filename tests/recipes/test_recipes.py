@@ -113,6 +113,35 @@ def test_a_softmax_is_sampled_on_a_cpu_only() -> None:
         assert request.plan(1000, None).objective["softmax"] == softmax
 
 
+# --- static vectors --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "width", "settings"),
+    [
+        ("skip-gram", 0.025, 100, {"window": 5, "negatives": 5, "power": 0.75, "subsample": 1e-3}),
+        ("cbow", 0.05, 100, {"window": 5, "negatives": 5, "power": 0.75, "subsample": 1e-3}),
+        ("fasttext", 0.05, 100, {"window": 5, "negatives": 5, "power": 0.5, "subsample": 1e-4}),
+        ("glove", 0.05, 50, {"window": 15, "x_max": 100.0, "alpha": 0.75}),
+    ],
+)
+def test_static_vectors_are_trained_as_the_programs_do(
+    name: str, rate: float, width: int, settings: dict[str, Any]
+) -> None:
+    recipe = RECIPES[name]
+    objective = objective_from(recipe.objective, recipe.objective_settings).to_json()
+    assert {each: objective[each] for each in settings} == settings
+    assert (recipe.training.optimizer.lr, recipe.training.summed, recipe.min_count) == (rate, True, 5)
+    config = recipe.config(1000)
+    assert (config.width, config.n_words, config.init_bound) == (width, 1000, 0.5 / width)
+    spelled = (3, 6, 2_000_000) if name == "fasttext" else (0, 0, 0)
+    assert (config.min_ngram, config.max_ngram, config.n_buckets) == spelled
+    assert config.n_pieces == 1000 + config.n_buckets + 1
+    if name != "glove":
+        factors = [recipe.training.schedule.factor(step, 100) for step in (0, 50, 100)]
+        assert factors == pytest.approx([1.0, 0.5, 1e-4], abs=1e-3)
+
+
 # --- the other Transformers ------------------------------------------------------------------------------------------
 
 SIZED = {

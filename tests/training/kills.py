@@ -77,6 +77,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "denoising": {**SMALL, "recipe": "bart-tiny", "shape": TWO_STACKS},
     "spans": {**SMALL, "recipe": "t5-tiny", "shape": {**TWO_STACKS, "head_width": 8, "dropout_rate": 0.1}
               | {"inner_dropout_rate": 0.1, "embedding_dropout_rate": 0.1}},
+    "skip-gram": {**SETTINGS, "recipe": "skip-gram", "shape": {"width": 8}},
+    "cbow": {**SETTINGS, "recipe": "cbow", "shape": {"width": 8}},
+    "glove": {**SETTINGS, "recipe": "glove", "shape": {"width": 8}},
     "translation": {**SMALL, "recipe": "transformer-tiny", "length": 24, "shape": TWO_STACKS},
 }  # fmt: skip
 """The runs that are killed, by sort."""

@@ -44,6 +44,7 @@ REFUSED = (
         ("3e16flops", "flops", 3e16),
         ("1e9pieces", "pieces", 10**9),
         ("1000steps", "steps", 1000),
+        ("2.5epochs", "epochs", 2.5),
         ("2_000steps", "steps", 2000),
         ("  20 MIN ", "seconds", 1200),
         ("3E+16 FLOPs", "flops", 3e16),
@@ -110,12 +111,13 @@ def test_what_is_counted_comes_back_to_the_last_one(amount: int, unit: str) -> N
 
 
 def test_a_budget_becomes_steps() -> None:
-    step = {"seconds": 0.1, "flops": 1e12, "pieces": 32768}
+    step = {"seconds": 0.1, "flops": 1e12, "pieces": 32768, "epochs": 0.01}
     assert parse_budget("0.3s").n_steps(**step) == 3
     assert parse_budget("20min").n_steps(**step) == 12_000
     assert parse_budget("3e16flops").n_steps(**step) == 30_000
     assert parse_budget("1e9pieces").n_steps(**step) == 30_517
     assert parse_budget("1000steps").n_steps(**step) == 1000
+    assert parse_budget("5epochs").n_steps(**step) == 500
     assert parse_budget("1pieces").n_steps(**step) == 1
 
 

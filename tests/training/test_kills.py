@@ -13,7 +13,10 @@ from polyseme.objectives.objective_table import OBJECTIVES
 from polyseme.recipes.recipe_table import recipe_named
 from training.kills import N_STEPS, RUNS
 
-OTHERS = ("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation")
+OTHERS = (
+    *("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation"),
+    *("skip-gram", "cbow", "glove"),
+)
 """Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next` is the
 masked one with next-sentence prediction."""
 

@@ -43,6 +43,9 @@ FRAMES = {
     "denoising": "bart",
     "spans": "t5",
     "translation": "transformer",
+    "skip-gram": "lm",
+    "cbow": "lm",
+    "glove": "lm",
 }
 """The specials that rows of each objective have."""
 IN_WORDS = ("lm", "elmo")
@@ -84,7 +87,7 @@ def loader_for(
 ) -> Loader:
     name, settings = CASES[case]
     corpus = corpora[FRAMES[name]]
-    objective = objective_from(name, settings).for_tokenizer(corpus.tokenizer)
+    objective = objective_from(name, settings).for_corpus(corpus)
     training = TrainingSettings(
         phases=(Phase(length=LENGTH, batch_size=N_ROWS),), optimizer=OptimizerSettings(), schedule=Schedule()
     )

@@ -96,7 +96,7 @@ def _sources(
 def _check(options: CorpusOptions) -> None:
     if not 0 <= options.held_out < 1:
         raise OptionError(f"The share that is held out must be from 0 to below 1. Got {options.held_out} instead.")
-    for name in ("sample", "workers", "limit"):
+    for name in ("sample", "workers", "limit", "min_count"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
@@ -139,6 +139,7 @@ class _Choice:
                 "frame": frame,
                 "lowercase": kind_named(name).lowercase(frame) if lowercase is None else lowercase,
                 "sample": options.sample,
+                **({"min_count": options.min_count} if options.min_count > 1 else {}),
             }
             return cls(settings, kind=name)
         if not Path(name).is_dir():
@@ -161,6 +162,7 @@ class _Choice:
             vocab_size=n_pieces,
             frame=self.settings["frame"],
             lowercase=self.settings["lowercase"],
+            min_count=self.settings.get("min_count", 1),
         )
         notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.in_words}."]
         if sample is not None and trained.n_pieces < n_pieces:

@@ -74,12 +74,23 @@ class Kind:
 
 
 def train_tokenizer(
-    kind: str, texts: Iterable[str], *, vocab_size: int, frame: str | None = None, lowercase: bool | None = None
+    kind: str,
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    frame: str | None = None,
+    lowercase: bool | None = None,
+    min_count: int = 1,
 ) -> PieceTokenizer:
-    """A tokenizer of a kind (`KINDS`) with at most `vocab_size` pieces, learned from `texts`."""
+    """A tokenizer of a kind (`KINDS`) with at most `vocab_size` pieces, learned from `texts`.
+
+    Of whole words, those that occur fewer than `min_count` times are unknown.
+    """
     chosen = kind_named(kind)
     name = frame_for(kind, frame)
     its_frame = FRAMES[name]
+    if min_count > 1 and not chosen.reads_all:
+        raise OptionError(f"Only whole words are counted, and {kind} has parts of words. Leave min_count out.")
     specials, sentinels = _specials(its_frame), _SENTINELS.get(name, ())
     least = chosen.n_least + len(specials) + 1 + len(sentinels)
     if vocab_size < least:
@@ -93,6 +104,7 @@ def train_tokenizer(
     alphabet = _alphabet(list(texts), backend, min(_ALPHABET, vocab_size // _SHARE)) if chosen.has_alphabet else []
     try:
         shared = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
+        shared |= {"min_frequency": min_count} if chosen.reads_all else {}
         backend.train_from_iterator(texts, chosen.trainer(shared, its_frame, alphabet))
     except (PolysemeError, OSError):
         raise  # from where the texts come from
@@ -101,6 +113,11 @@ def train_tokenizer(
             f"A vocabulary of {kind} with {vocab_size:,} pieces besides {len(sentinels)} sentinels cannot be learned "
             f"from this text ({error}). Ask for more pieces (--vocab-size), or choose the kind 'byte-bpe'."
         ) from None
+    if min_count > 1 and backend.get_vocab_size() <= len(specials):
+        raise InputError(
+            f"No word occurs {min_count} times in this text, so that no vocabulary is left. Give more text, or count "
+            "rarer words in (--min-count 1)."
+        )
     if chosen.has_alphabet or chosen.reads_all:
         backend = _without_added(backend, first=specials if chosen.reads_all else ())
     mark_specials(backend, its_frame.specials, masks_take_blanks=chosen.masks_take_blanks)
@@ -273,7 +290,7 @@ KINDS: Mapping[str, Kind] = {
         name: Kind(
             frame="lm",
             build=build,
-            trainer=lambda shared, *_: trainers.WordLevelTrainer(**shared, min_frequency=1),
+            trainer=lambda shared, *_: trainers.WordLevelTrainer(**shared),
             reads_all=True,
         )
         for name, build in (("words", _words), ("blanks", _blanks), ("characters", _characters))

@@ -8,6 +8,7 @@ Shapes: R rows, T pieces, D width.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,7 +42,8 @@ class StaticConfig(EncoderConfig):
     """Characters of the longest ones; 0: words have no n-grams."""
     n_buckets: int = 0
     """Buckets that n-grams are hashed into. A pruned table has rows for some of them."""
-    init_std: float = 0.1
+    init_std: float | None = None
+    """Of the uniform distribution that new vectors are drawn from; None: it ends at ± 0.5 / width, as in word2vec."""
 
     def __post_init__(self) -> None:
         for name in ("width", "n_words", "n_pieces"):
@@ -59,6 +61,11 @@ class StaticConfig(EncoderConfig):
                 "Character n-grams need 'min_ngram' from 1 to 'max_ngram', and at least one bucket. Got "
                 f"{self.min_ngram}, {self.max_ngram} and {self.n_buckets} instead."
             )
+
+    @property
+    def init_bound(self) -> float:
+        """Where the distribution of new vectors ends."""
+        return 0.5 / self.width if self.init_std is None else math.sqrt(3) * self.init_std
 
     @property
     def direction(self) -> Direction:
@@ -88,7 +95,7 @@ class Static(Encoder):
         self.table = nn.Parameter(torch.empty(config.n_pieces - 1, config.width))
         self.unknown = nn.Parameter(torch.empty(config.width))
         for parameter in (self.table, self.unknown):
-            nn.init.normal_(parameter, std=config.init_std)
+            nn.init.uniform_(parameter, -config.init_bound, config.init_bound)
 
     def forward(
         self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.config import Config, EncoderConfig
+from polyseme.corpus.corpus import Corpus, unigram_cross_entropy
 from polyseme.cost import decoder_flops, forward_flops
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import ModelError, OptionError, nearest
@@ -90,6 +91,14 @@ class BaseObjective(Config, ABC):
     """A corruption of rows and a loss (`types.Objective`); its fields are its settings."""
 
     name: ClassVar[str]
+    has_perplexity: ClassVar[bool] = True
+    """Whether the loss is of probabilities over all pieces, so that e to its power is a perplexity."""
+    baseline_name: ClassVar[str] = "the unigram entropy"
+    """What `baseline` is."""
+    least_gain: ClassVar[float] = 0.3
+    """How far below the baseline the loss must be for a model to have learned something from context …"""
+    fair_share: ClassVar[float] = 0.2
+    """… after this share of the steps."""
 
     known_vocabulary: Vocabulary | None = field(default=None, repr=False)
     """Of the tokenizer that its rows are made with; no setting, so it is not in the JSON."""
@@ -131,6 +140,10 @@ class BaseObjective(Config, ABC):
     @abstractmethod
     def needs(self) -> Needs: ...
 
+    def for_corpus(self: AnyObjective, corpus: Corpus) -> AnyObjective:
+        """The same objective, with all that it must know of a corpus."""
+        return self.for_tokenizer(corpus.tokenizer)
+
     @property
     def weights(self) -> Mapping[str, float]:
         """How much the mean of each part counts in what is minimized."""
@@ -152,6 +165,16 @@ class BaseObjective(Config, ABC):
     def rate_factors(self, nets: nn.Module) -> Mapping[nn.Parameter, float]:
         """What the learning rate of single parameters is multiplied by; of the others, by 1."""
         return {}
+
+    def baseline(self, nets: nn.Module, corpus: Corpus, most: int) -> float | None:
+        """The held-out loss of knowing how frequent each piece is in the training text, and nothing else.
+
+        At most so many pieces are counted. None where no part of the loss can be compared with it.
+        """
+        if not self.prediction_parts:
+            return None
+        train, held = (self.target_counts(nets, corpus.piece_counts(split, most=most)) for split in ("train", "held"))
+        return unigram_cross_entropy(train, held)
 
     def row_length(self, length: int, n_specials: int) -> int:
         """How long rows must be so that the encoder reads `length` pieces of them, `n_specials` of the frame."""

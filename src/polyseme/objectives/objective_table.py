@@ -11,18 +11,25 @@ from polyseme.convert.family import Family
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.causal import Causal
+from polyseme.objectives.cbow import Cbow
 from polyseme.objectives.denoising import Denoising
+from polyseme.objectives.glove import Glove
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.replaced import Replaced
+from polyseme.objectives.skip_gram import SkipGram
 from polyseme.objectives.spans import Spans
 from polyseme.objectives.streams import Streamed
 from polyseme.objectives.translation import Translation
 from polyseme.types import Needs, Tokenizer
 
 OBJECTIVES: Mapping[str, type[BaseObjective]] = {
-    each.name: each for each in (Causal, Masked, Replaced, Streamed, BiLM, Permuted, Denoising, Spans, Translation)
+    each.name: each
+    for each in (
+        *(Causal, Masked, Replaced, Streamed, BiLM, Permuted, Denoising, Spans, Translation),
+        *(SkipGram, Cbow, Glove),
+    )
 }
 
 CARRIED = ("state", "segment")

@@ -187,6 +187,8 @@ def _pieces(scaling: Scaling, circumstances: Circumstances, length: int) -> tupl
         return (budget.amount * batch * BATCH_AT**-BATCH_POWER) ** (1 / (1 - BATCH_POWER)), None
     if budget.unit == "pieces":
         return budget.amount, None
+    if budget.unit == "epochs":
+        return budget.amount * (circumstances.text_pieces or BATCH_AT), None
     if budget.unit == "flops":
         return budget.amount / each, None
     speed = circumstances.world * UTILIZATION[circumstances.device] * circumstances.flops_per_second() / each

@@ -46,11 +46,15 @@ class Recipe:
     frame: str | None = None
     """Which specials it has; None: what is usual for the family."""
     vocabulary: int
+    min_count: int = 1
+    """How often a word must occur to be a piece, where pieces are whole words."""
     lowercase: bool = False
     tied: bool = True
     """Whether the output shares the table of pieces."""
     training: TrainingSettings
     """As published."""
+    budget: str = "20min"
+    """How much is trained unless the user says otherwise."""
     scaling: Scaling | None = None
     """How training is fitted to a budget; None: the settings of `training` serve every budget."""
     compiled: bool = True
@@ -78,12 +82,16 @@ class Recipe:
     def config(self, n_pieces: int, shape: Mapping[str, Any] | None = None) -> EncoderConfig:
         """The encoder for a vocabulary of so many pieces; `shape` differs from the recipe's.
 
-        Where words are spelled, what the vocabulary bounds is the softmax: it has no more words than there are.
+        Where words are spelled, what the vocabulary bounds is the softmax: it has no more words than there are. A table
+        of words has one row for each, then those of n-grams, and the unknown piece last.
         """
         own = FAMILIES[self.family].base()
         changes = {**self.shape, **self.shaped(shape or {})}
         if getattr(own, "spelled", False):
             changes["n_outputs"] = min(changes.get("n_outputs") or n_pieces, n_pieces)
+        elif hasattr(own, "n_words"):
+            n_rows = n_pieces + int(changes.get("n_buckets", 0)) + 1
+            changes = {"n_pieces": n_rows, "n_words": n_pieces, "lowercase": False, **changes}
         else:
             changes = {"n_pieces": -(-n_pieces // ROUND_TO) * ROUND_TO, **changes}
         if changes.get("cutoffs"):

@@ -33,7 +33,7 @@ def chosen_recipe(name: str | None, *, budget: Budget, device: str, start: str |
 def best_encoder(budget: Budget, device: str) -> str:
     """The largest of our encoders that reads enough pieces for its weights within a budget."""
     kind = "cuda" if torch.device(device).type == "cuda" else "cpu"
-    if budget.unit == "steps":  # of which nothing is known but where they are taken
+    if budget.unit in ("steps", "epochs"):  # of which nothing is known but where they are taken
         return "modern-small" if kind == "cuda" else "modern-tiny"
     amount = budget.amount
     if budget.unit == "seconds":  # in floating-point operations

@@ -19,6 +19,7 @@ from polyseme.recipes import (
     nnlm,
     roberta,
     seq2seq,
+    static,
     t5,
     transformer,
     transformer_xl,
@@ -29,7 +30,7 @@ from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
     *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(nnlm, lstm, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
+    *(static, nnlm, lstm, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}

@@ -109,7 +109,8 @@ class WordTokenizer:
         pieces = [] if row is None else [(row, 0, length)]
         if self.ngrams is not None and word != END_OF_SENTENCE:
             shift = len(self.words)
-            pieces += [(shift + bucket, start, end) for bucket, start, end in self.ngrams.of(word)]
+            spelled = word.lower() if self.lowercase else word
+            pieces += [(shift + bucket, start, end) for bucket, start, end in self.ngrams.of(spelled)]
         return np.array(pieces or [(self._unknown, 0, length)], np.int64)
 
     def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:

@@ -11,9 +11,9 @@ from typing import Literal, get_args
 from polyseme.config import Config
 from polyseme.errors import OptionError
 
-BudgetUnit = Literal["seconds", "flops", "pieces", "steps"]
+BudgetUnit = Literal["seconds", "flops", "pieces", "epochs", "steps"]
 
-EXAMPLES = "90s, 20min, 1.5h, 2d, 3e16flops, 1e9pieces, 1000steps"
+EXAMPLES = "90s, 20min, 1.5h, 2d, 3e16flops, 1e9pieces, 5epochs, 1000steps"
 
 MOST = 1e30
 """Of any unit; more is taken for a mistake."""
@@ -25,6 +25,7 @@ _UNITS: dict[str, tuple[BudgetUnit, int]] = {
     **dict.fromkeys(("d", "day", "days"), ("seconds", 86400)),
     **dict.fromkeys(("flop", "flops"), ("flops", 1)),
     **dict.fromkeys(("piece", "pieces"), ("pieces", 1)),
+    **dict.fromkeys(("epoch", "epochs"), ("epochs", 1)),
     **dict.fromkeys(("step", "steps"), ("steps", 1)),
 }
 """The units after the number, in small letters, and how much of the budget's own unit it is."""
@@ -54,11 +55,11 @@ class Budget(Config):
             raise OptionError(f"A budget in {self.unit} must be a whole number of them. Got {self.amount} instead.")
         object.__setattr__(self, "amount", int(self.amount) if counted else float(self.amount))
 
-    def n_steps(self, *, seconds: float, flops: float, pieces: float) -> int:
+    def n_steps(self, *, seconds: float, flops: float, pieces: float, epochs: float = math.inf) -> int:
         """How many steps fit, at least one, where each takes so much."""
         if self.unit == "steps":
             return int(self.amount)
-        each = {"seconds": seconds, "flops": flops, "pieces": pieces}[self.unit]
+        each = {"seconds": seconds, "flops": flops, "pieces": pieces, "epochs": epochs}[self.unit]
         if not 0 < each < math.inf:
             raise ValueError(f"A step must take some {self.unit}, and takes {each}.")
         return max(1, int(self.amount / each * (1 + 1e-12)))  # 0.3 s are three steps of 0.1 s
@@ -85,7 +86,7 @@ def parse_budget(text: str) -> Budget:
     if match is None or match["unit"] not in _UNITS:
         raise OptionError(
             f"The budget {text!r} cannot be read. It must be a number above 0 and its unit (s, min, h, d, flops, "
-            f"pieces or steps), as in {EXAMPLES}."
+            f"pieces, epochs or steps), as in {EXAMPLES}."
         )
     unit, size = _UNITS[match["unit"]]
     amount = Decimal(match["number"].replace("_", "")) * size

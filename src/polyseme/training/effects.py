@@ -246,6 +246,8 @@ class ReportProgress:
         done, until = (moment.first, moment.seconds_before) if self._first is None else self._first
         seconds_per_step = (moment.seconds - until) / max(moment.done - done, 1)
         self._first = self._first or (moment.done, moment.seconds)
+        trainer = moment.trainer
+        has_perplexity = trainer.objective.has_perplexity
         self.on_report(
             Report(
                 done=moment.done,
@@ -256,8 +258,8 @@ class ReportProgress:
                 pieces_per_second=speed,
                 wait_share=moment.wait_share,
                 seconds_left=seconds_per_step * (moment.n_steps - moment.done),
-                prediction=moment.trainer.prediction(moment.losses),
-                held_out_prediction=moment.trainer.prediction(moment.held_out),
+                prediction=trainer.prediction(moment.losses) if has_perplexity else None,
+                held_out_prediction=trainer.prediction(moment.held_out) if has_perplexity else None,
             )
         )
 

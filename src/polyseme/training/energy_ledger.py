@@ -129,6 +129,8 @@ class Ledger(Config):
     none."""
     unigram_entropy: float | None = None
     """The same loss for a model that knows how frequent each piece is in the training text, and nothing else."""
+    baseline_name: str = "the unigram entropy"
+    """What that is called for this objective."""
 
     @classmethod
     def of(
@@ -189,7 +191,7 @@ class Ledger(Config):
         sums = {
             each.name: getattr(self, each.name) + getattr(other, each.name)
             for each in dataclasses.fields(self)
-            if each.name not in ("device", "n_devices", "currency", "held_out", "unigram_entropy")
+            if each.name not in ("device", "n_devices", "currency", "held_out", "unigram_entropy", "baseline_name")
         }
         if not (self.available_flops and other.available_flops):
             sums["available_flops"] = 0.0
@@ -199,6 +201,7 @@ class Ledger(Config):
             n_devices=max(self.n_devices, other.n_devices),
             currency=self.currency,
             held_out=self.held_out if other.held_out is None else other.held_out,
+            baseline_name=other.baseline_name,
             unigram_entropy=self.unigram_entropy if other.unigram_entropy is None else other.unigram_entropy,
         )
 
@@ -249,7 +252,7 @@ class Ledger(Config):
         if self.unigram_entropy is not None:
             gain = self.unigram_entropy - self.held_out
             side = "below" if gain >= 0 else "above"
-            line += f", {abs(gain):.2f} {side} the unigram entropy of {self.unigram_entropy:.2f}"
+            line += f", {abs(gain):.2f} {side} {self.baseline_name} of {self.unigram_entropy:.2f}"
         return [line]
 
 

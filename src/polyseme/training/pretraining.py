@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.bundle import Bundle, load_bundle
-from polyseme.corpus.corpus import Corpus, unigram_cross_entropy
+from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowSource
 from polyseme.encoders.local_start import start_locally
 from polyseme.errors import OptionError
@@ -75,7 +75,7 @@ class Pretraining:
         training = job.training
         torch.manual_seed(training.seed)
         bundle = first_bundle(job, corpus, start)
-        objective = job.make_objective(corpus.tokenizer)
+        objective = job.make_objective(corpus)
         held_out = rows_of(job, corpus, training.phases[0], "held")
         nets = objective.nets(bundle)
         if training.local_start and start is None:
@@ -113,18 +113,14 @@ class Pretraining:
             for _ in range(math.ceil(most / rows) - math.ceil(len(mine) / rows)):
                 yield loader.on_device(replace(loader.rows(step, 0, indices[:1]), counts={}))
 
-    def unigram_entropy(self) -> float | None:
-        """How many nats a piece of held-out text takes if one knows how often each is a target in the training text.
+    def baseline(self) -> float | None:
+        """The held-out loss of knowing nothing but frequencies: of predicting pieces, the unigram entropy.
 
         None where nothing is held out, or no part of the loss can be compared with it.
         """
-        if self.held_out is None or not self.objective.prediction_parts:
+        if self.held_out is None:
             return None
-        train, held = (
-            self.objective.target_counts(self.trainer.inner, self.corpus.piece_counts(split, most=COUNTED_PIECES))
-            for split in ("train", "held")
-        )
-        return unigram_cross_entropy(train, held)
+        return self.objective.baseline(self.trainer.inner, self.corpus, COUNTED_PIECES)
 
     # --- how many steps -----------------------------------------------------------------------------------------------
 
@@ -151,7 +147,10 @@ class Pretraining:
             return None
         pieces = training.mean_over_phases(self.pieces_per_step())
         flops = training.mean_over_phases(self.flops_per_step())
-        return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces)
+        epochs = training.mean_over_phases(
+            [phase.batch_size / source.n_rows for phase, source in zip(training.phases, self.row_sources, strict=True)]
+        )
+        return budget.n_steps(seconds=math.inf, flops=flops, pieces=pieces, epochs=epochs)
 
     def trial(
         self,

@@ -21,7 +21,6 @@ from polyseme.parts.initialization import unfilled
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
 from polyseme.training.weight_average import check_decay
-from polyseme.types import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +76,11 @@ class Job(Config):
         read: Job = super().from_json(settings)
         return read
 
-    def make_objective(self, tokenizer: Tokenizer | None = None) -> BaseObjective:
-        """The objective by its settings, with the vocabulary of a tokenizer where there is one."""
+    def make_objective(self, corpus: Corpus | None = None) -> BaseObjective:
+        """The objective by its settings, with what it must know of a corpus where there is one."""
         settings = dict(self.objective)
         objective = objective_from(settings.pop("name"), settings)
-        return objective if tokenizer is None else objective.for_tokenizer(tokenizer)
+        return objective if corpus is None else objective.for_corpus(corpus)
 
     @property
     def layout(self) -> Layout:
@@ -109,6 +108,8 @@ def check_plan(job: Job, devices: Devices) -> None:
         job.layout.check(_row_options(job, phase), objective.name)
     if job.layout.carries_memory:
         _check_memory(job, devices)
+    if job.training.summed and devices.world > 1:
+        raise OptionError(f"The recipe {job.recipe!r} is trained by one process. Start it without torchrun.")
 
 
 def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) -> list[RowSource]:
@@ -119,7 +120,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) 
     check_sides(job.recipe, job.layout, in_pairs=corpus.sides == SIDES, name=str(corpus.folder))
     if start is not None:
         _check_tokenizer(job, corpus, start)
-    check_needs(job.make_objective(corpus.tokenizer), bundle, corpus.tokenizer)
+    check_needs(job.make_objective(corpus), bundle, corpus.tokenizer)
     sources = [rows_of(job, corpus, phase) for phase in job.training.phases]
     for phase, source in zip(job.training.phases, sources, strict=True):
         _check_rows(phase, source, corpus)
@@ -128,7 +129,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) 
 
 def rows_of(job: Job, corpus: Corpus, phase: Phase, split: str = "train") -> RowSource:
     """The rows that a phase takes from a corpus."""
-    objective = job.make_objective(corpus.tokenizer)
+    objective = job.make_objective(corpus)
     options = _row_options(job, phase, split)
     length = objective.row_length(options.length, corpus.tokenizer.n_specials)
     return objective.needs.layout.rows(corpus, dataclasses.replace(options, length=length))

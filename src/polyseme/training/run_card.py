@@ -80,5 +80,6 @@ def scores_section(ledger: Ledger) -> str:
     further = "No benchmark was scored; see `polyseme evaluate` and `polyseme glue`."
     if ledger.held_out is None:
         return further
-    beside = "" if ledger.unigram_entropy is None else f" (unigram entropy {ledger.unigram_entropy:.3f})"
+    name = ledger.baseline_name.removeprefix("the ")
+    beside = "" if ledger.unigram_entropy is None else f" ({name} {ledger.unigram_entropy:.3f})"
     return f"Loss on held-out documents at the end: {ledger.held_out:.3f} nats per piece{beside}. {further}"

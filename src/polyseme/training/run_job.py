@@ -125,7 +125,11 @@ def run_job(
     if devices.leads:
         for name, bundle in results.items():
             save_bundle(bundle, run.folder / name, force=True, shard_size=job.shard_size)
-    reached = {"held_out": held_out, "unigram_entropy": run.unigram_entropy}
+    reached = {
+        "held_out": held_out,
+        "unigram_entropy": run.unigram_entropy,
+        "baseline_name": pretraining.objective.baseline_name,
+    }
     bill: Ledger = current.costs.ledger(done, seconds).replace(**reached)
     if devices.leads:
         write_cards(run, job, corpus, bill, results)
@@ -160,7 +164,7 @@ class RunSlice:
         else:
             self.keep.now(trainer, 0, 0.0)
         if run.n_steps is None:
-            run.unigram_entropy = devices.agree(pretraining.unigram_entropy() if devices.leads else None)
+            run.unigram_entropy = devices.agree(pretraining.baseline() if devices.leads else None)
             self._count_steps(0.0 if checkpoint is not None else time.perf_counter() - began)
         if devices.leads:
             truncate_log(folder, self.first)

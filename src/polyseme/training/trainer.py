@@ -243,7 +243,8 @@ class Trainer:
         return {**dict(self.inner.named_parameters()), **dict(self.inner.named_buffers())}
 
     def _total(self, parts: Mapping[str, Tensor], counts: Mapping[str, float | Tensor]) -> Tensor:
-        weighted = [self.objective.weights[name] * part / counts[name] for name, part in parts.items()]
+        weights, summed = self.objective.weights, self.settings.summed
+        weighted = [weights[name] * (part if summed else part / counts[name]) for name, part in parts.items()]
         return torch.stack(weighted).sum()
 
 

@@ -47,6 +47,8 @@ class TrainingSettings(Config):
     phases: tuple[Phase, ...]
     optimizer: OptimizerSettings
     schedule: Schedule
+    summed: bool = False
+    """Whether a step follows the gradient of the sum over its targets, and not of their mean (word2vec, GloVe)."""
     max_grad_norm: float | None = 1.0
     """The largest norm of all gradients together; None: as they are."""
     micro_batch_size: int | None = None

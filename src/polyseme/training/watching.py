@@ -16,12 +16,11 @@ from polyseme.training.trainer import Trainer
 
 HIGH = 5
 """Logged steps in a row that the loss must be high for the run to be called lost."""
-LEAST_GAIN = 0.3
-"""Nats below the unigram entropy that a model must be to have learned something from context."""
-FAIR_SHARE, FAIR_STEPS = 0.2, 100
-"""Of the steps, and how many at least, after which it should have."""
+FAIR_STEPS = 100
+"""Steps, at least, after which a model should have learned something from context (`BaseObjective.fair_share`)."""
 LEAST_GAIN_OF_LABELS, FAIR_SHARE_FOR_LABELS = 0.05, 0.5
-"""The same for labels: shares of their entropy and of the steps. ELECTRA's discriminator learns after its generator."""
+"""The same for labels, and how much less than their entropy: shares. ELECTRA's discriminator learns after its
+generator."""
 PIECES = "pieces"
 MOST_STEPS_UNWATCHED = 10
 """Steps after which several processes agree on whether a slice has ended, at most."""
@@ -79,7 +78,7 @@ class WarnIfNothingIsLearned:
     """
 
     entropy: float
-    """The unigram entropy of the held-out text."""
+    """The unigram entropy of the held-out text, or what the objective has in its place (`baseline`)."""
     warned: set[str] = field(default_factory=set)
     """What was warned of: pieces, and parts of the loss that predict labels."""
 
@@ -116,7 +115,9 @@ class WarnIfNothingIsLearned:
             return {}
         late: dict[str, tuple[float, float]] = {}
         loss = trainer.prediction(held_out)
-        if loss is not None and loss >= self.entropy - LEAST_GAIN and done >= FAIR_SHARE * n_steps:
+        objective = trainer.objective
+        fair = done >= objective.fair_share * n_steps
+        if loss is not None and fair and loss >= self.entropy - objective.least_gain:
             late[PIECES] = (loss, self.entropy)
         if done >= FAIR_SHARE_FOR_LABELS * n_steps:
             for part, entropy in trainer.objective.label_entropies(held_out).items():

@@ -66,6 +66,7 @@ class CorpusOptions(PairedTextOptions, ForceOption):
         "KIND",
     )
     vocab_size: int | None = option(None, "Vocabulary size of a tokenizer that is trained.", "N", default="30522")
+    min_count: int = option(1, "How often a word must occur to be in a vocabulary of whole words.", "N")
     frame: str | None = option(
         None,
         "Family whose special pieces the tokenizer has: bert, roberta, gpt2, albert, xlnet, t5 …",
@@ -133,7 +134,12 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         "NAME",
         default="the best encoder for device and budget",
     )
-    budget: str = option("20min", "Budget of training: 20min, 3e16flops, 1e9pieces, 1000steps.", "AMOUNT")
+    budget: str | None = option(
+        None,
+        "Budget of training: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.",
+        "AMOUNT",
+        default="20min; 5epochs of static vectors, 25epochs of GloVe",
+    )
     as_published: bool = option(
         False,
         "Train with the paper's batch, length, learning rate and schedule, whatever the budget.",
@@ -152,6 +158,9 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         default=RECIPE,
     )
     vocab_size: int | None = option(None, "Vocabulary size of a tokenizer that is trained.", "N", default=RECIPE)
+    min_count: int | None = option(
+        None, "How often a word must occur to be in a vocabulary of whole words.", "N", default=RECIPE
+    )
     field: str | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
     documents: str | None = option(
         None, "What one document is: blank-lines, file, line or record.", "UNIT", default="blank-lines, or a record"

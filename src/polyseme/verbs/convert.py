@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from polyseme import __version__
 from polyseme.api import Model, folder_of, load
 from polyseme.cost import Cost
@@ -23,14 +25,19 @@ from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.files.unfinished_folder import clear_up
-from polyseme.files.vectors_word2vec import check_word2vec
+from polyseme.files.vectors_word2vec import check_word2vec, write_word2vec
 from polyseme.ngrams.arpa import write_arpa
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
 from polyseme.scoring_models import NGram
+from polyseme.text.documents import to_documents
+from polyseme.text.word_tokenizer import WordTokenizer
 from polyseme.verb_options.model_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
 
 _logger = logging.getLogger(__name__)
+
+WORDS_AT_ONCE = 1 << 14
+"""Words of static vectors that are looked up together."""
 
 
 @flat(ConvertOptions)
@@ -38,8 +45,8 @@ def convert_model(options: ConvertOptions) -> Cost | None:
     """Load a model and save it as a folder of today's layout, or as another library opens it.
 
     The folder has config.json, model.safetensors and tokenizer.json; for sentence-transformers also modules.json with a
-    pooling. For word2vec the output is a file with one vector for each word type of some texts, the mean of its uses;
-    what that cost is returned.
+    pooling. For word2vec the output is a file with one vector for each word type of some texts, the mean of its uses,
+    or for each word of static vectors; what that cost is returned.
     """
     check_choice("target", options.to, TARGETS)
     target = TARGETS[options.to]
@@ -104,10 +111,7 @@ def _write_arpa(options: ConvertOptions) -> None:
 def _write_word2vec(options: ConvertOptions) -> Cost:
     started = time.perf_counter()
     if options.source is None:
-        raise OptionError(
-            "word2vec has one vector per word type, the mean of its uses in texts. Name the texts: --in texts/ "
-            "(source=…)."
-        )
+        return _write_static_vectors(options, started)
     inputs = inputs_of(options.source)
     clear_up(options.output)
     check_word2vec(options.output)
@@ -140,6 +144,27 @@ def _write_word2vec(options: ConvertOptions) -> Cost:
     return embed_types(
         embedder, inputs, request, reading=reading, settings=settings, progress=options.progress, started=started
     )
+
+
+def _write_static_vectors(options: ConvertOptions, started: float) -> Cost:
+    """The words of a model that has one vector for each, in the order of its table."""
+    of_texts = [name for name in options.changed() if name in ("min_count", "lowercase")]
+    model = load(model_or_default("convert", options.model), device=options.device, dtype=options.dtype)
+    tokenizer = model.bundle.tokenizer
+    if of_texts or not isinstance(tokenizer, WordTokenizer):
+        raise OptionError(
+            "word2vec has one vector per word type, the mean of its uses in texts. Name the texts: --in texts/ "
+            "(source=…). Only static vectors are written without texts, all of their words."
+        )
+    check_word2vec(options.output)
+    check_output(options.output, force=options.force, inputs=[folder_of(options.model)])
+    embedder = model.embedder(**options.values(LayerOptions), batch_pieces=options.batch_pieces)
+    words, vectors = list(tokenizer.words), []
+    for first in range(0, len(words), WORDS_AT_ONCE):
+        vectors += [each.vectors for each in embedder(to_documents([words[first : first + WORDS_AT_ONCE]]))]
+    with whole_file(options.output, force=options.force) as file:
+        write_word2vec(file, words, np.concatenate(vectors), shown=options.output)
+    return embedder.tally.cost(time.perf_counter() - started, embedder.device)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,9 +80,11 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
     if options.recipe is not None and options.recipe in COUNTED:
         return _count(COUNTED[options.recipe], options, texts, costs, started)
     device = find_device(options.device)
-    budget = parse_budget(options.budget)
     start = None if options.model is None else str(model_folder(find_model(str(options.model))))
+    budget = parse_budget(options.budget or Recipe.budget)
     chosen = chosen_recipe(options.recipe, budget=budget, device=device, start=start, in_pairs=texts.sources is None)
+    if options.budget is None:
+        budget = parse_budget(chosen.budget)
     request = PretrainingRequest(
         recipe=chosen,
         budget=budget,
@@ -171,6 +173,7 @@ def _building(options: PretrainOptions, recipe: Recipe | CountedRecipe) -> dict[
         "tokenizer": options.tokenizer or recipe.tokenizer,
         "vocab_size": options.vocab_size or recipe.vocabulary,
         "lowercase": recipe.lowercase,
+        "min_count": options.min_count or (recipe.min_count if options.tokenizer is None else 1),
         "frame": recipe.frame_of_rows(),
         **{name: getattr(options, name) for name in ("field", "documents", "held_out", "seed", "progress")},
     }
@@ -185,7 +188,10 @@ NOT_OF_THE_RUN = frozenset(
 """Options that do not decide what a run trains."""
 
 
-COUNTS = ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "average_checkpoints", "shard_size")
+COUNTS = (
+    *("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "average_checkpoints", "shard_size"),
+    "min_count",
+)
 """Options that are 1 or more."""
 
 
@@ -203,7 +209,8 @@ def _check(options: PretrainOptions, texts: Texts) -> None:
             raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
     if options.workers < 0:
         raise OptionError(f"The number of workers must be 0 or more. Got {options.workers} instead.")
-    parse_budget(options.budget)
+    if options.budget is not None:
+        parse_budget(options.budget)
     _refuse_useless(options, texts.corpus)
     if options.tensorboard:
         require("tensorboard", extra="tensorboard")
@@ -222,10 +229,11 @@ def _refuse_useless(options: PretrainOptions, corpus: Path | None) -> None:
     """Refuse what would be ignored: how texts become pieces, where they are; a shape, where there is a model."""
     reasons: dict[str, tuple[str, ...]] = {}
     if corpus is not None:
-        of_texts = ("tokenizer", "vocab_size", "field", "documents", "held_out")
+        of_texts = ("tokenizer", "vocab_size", "min_count", "field", "documents", "held_out")
         reasons[f"The corpus {corpus} is made already"] = of_texts
     if options.model is not None:
-        reasons[f"The model {options.model} has its shape and its tokenizer"] = ("shape", "tokenizer", "vocab_size")
+        of_model = ("shape", "tokenizer", "vocab_size", "min_count")
+        reasons[f"The model {options.model} has its shape and its tokenizer"] = of_model
     for reason, names in reasons.items():
         useless = [name for name in options.changed() if name in names]
         if useless:

@@ -1,0 +1,344 @@
+"""What the objectives of word2vec and fastText share: which words are read, their windows, and the noise words.
+
+Rare words and separators are left out, then a share of the frequent ones (subsampling), so that windows reach over
+them; no window reaches over the end of a document. Sampling is that of word2vec.c: a word that is the share f of the
+text is kept with probability √(t/f) + t/f, not with the paper's √(t/f), and noise words are drawn from counts to the
+power of 0.75, in proportion, without the table of 10⁸ entries.
+
+The original has noise words of its own for each pair of words. Here a block of consecutive words shares its noise
+words, and each counts as often as the original would have drawn one, so that the expected loss and gradient are the
+same, and products of small matrices compute both (as in Ji et al. 2016). The updates of a step are added up, while the
+original moves after each pair.
+
+Shapes: R rows, T pieces of a row, L of them in whole blocks, B blocks of a row, N words of a block, C = N + 2 · window
+words in reach of a block, K noise words of a block, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from polyseme.bundle import Bundle
+from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.packed_rows import Packed
+from polyseme.corpus.random_keys import uniform
+from polyseme.encoders.static import Static
+from polyseme.errors import ModelError, OptionError
+from polyseme.objectives.objective import Arrays, BaseObjective, Vocabulary
+from polyseme.text.character_ngrams import CharacterNgrams
+from polyseme.text.word_tokenizer import WordTokenizer
+from polyseme.types import Example, Needs, Rows, Tokenizer
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+FEWEST_WORDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedWords(Vocabulary):
+    """The words of a corpus and how often each piece occurs in its training text; special pieces do not count."""
+
+    words: Sequence[str] = field(repr=False)
+    """By the numbers of their pieces."""
+    counts: Ints = field(repr=False, compare=False)
+
+    @classmethod
+    def of_corpus(cls, corpus: Corpus) -> CountedWords:
+        return cls.counted(corpus.tokenizer, corpus.piece_counts("train"))
+
+    @classmethod
+    def counted(cls, tokenizer: Tokenizer, counts: Ints) -> CountedWords:
+        """The words of a tokenizer, with these counts of its pieces."""
+        ordinary = counts.copy()
+        ordinary[sorted(set(tokenizer.specials.values()))] = 0
+        return cls.of(tokenizer, words=tokenizer.pieces(range(tokenizer.n_pieces)), counts=ordinary)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """[V]: of all words of the text."""
+        return self.counts / max(int(self.counts.sum()), 1)
+
+    def kept(self, threshold: float) -> Floats:
+        """[V]: the probability that a word of the text is read; 0 of special pieces. With threshold 0 all are."""
+        if not threshold:
+            return (self.counts > 0).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = threshold / self.shares
+            kept = np.sqrt(ratio) + ratio
+        return np.where(self.counts > 0, np.minimum(kept, 1.0), 0.0)
+
+    def noise(self, power: float) -> Floats:
+        """[V]: the distribution of noise words."""
+        weights = np.where(self.counts > 0, self.counts.astype(np.float64) ** power, 0.0)
+        return weights / max(float(weights.sum()), 1e-300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordObjective(BaseObjective):
+    """What every objective of static vectors needs: an encoder without context, and the counts of words."""
+
+    has_perplexity = False
+    baseline_name = "the loss of word frequencies alone"
+    least_gain, fair_share = 0.0, 1.0
+
+    window: int = 5
+    """Words on either side, at most."""
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise OptionError(f"The window of {self.name!r} must be at least 1 word. Got {self.window} instead.")
+
+    def for_corpus(self, corpus: Corpus) -> WordObjective:
+        bound: WordObjective = self.replace(known_vocabulary=CountedWords.of_corpus(corpus))
+        return bound
+
+    @property
+    def words(self) -> CountedWords:
+        """The words and their counts."""
+        if not isinstance(self.vocabulary, CountedWords):
+            raise OptionError(f"The objective {self.name!r} needs the counts of a corpus. Call for_corpus(…) first.")
+        return self.vocabulary
+
+    def refuse(self, bundle: Bundle) -> None:
+        n_words = int((self.words.counts > 0).sum())
+        if n_words < FEWEST_WORDS:
+            raise OptionError(
+                f"The vocabulary has {n_words} word{'s' if n_words != 1 else ''}, and a word's vector is learned from "
+                "others around it. Give more text, or count rarer words in (--min-count 1)."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegativeSampling(WordObjective):
+    """A word of a window is told from noise words (Mikolov et al. 2013), k of them for each."""
+
+    negatives: int = 5
+    """k: noise words for each word that is predicted."""
+    power: float = 0.75
+    """Of the counts that noise words are drawn by (fastText: 0.5)."""
+    subsample: float = 1e-3
+    """The threshold t of subsampling; 0: every word is read."""
+    block: int = 16
+    """Consecutive words that share their noise words."""
+    shared_negatives: int = 32
+    """Noise words of a block."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("negatives", "block", "shared_negatives"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"The {name} of {self.name!r} must be at least 1. Got {getattr(self, name)} instead.")
+        if not (self.subsample >= 0 and 0 <= self.power <= 1):
+            raise OptionError(
+                f"The threshold of subsampling must be 0 or more, and the power of noise words from 0 to 1. Got "
+                f"{self.subsample} and {self.power} instead."
+            )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(directions=("none",), outputs=(), layout=Packed(), units=("word",))
+
+    def corrupt(self, rows: Rows) -> Example:
+        """Words that are kept, moved together, with the number of their document; the reach of each; noise words."""
+        n = rows.pieces.shape[1]
+        n_blocks = -(-n // self.block)
+        kept = uniform(rows.keys, "subsample", n) < self._kept[rows.pieces]
+        order = np.argsort(~kept, axis=1, kind="stable")
+        there = np.take_along_axis(kept, order, axis=1)
+        pieces = np.where(there, np.take_along_axis(rows.pieces, order, axis=1), 0)
+        numbers: Ints = np.cumsum(rows.special, axis=1, dtype=np.int64)
+        documents: Ints = np.where(there, np.take_along_axis(numbers, order, axis=1), -1)
+        reach = np.where(there, 1 + (uniform(rows.keys, "window", n) * self.window).astype(np.int64), 0)
+        drawn = uniform(rows.keys, "noise", n_blocks * self.shared_negatives)
+        noise = np.minimum(np.searchsorted(self._noise_ends, drawn, side="right"), self._last_noise)
+        fill = ((0, 0), (0, n_blocks * self.block - n))
+        arrays = {
+            "words": np.pad(pieces, fill).astype(np.int32),
+            "documents": np.pad(documents, fill, constant_values=-1).astype(np.int32),
+            "reach": np.pad(reach, fill).astype(np.int32),
+            "noise": noise.reshape(len(noise), n_blocks, self.shared_negatives).astype(np.int32),
+        }
+        return Example(arrays, {self.name: float(self.n_targets(n_contexts(documents, reach, self.window)))})
+
+    @cached_property
+    def _kept(self) -> Floats:
+        return self.words.kept(self.subsample)
+
+    @cached_property
+    def _noise_ends(self) -> Floats:
+        return np.cumsum(self.words.noise(self.power))
+
+    @cached_property
+    def _last_noise(self) -> int:
+        return int(np.flatnonzero(self.words.counts).max(initial=0))
+
+    def n_targets(self, contexts: Ints) -> int:
+        """Words that are predicted, from the words in reach of each."""
+        raise NotImplementedError
+
+    def baseline(self, nets: nn.Module, corpus: Corpus, most: int) -> float:
+        """The held-out loss of the best scores that depend on nothing but the word that is scored."""
+        train, held = (
+            corpus.piece_counts(split, most=most) * self._kept + add for split, add in (("train", 0.5), ("held", 0.0))
+        )
+        known = self.words.counts > 0
+        p, q = (each[known] / each[known].sum() for each in (train, self.words.noise(self.power)))
+        held = held[known] / max(held[known].sum(), 1e-300)
+        odds = np.maximum(p, 1e-300) / np.maximum(self.negatives * q * (1 - p), 1e-300)
+        chance = self.negatives * q * (1 - held)
+        return float(held @ np.log1p(1 / odds) + chance @ np.log1p(odds))
+
+    def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
+        """Of the products of vectors alone: each score once forwards and twice backwards."""
+        share = float(self.words.shares @ self._kept) if isinstance(self.known_vocabulary, CountedWords) else 1.0
+        scores = self.block + 2 * self.window + self.shared_negatives
+        return 6.0 * share * n_rows * length * scores * cast(WordNets, nets).table.shape[1]
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        nets = cast(WordNets, nets)
+        return {"model": trained_vectors(nets.bundle, nets.table.detach(), self.vocabulary.ordinary)}
+
+
+def trained_vectors(bundle: Bundle, table: Tensor, words: Ints) -> Bundle:
+    """A table that was trained over a corpus's pieces as a model: the rows of `words`, then those of n-grams."""
+    trained, corpus_words = cast(Static, bundle.encoder).config, bundle.tokenizer
+    if corpus_words is None:
+        raise ModelError("The words of these vectors are not known.")
+    ngrams = None
+    if trained.max_ngram:
+        ngrams = CharacterNgrams(trained.min_ngram, trained.max_ngram, trained.n_buckets)
+    spelled = corpus_words.pieces(words.tolist())
+    lowercase = all(word == word.lower() for word in spelled)
+    tokenizer = WordTokenizer(spelled, lowercase=lowercase, ngrams=ngrams)
+    encoder = Static(trained.replace(n_words=len(words), n_pieces=tokenizer.n_pieces, lowercase=lowercase))
+    encoder.table = nn.Parameter(torch.cat([table[torch.from_numpy(words)], table[trained.n_words :]]))
+    encoder.unknown = nn.Parameter(torch.zeros_like(encoder.table[0]))
+    return Bundle(family=bundle.family, encoder=encoder, outputs={}, tokenizer=tokenizer)
+
+
+def n_contexts(documents: Ints, reach: Ints, window: int) -> Ints:
+    """[R, L]: how many words are in reach of each, in its document; -1 is no document."""
+    counts = np.zeros(documents.shape, np.int64)
+    for distance in range(1, min(window, documents.shape[1] - 1) + 1):
+        same = (documents[:, distance:] == documents[:, :-distance]) & (documents[:, distance:] >= 0)
+        counts[:, :-distance] += same & (reach[:, :-distance] >= distance)
+        counts[:, distance:] += same & (reach[:, distance:] >= distance)
+    return counts
+
+
+class Windows(NamedTuple):
+    """Blocks of words and what is in their reach."""
+
+    centers: Tensor
+    """[R, B, N]"""
+    contexts: Tensor
+    """[R, B, C]"""
+    in_reach: Tensor
+    """[R, B, N, C]: 1 where a word of the block has the other in its window."""
+    noise: Tensor
+    """[R, B, K]"""
+
+
+class WordNets(nn.Module):
+    """The table of an encoder, which is read, and a second one of the words that are predicted, which begins with 0."""
+
+    def __init__(self, bundle: Bundle, objective: NegativeSampling) -> None:
+        super().__init__()
+        encoder = cast(Static, bundle.encoder)
+        self.table = encoder.table
+        self.predicted = nn.Parameter(torch.zeros(encoder.config.n_words, encoder.config.width))
+        self.objective = objective
+        self._bundle = (bundle,)  # in a tuple, so that it is no submodule
+        self.spellings = _Spellings.of(bundle, objective.known_vocabulary)
+
+    @property
+    def bundle(self) -> Bundle:
+        return self._bundle[0]
+
+    def windows(self, arrays: Arrays) -> Windows:
+        """What a pass reads, in blocks."""
+        window, size = self.objective.window, self.objective.block
+        places = torch.arange(size + 2 * window, device=arrays["words"].device)
+        distance = (places - window - places[:size, None]).abs()  # [N, C]
+        longest = max(int((arrays["documents"] >= 0).sum(1).max()), 1)
+        n_blocks = -(-longest // size)  # those behind hold no word of any row
+        words, documents, reach = (
+            arrays[name][:, : n_blocks * size].long() for name in ("words", "documents", "reach")
+        )
+        ours, theirs = documents.unfold(1, size, size), _around(documents, window, size, -1)
+        near = (distance > 0) & (distance <= reach.unfold(1, size, size)[..., None])
+        in_reach = near & (ours[..., None] == theirs[:, :, None]) & (ours >= 0)[..., None]
+        return Windows(
+            words.unfold(1, size, size),
+            _around(words, window, size, 0),
+            in_reach.to(self.predicted.dtype),
+            arrays["noise"][:, :n_blocks].long(),
+        )
+
+    def look_up(self, words: Tensor) -> Tensor:
+        """[..., D]: the vectors of words; where words have n-grams, the mean of all of their rows.
+
+        As in fastText, each of these rows gets the gradient of the mean whole, not its share.
+        """
+        if self.spellings is None:
+            return rows_of(self.table, words)
+        unique, places = words.unique(return_inverse=True)
+        rows, begins, counts = self.spellings.of_words(unique)
+        sums = F.embedding_bag(rows, self.table, begins, mode="sum", sparse=True)
+        return mean_with_whole_gradient(sums, counts[:, None]).index_select(0, places.flatten()).view(*words.shape, -1)
+
+
+@dataclass
+class _Spellings:
+    """The rows of every word: its own, and those of its n-grams."""
+
+    rows: Tensor
+    begins: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, bundle: Bundle, vocabulary: Vocabulary | None) -> _Spellings | None:
+        config = cast(Static, bundle.encoder).config
+        if not config.max_ngram or not isinstance(vocabulary, CountedWords):
+            return None
+        ngrams = CharacterNgrams(config.min_ngram, config.max_ngram, config.n_buckets)
+        special = set(vocabulary.specials.values())
+        rows = [
+            [piece, *(config.n_words + row for row, _, _ in (() if piece in special else ngrams.of(word)))]
+            for piece, word in enumerate(vocabulary.words)
+        ]
+        counts = torch.tensor([len(each) for each in rows])
+        return cls(torch.tensor([row for each in rows for row in each]), counts.cumsum(0) - counts, counts)
+
+    def of_words(self, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows of words one after another, where those of each begin, and how many each has."""
+        for name in ("rows", "begins", "counts"):
+            setattr(self, name, getattr(self, name).to(words.device))
+        counts = self.counts[words]
+        begins = counts.cumsum(0) - counts
+        places = torch.arange(int(counts.sum()), device=words.device) - begins.repeat_interleave(counts)
+        return self.rows[self.begins[words].repeat_interleave(counts) + places], begins, counts
+
+
+def rows_of(table: nn.Parameter, ids: Tensor) -> Tensor:
+    """Rows of a table, whose gradient is of these rows alone."""
+    return F.embedding(ids, table, sparse=True)
+
+
+def mean_with_whole_gradient(sums: Tensor, counts: Tensor) -> Tensor:
+    """The mean, sums / counts, but with the gradient of the sums, as in word2vec.c and fastText."""
+    return sums - (sums - sums / counts).detach()
+
+
+def _around(numbers: Tensor, window: int, size: int, fill: int) -> Tensor:
+    """[R, B, C]: the numbers of each block and of its neighbors, `window` on either side."""
+    return F.pad(numbers, (window, window), value=fill).unfold(1, size + 2 * window, size)
