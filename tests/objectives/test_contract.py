@@ -304,7 +304,12 @@ def bundle_of(family: str, *outputs: str, **changes: Any) -> Any:
             "bert",
             r"'causal' needs an encoder that sees only the pieces before it.*there is: masked, replaced",
         ),
-        (Masked(), lambda: bundle_of("bert", n_layers=0), "bert", "sees the piece alone. No objective trains"),
+        (
+            Masked(),
+            lambda: bundle_of("bert", n_layers=0),
+            "bert",
+            "sees the piece alone. For this encoder there is: skip-gram, cbow, glove",
+        ),
         (
             Replaced(),
             lambda: bundle_of("bert", "masked"),

@@ -143,10 +143,10 @@ def test_subsampling_and_noise_are_word2vec_s() -> None:
     shares = VOCABULARY.counts / 578
     for word in range(2, len(WORDS)):
         f, t = shares[word], 1e-2
-        assert VOCABULARY.kept(t)[word] == pytest.approx(min(1.0, (math.sqrt(f / t) + 1) * t / f), rel=1e-12)
+        assert VOCABULARY.selection(t)[word] == pytest.approx(min(1.0, (math.sqrt(f / t) + 1) * t / f), rel=1e-12)
         power = sum(float(each) ** 0.75 for each in VOCABULARY.counts[2:])
         assert VOCABULARY.noise(0.75)[word] == pytest.approx(float(VOCABULARY.counts[word]) ** 0.75 / power, rel=1e-12)
-    assert VOCABULARY.kept(0.0).tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 1]
+    assert VOCABULARY.selection(0.0).tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 1]
     assert not VOCABULARY.noise(0.75)[:2].any()
 
 
@@ -156,7 +156,7 @@ def test_words_and_noise_are_drawn_by_these_probabilities() -> None:
     arrays, _ = tensors(objective, read)
     kept = np.bincount(arrays["words"].numpy()[arrays["documents"].numpy() >= 0], minlength=len(WORDS))
     there = np.bincount(read.pieces.ravel(), minlength=len(WORDS))
-    assert np.abs(kept / there - VOCABULARY.kept(0.05)).max() < 0.03
+    assert np.abs(kept / there - VOCABULARY.selection(0.05)).max() < 0.03
     drawn = np.bincount(arrays["noise"].numpy().ravel(), minlength=len(WORDS)) / arrays["noise"].numel()
     assert np.abs(drawn - VOCABULARY.noise(0.75)).max() < 0.01
     reach = arrays["reach"].numpy()[arrays["documents"].numpy() >= 0]
@@ -290,7 +290,7 @@ def test_the_baseline_is_the_loss_of_scores_by_frequency(objective: NegativeSamp
     """The expected loss of s(w) = log p(w) / (k q(w) (1 - p(w))), summed up word by word."""
     bound = objective.for_corpus(corpus)
     words = bound.words
-    keep, q = words.kept(0.05), words.noise(0.75)
+    keep, q = words.selection(0.05), words.noise(0.75)
     train = [(corpus.piece_counts("train")[word] * keep[word] + 0.5) for word in range(2, corpus.tokenizer.n_pieces)]
     held = [corpus.piece_counts("held")[word] * keep[word] for word in range(2, corpus.tokenizer.n_pieces)]
     expected = 0.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.errors import OptionError
-from polyseme.training.budget import EXAMPLES, Budget, parse_budget
+from polyseme.training.budget import EXAMPLES, Budget, BudgetUnit, parse_budget
 
 REFUSED = (
     "",
@@ -77,7 +79,7 @@ def test_a_refusal_gives_every_kind_of_budget_as_an_example(text: str) -> None:
 
 
 def test_every_example_is_a_budget() -> None:
-    assert {parse_budget(text).unit for text in EXAMPLES.split(", ")} == {"seconds", "flops", "pieces", "steps"}
+    assert {parse_budget(text).unit for text in EXAMPLES.split(", ")} == {*get_args(BudgetUnit)}
 
 
 @pytest.mark.parametrize(

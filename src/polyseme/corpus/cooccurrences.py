@@ -162,9 +162,9 @@ def _summed_blocks(corpus: Corpus, shard: Shard, window: int) -> Iterator[tuple[
     for start in range(0, len(shard), BLOCK):
         pieces = np.asarray(shard.pieces[start : start + BLOCK], np.int64)
         numbers = np.searchsorted(shard.ends, np.arange(start, start + len(pieces)), side="right")
-        kept = ~special[pieces]
-        words = np.concatenate([words[len(words) - before :], pieces[kept]])
-        documents = np.concatenate([documents[len(documents) - before :], numbers[kept]])
+        ordinary = ~special[pieces]
+        words = np.concatenate([words[len(words) - before :], pieces[ordinary]])
+        documents = np.concatenate([documents[len(documents) - before :], numbers[ordinary]])
         yield _pairs_of_block(words, documents, before, window, corpus.tokenizer.n_pieces)
         before = min(window, len(words))
 

@@ -67,14 +67,14 @@ class CountedWords(Vocabulary):
         """[V]: of all words of the text."""
         return self.counts / max(int(self.counts.sum()), 1)
 
-    def kept(self, threshold: float) -> Floats:
+    def selection(self, threshold: float) -> Floats:
         """[V]: the probability that a word of the text is read; 0 of special pieces. With threshold 0 all are."""
         if not threshold:
             return (self.counts > 0).astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = threshold / self.shares
-            kept = np.sqrt(ratio) + ratio
-        return np.where(self.counts > 0, np.minimum(kept, 1.0), 0.0)
+            selected = np.sqrt(ratio) + ratio
+        return np.where(self.counts > 0, np.minimum(selected, 1.0), 0.0)
 
     def noise(self, power: float) -> Floats:
         """[V]: the distribution of noise words."""
@@ -119,7 +119,7 @@ class WordObjective(BaseObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class NegativeSampling(WordObjective):
-    """A word of a window is told from noise words (Mikolov et al. 2013), k of them for each."""
+    """A word of a window is distinguished from noise words (Mikolov et al. 2013), k of them for each."""
 
     negatives: int = 5
     """k: noise words for each word that is predicted."""
@@ -151,27 +151,27 @@ class NegativeSampling(WordObjective):
         """Words that are kept, moved together, with the number of their document; the reach of each; noise words."""
         n = rows.pieces.shape[1]
         n_blocks = -(-n // self.block)
-        kept = uniform(rows.keys, "subsample", n) < self._kept[rows.pieces]
-        order = np.argsort(~kept, axis=1, kind="stable")
-        there = np.take_along_axis(kept, order, axis=1)
+        selected = uniform(rows.keys, "subsample", n) < self._selection[rows.pieces]
+        order = np.argsort(~selected, axis=1, kind="stable")
+        there = np.take_along_axis(selected, order, axis=1)
         pieces = np.where(there, np.take_along_axis(rows.pieces, order, axis=1), 0)
         numbers: Ints = np.cumsum(rows.special, axis=1, dtype=np.int64)
         documents: Ints = np.where(there, np.take_along_axis(numbers, order, axis=1), -1)
         reach = np.where(there, 1 + (uniform(rows.keys, "window", n) * self.window).astype(np.int64), 0)
         drawn = uniform(rows.keys, "noise", n_blocks * self.shared_negatives)
         noise = np.minimum(np.searchsorted(self._noise_ends, drawn, side="right"), self._last_noise)
-        fill = ((0, 0), (0, n_blocks * self.block - n))
+        missing = n_blocks * self.block - n
         arrays = {
-            "words": np.pad(pieces, fill).astype(np.int32),
-            "documents": np.pad(documents, fill, constant_values=-1).astype(np.int32),
-            "reach": np.pad(reach, fill).astype(np.int32),
+            "words": _filled(pieces, missing, 0),
+            "documents": _filled(documents, missing, -1),
+            "reach": _filled(reach, missing, 0),
             "noise": noise.reshape(len(noise), n_blocks, self.shared_negatives).astype(np.int32),
         }
         return Example(arrays, {self.name: float(self.n_targets(n_contexts(documents, reach, self.window)))})
 
     @cached_property
-    def _kept(self) -> Floats:
-        return self.words.kept(self.subsample)
+    def _selection(self) -> Floats:
+        return self.words.selection(self.subsample)
 
     @cached_property
     def _noise_ends(self) -> Floats:
@@ -188,18 +188,19 @@ class NegativeSampling(WordObjective):
     def baseline(self, nets: nn.Module, corpus: Corpus, most: int) -> float:
         """The held-out loss of the best scores that depend on nothing but the word that is scored."""
         train, held = (
-            corpus.piece_counts(split, most=most) * self._kept + add for split, add in (("train", 0.5), ("held", 0.0))
+            corpus.piece_counts(split, most=most) * self._selection + add
+            for split, add in (("train", 0.5), ("held", 0.0))
         )
         known = self.words.counts > 0
         p, q = (each[known] / each[known].sum() for each in (train, self.words.noise(self.power)))
         held = held[known] / max(held[known].sum(), 1e-300)
         odds = np.maximum(p, 1e-300) / np.maximum(self.negatives * q * (1 - p), 1e-300)
-        chance = self.negatives * q * (1 - held)
-        return float(held @ np.log1p(1 / odds) + chance @ np.log1p(odds))
+        noise = self.negatives * q * (1 - held)
+        return float(held @ np.log1p(1 / odds) + noise @ np.log1p(odds))
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """Of the products of vectors alone: each score once forwards and twice backwards."""
-        share = float(self.words.shares @ self._kept) if isinstance(self.known_vocabulary, CountedWords) else 1.0
+        share = float(self.words.shares @ self._selection) if isinstance(self.known_vocabulary, CountedWords) else 1.0
         scores = self.block + 2 * self.window + self.shared_negatives
         return 6.0 * share * n_rows * length * scores * cast(WordNets, nets).table.shape[1]
 
@@ -223,6 +224,12 @@ def trained_vectors(bundle: Bundle, table: Tensor, words: Ints) -> Bundle:
     encoder.table = nn.Parameter(torch.cat([table[torch.from_numpy(words)], table[trained.n_words :]]))
     encoder.unknown = nn.Parameter(torch.zeros_like(encoder.table[0]))
     return Bundle(family=bundle.family, encoder=encoder, outputs={}, tokenizer=tokenizer)
+
+
+def _filled(numbers: Ints, n: int, value: int) -> NDArray[np.int32]:
+    """The same with `n` more columns."""
+    small = numbers.astype(np.int32)
+    return np.pad(small, ((0, 0), (0, n)), constant_values=value) if n else small
 
 
 def n_contexts(documents: Ints, reach: Ints, window: int) -> Ints:

@@ -24,6 +24,7 @@ class CountedRecipe:
     tokenizer: str
     frame: str
     vocabulary: int
+    min_count: int = 1
     lowercase: bool = False
     note: str = ""
 

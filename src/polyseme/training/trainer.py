@@ -89,7 +89,11 @@ class Trainer:
     def step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
         """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
         self.at = rows.step
-        torch.manual_seed(_step_seed(self.settings.seed, rows.step, self.devices.rank))
+        seed = _step_seed(self.settings.seed, rows.step, self.devices.rank)
+        if self.devices.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # `torch.manual_seed` takes a millisecond where there is no GPU
+        else:
+            torch.manual_seed(seed)
         set_rate(self.optimizer, self.settings.schedule.factor(rows.step, plan.n_steps))
         counts = {name: max(count, 1.0) for name, count in self.devices.sum_counts(rows.counts).items()}
         inputs = Inputs(rows.passes, rows.sizes, counts, self.memory)

@@ -135,8 +135,8 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
 
 OF_COUNTING = frozenset(
     {
-        *("sources", "output", "recipe", "shape", "tokenizer", "vocab_size", "field", "documents", "held_out", "seed"),
-        *("device", "workers", "cost_rates", "force", "on_report", "progress", "started"),
+        *("sources", "output", "recipe", "shape", "tokenizer", "vocab_size", "min_count", "field", "documents"),
+        *("held_out", "seed", "device", "workers", "cost_rates", "force", "on_report", "progress", "started"),
     }
 )
 """Options of a run that counts."""
