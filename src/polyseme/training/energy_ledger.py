@@ -98,6 +98,9 @@ class Meter:
         return self._stopped
 
 
+UNIGRAM_ENTROPY = "the unigram entropy"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ledger(Config):
     """What a run has cost so far; sessions of a run that was resumed add up."""
@@ -129,7 +132,7 @@ class Ledger(Config):
     none."""
     unigram_entropy: float | None = None
     """The same loss for a model that knows how frequent each piece is in the training text, and nothing else."""
-    baseline_name: str = "the unigram entropy"
+    baseline_name: str = UNIGRAM_ENTROPY
     """What that is called for this objective."""
 
     @classmethod
@@ -248,11 +251,12 @@ class Ledger(Config):
         """The loss on held-out text, and how far that is from knowing how frequent pieces are."""
         if self.held_out is None:
             return []
-        line = f"held-out loss {self.held_out:.2f} nats"
+        unit = " nats" if self.baseline_name == UNIGRAM_ENTROPY else ""
+        line = f"held-out loss {_loss(self.held_out)}{unit}"
         if self.unigram_entropy is not None:
             gain = self.unigram_entropy - self.held_out
             side = "below" if gain >= 0 else "above"
-            line += f", {abs(gain):.2f} {side} {self.baseline_name} of {self.unigram_entropy:.2f}"
+            line += f", {_loss(abs(gain))} {side} {self.baseline_name} of {_loss(self.unigram_entropy)}"
         return [line]
 
 
@@ -379,6 +383,15 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {name}"
     return f"{seconds:.1f} s"
+
+
+def _loss(number: float) -> str:
+    """With two digits behind the point, or two that say something.
+
+    >>> _loss(2.414), _loss(0.01234)
+    ('2.41', '0.012')
+    """
+    return f"{number:.2f}" if number >= 0.1 else f"{number:.2g}"
 
 
 def _digits(value: float) -> str:

@@ -144,8 +144,8 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     to: str = option(
         "polyseme",
         "Layout to write: polyseme (transformers loads it where it has the class), transformers (refused where it has "
-        "none), sentence-transformers, word2vec (one vector per word type of some texts, or per word of static vectors), "
-        "or arpa (n-gram models).",
+        "none), sentence-transformers, word2vec (one vector per word type of some texts, or per word of static "
+        "vectors), or arpa (n-gram models).",
         "TARGET",
     )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
