@@ -143,7 +143,7 @@ def test_unknown_and_capitalized_words_are_read_by_their_ngrams(run: Path) -> No
 
 def test_a_dry_run_and_a_budget_of_time_and_of_epochs(text: Path, tmp_path: Path) -> None:
     dry = trained(text, tmp_path / "none", "cbow", dry_run=True, budget="3epochs")
-    assert 0.9 < dry.n_steps * 4 * 64 / (3 * dry.pieces) <= 1
+    assert 0.8 < dry.n_steps * 4 * 64 / (3 * dry.pieces) < 0.95, "nine tenths are trained on"
     assert not (tmp_path / "none").exists()
     bill = trained(text, tmp_path / "timed", "cbow", budget="2s")
     assert bill.steps >= 1
