@@ -143,3 +143,24 @@ def test_the_page_shows_outputs_as_they_are(script: Any) -> None:
     assert "| `electra-tiny` | 1.50M + 0.40M | 7 | 2.0M | 5.00 | 6.50 | **1.50** |" in page
     assert "The generator fills masks:" in page
     assert r"| A \[MASK\] \| b | \#\#x \*y\* ⏎ z |" in page
+
+
+def test_pairs_of_neighbors_stay_within_their_document(script: Any) -> None:
+    """Skip-thoughts: of three sentences four pairs; an autoencoder: as many as sentences."""
+    encoders = script("sentence_encoders")
+    documents = encoders.sentences_of(["One. Two is\nhere. Three.", "Alone.", "Never read."], words=6)
+    assert documents == [["One.", "Two is", "here.", "Three."], ["Alone."]]
+    pairs = encoders.neighbors([["a", "b", "c"], ["d"]])
+    assert pairs == [("a", "<next> b"), ("b", "<next> c"), ("b", "<previous> a"), ("c", "<previous> b")]
+    assert encoders.itself(["a", "d"]) == [("a", "a"), ("d", "d")]
+
+
+def test_tables_show_what_was_measured(script: Any, tmp_path: Path) -> None:
+    """Rows and tasks that were not run are left out or empty."""
+    result = {"mean": {"dev": 0.5, "test": 0.4}, "spread": {"dev": 0.01, "test": 0.0}, "baseline": 0.2}
+    (tmp_path / "wnut17.glove.json").write_text(json.dumps(result))
+    lines = script("stacked_inputs").markdown(tmp_path).splitlines()
+    assert lines[2:] == ["| + GloVe | 50.0 ± 1.0 | 40.0 ± 0.0 |  |  |"]
+    (tmp_path / "trec.random.json").write_text(json.dumps(result))
+    lines = script("sentence_encoders").markdown(tmp_path, ["random", "autoencoder"], ["trec", "imdb"]).splitlines()
+    assert lines[2:] == ["| random | 50.0 ± 1.0 |  |"]

@@ -16,6 +16,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.corpus.padded_pairs import PaddedPairs
 from polyseme.errors import OptionError
 from polyseme.objectives.objective import batch_of, training_flops
+from polyseme.objectives.objective_table import check_needs
 from polyseme.objectives.translation import Translation
 from polyseme.types import Batch, Rows
 from tiny_models import tiny_config, tiny_tokenizer
@@ -138,3 +139,18 @@ def test_recurrent_stacks_read_one_pair_in_a_row() -> None:
     objective.refuse(bundle)
     with pytest.raises(OptionError, match=r"mask, which an encoder of kind 'recurrent'.*packed=false"):
         told(Translation()).refuse(bundle)
+
+
+def test_an_encoder_that_reads_forwards_will_do_but_not_one_stack_alone() -> None:
+    """Dai and Le's autoencoder reads forwards; what it has read reaches the decoder as its last state."""
+    objective = Translation(packed=False, smoothing=0.0).for_tokenizer(tiny_tokenizer("seq2seq"))
+    config = tiny_config("seq2seq", reads="forwards", memory="state")
+    bundle = redrawn(new_bundle(FAMILIES["seq2seq"], config, ["causal"], tiny_tokenizer("seq2seq")), 0.3)
+    check_needs(objective, bundle, tiny_tokenizer("seq2seq"))
+    arrays = tensors(objective.corrupt(rows_of_one_pair(3)))
+    nets = objective.nets(bundle)
+    nets(arrays)[0]["translation"].backward()
+    for name, parameter in bundle.encoder.named_parameters():
+        assert parameter.grad is not None and parameter.grad.any(), name  # noqa: PT018
+    with pytest.raises(OptionError, match="needs a decoder"):
+        check_needs(objective, new_bundle(FAMILIES["lstm"], tiny_config("lstm"), ["causal"]), tiny_tokenizer("lstm"))

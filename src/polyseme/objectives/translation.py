@@ -45,7 +45,7 @@ class Translation(BaseObjective):
     @property
     def needs(self) -> Needs:
         layout: Layout = ParallelPairs() if self.packed else PaddedPairs()
-        return Needs(directions=("both",), outputs=("causal",), layout=layout, two_stacks=True)
+        return Needs(directions=("both", "causal"), outputs=("causal",), layout=layout, two_stacks=True)
 
     def refuse(self, bundle: Bundle) -> None:
         if self.packed and not bundle.config.follows_masks:
