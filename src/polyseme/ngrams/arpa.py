@@ -69,14 +69,15 @@ class _Lines:
         self._lines = cast("Generator[Line]", lines_of(open_source(path)))
         self.number = 0
 
-    def next(self, expected: str) -> str:
-        """The next line; `expected` says what is missing where the file ends."""
+    def next(self, expected: str, *details: object) -> str:
+        """The next line; `expected`, with its details, says what is missing where the file ends."""
         for line in self._lines:
             self.number = line.number
             text = line.text.strip()
             if text:
                 return text
-        raise ModelError(f"{self.path} is cut short: {expected} is missing after line {self.number:,}. Fetch it again.")
+        missing = expected.format(*details) if details else expected
+        raise ModelError(f"{self.path} is cut short: {missing} is missing after line {self.number:,}. Fetch it again.")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -162,27 +163,31 @@ def _read_unigrams(lines: _Lines, text: str, n: int, *, top: bool) -> tuple[list
 def _read_section(lines: _Lines, order: int, n: int, ids: dict[str, int], end: int, *, top: bool) -> _Section:
     _header(lines, lines.next(f"the section of {order}-grams"), order)
     first = lines.number + 1
+    begin = len(ids)  # no word's, but that of <s> until all lines are read
+    number_of = {**ids, BEGIN_TEXT: begin}.__getitem__
     pieces, log_probs, backoffs = array("q"), array("d"), array("d")
     for _ in range(n):
         fields = _fields(lines, order, n, top)
         log_prob, backoff = _numbers(lines, fields, order)
-        words = fields[1 : order + 1]
-        if BEGIN_TEXT in words[1:] or END_TEXT in words[:-1]:
-            raise lines.wrong(
-                f"{' '.join(words)!r} has {BEGIN_TEXT} behind its first word, or {END_TEXT} before its last: no text "
-                "goes on after its end."
-            )
         try:
-            pieces.extend([end if word == BEGIN_TEXT else ids[word] for word in words])
+            pieces.extend(map(number_of, fields[1 : order + 1]))
         except KeyError as error:
             raise lines.wrong(f"The word {error.args[0]!r} is not among the unigrams.") from None
         log_probs.append(log_prob)
         backoffs.append(backoff)
-    return _Section(np.array(pieces, np.int64).reshape(-1, order), np.array(log_probs), np.array(backoffs), first)
+    rows = np.array(pieces, np.int64).reshape(-1, order)
+    misplaced = (rows[:, 1:] == begin).any(axis=1) | (rows[:, :-1] == end).any(axis=1)
+    if misplaced.any():
+        raise lines.wrong(
+            f"The n-gram has {BEGIN_TEXT} behind its first word, or {END_TEXT} before its last: no text goes on after "
+            "its end.",
+            first + int(misplaced.argmax()),
+        )
+    return _Section(np.where(rows == begin, end, rows), np.array(log_probs), np.array(backoffs), first)
 
 
 def _fields(lines: _Lines, order: int, n: int, top: bool) -> list[str]:
-    text = lines.next(f"one of the {n:,} {order}-grams that the file names")
+    text = lines.next("one of the {:,} {}-grams that the file names", n, order)
     if text.startswith("\\") and re.fullmatch(r"\\(end\\|\d+-grams:)", text):
         raise lines.wrong(f"There are fewer {order}-grams than the {n:,} that the file names. It is cut short.")
     fields = text.split()
