@@ -214,6 +214,11 @@ def status_of(name: str) -> os.stat_result:
         return Path(name).stat()
 
 
+def source_name(rows: Reading[Any]) -> str:
+    """The name of what is read, for messages."""
+    return "standard input" if rows.name == STANDARD_INPUT else rows.name
+
+
 def size_of(status: os.stat_result) -> int | None:
     """How many bytes a file has; None for a pipe."""
     return status.st_size if stat.S_ISREG(status.st_mode) else None

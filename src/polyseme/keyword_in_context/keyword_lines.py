@@ -5,7 +5,6 @@ Nothing here needs a model; sorting by similarity or by sense is in `lines_by_ve
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +19,13 @@ from polyseme.errors import InputError, OptionError
 from polyseme.files.field_names import fields_of_words
 from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, read_rows
-from polyseme.files.source import STANDARD_INPUT, Reading
+from polyseme.files.source import Reading, source_name
 from polyseme.files.source_paths import Sources
 from polyseme.keyword_in_context.matchers import LEMMA, Matched, matcher_of
 from polyseme.plots.word_uses import Keyword, Use
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.sentences import split_sentences
-from polyseme.text.word_forms import form
+from polyseme.text.word_forms import close_forms, form
 from polyseme.types import Progress
 from polyseme.verb_options.word_options import ConcordanceOptions, MatchKind
 
@@ -143,7 +142,7 @@ def find_lines(source: Sources, options: ConcordanceOptions, sort: str) -> Conco
         matcher_of(match, query, match_case=options.match_case) as matcher,
         opened_rows(source, reading, match) as rows,
     ):
-        name = name_of(rows)
+        name = source_name(rows)
         for matched in matcher.search(reported(rows, options.progress)):
             n_texts += 1
             for start, end in matched.spans:
@@ -175,11 +174,6 @@ def line_of(matched: Matched, start: int, end: int, width: int, reading: Mapping
         offset=cut,
         fields=fields,
     )
-
-
-def name_of(rows: Reading[Row]) -> str:
-    """The name of what is read, for messages."""
-    return "standard input" if rows.name == STANDARD_INPUT else rows.name
 
 
 def reported(rows: Reading[Row], progress: Progress | None) -> Iterator[Row]:
@@ -232,6 +226,4 @@ def _nearest(query: str, source: Sources, match: MatchKind, reading: Mapping[str
     known: dict[str, int] = {}
     for word, count in counts.items():
         known[form(word)] = known.get(form(word), 0) + count
-    close = difflib.get_close_matches(form(query), known, n=3, cutoff=0.7)
-    listed = ", ".join(f"{each!r} ({'once' if known[each] == 1 else f'{known[each]:,} times'})" for each in close)
-    return f" There is: {listed}." if close else ""
+    return close_forms(query, known)

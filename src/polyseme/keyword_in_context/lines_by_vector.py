@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 from polyseme.bundle import Bundle
 from polyseme.embedding.flow import warn_unread
 from polyseme.encoders.inference import Precision
-from polyseme.errors import InputError
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import Row
-from polyseme.files.source import Reading
+from polyseme.files.source import Reading, source_name
 from polyseme.files.source_paths import Sources
 from polyseme.keyword_in_context.keyword_lines import (
     Concordance,
     KeywordLine,
     line_of,
-    name_of,
     opened_rows,
     refuse_no_match,
     reported,
@@ -38,7 +36,7 @@ from polyseme.types import Document
 from polyseme.verb_options.word_options import ConcordanceOptions
 from polyseme.word_senses.gather_uses import gather, use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, cosines_to, unit
-from polyseme.word_senses.sense_groups import group
+from polyseme.word_senses.sense_groups import check_n_senses, group
 from polyseme.word_senses.similar_uses import MIN_CENTERED
 
 
@@ -54,7 +52,7 @@ def sorted_lines(
         matcher_of(match, query, match_case=options.match_case) as matcher,
         opened_rows(source, reading, match) as rows,
     ):
-        name = name_of(rows)
+        name = source_name(rows)
         collected = _Collected(options.width, reading)
         matches = matcher.search(reported(rows, options.progress))
         for chunk in gather(Reading(rows, collected.rows(matches)), [embedder], collected.places):
@@ -70,12 +68,8 @@ def sorted_lines(
         order = np.argsort(-np.asarray(cosines), kind="stable").tolist()
         lines = [replace(lines[at], cosine=cosines[at]) for at in order]
     else:
-        n_senses = options.n_senses
-        if n_senses is not None and not 1 <= n_senses <= len(lines):
-            raise InputError(
-                f"The number of senses must be from 1 to that of the matches, {len(lines):,}. Got {n_senses} instead."
-            )
-        grouped = group(vectors, n_senses, seed=options.seed)
+        check_n_senses(options.n_senses, len(lines))
+        grouped = group(vectors, options.n_senses, seed=options.seed)
         explanation = grouped.explanation
         senses = (grouped.labels + 1).tolist()
         lines = sorted(

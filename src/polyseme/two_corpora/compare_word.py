@@ -37,7 +37,7 @@ from polyseme.verb_options.word_options import CompareOptions
 from polyseme.word_senses.gather_uses import use_embedder
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import find_map
-from polyseme.word_senses.sense_groups import MOST_COMPARED, group
+from polyseme.word_senses.sense_groups import check_n_senses, group, typical_distance
 from polyseme.word_senses.sense_names import telling_neighbors
 
 MAX_USES = 1000
@@ -173,7 +173,7 @@ def compare_word(
         vectors, others = np.array(samples.vectors[rows]), unit(samples.vectors[samples.others])
         corpus, groups = samples.column("corpus", rows), samples.column("group", rows)
         keywords = samples.uses(rows)
-    _check_number(options.n_senses, len(rows))
+    check_n_senses(options.n_senses, len(rows))
     directions = unit(vectors)
     grouped = group(directions, options.n_senses, seed=options.seed, scale=typical_distance(directions, others))
     exchange = Exchange(corpus, groups)
@@ -211,13 +211,6 @@ def compare_word(
         map=options.map,
         cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
     )
-
-
-def typical_distance(directions: Floats, others: Floats) -> float:
-    """The typical distance between uses of different words, for `group`."""
-    if not len(others):
-        return 1.0
-    return float(np.median(1 - directions[:MOST_COMPARED] @ others[:MOST_COMPARED].T))
 
 
 def explain_test(n_groups: Pair, tested: bool) -> str:
@@ -292,11 +285,3 @@ def _senses(
             )
         )
     return result
-
-
-def _check_number(n_senses: int | None, n_uses: int) -> None:
-    if n_senses is not None and not 1 <= n_senses <= min(n_uses, MOST_COMPARED):
-        raise OptionError(
-            f"The number of senses must be from 1 to that of the uses, {n_uses:,} (and {MOST_COMPARED:,} at most). "
-            f"Got {n_senses} instead."
-        )

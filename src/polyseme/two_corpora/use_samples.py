@@ -6,7 +6,6 @@ are in files, so that memory does not grow with the corpora.
 
 from __future__ import annotations
 
-import difflib
 import tempfile
 import warnings
 from collections import Counter
@@ -27,14 +26,14 @@ from polyseme.files.atomic import explained
 from polyseme.files.in_memory import inputs_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.files.rows import Row, read_rows
-from polyseme.files.source import Reading
+from polyseme.files.source import Reading, source_name
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.sentences import split_sentences
-from polyseme.text.word_forms import form
+from polyseme.text.word_forms import close_forms, form, times
 from polyseme.types import Document, Progress
 from polyseme.verb_options.word_options import CompareOptions
-from polyseme.word_senses.gather_uses import Gathered, gather, source_name
+from polyseme.word_senses.gather_uses import Gathered, gather
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 UNITS = (None, "texts", "blocks")
@@ -137,13 +136,11 @@ def refuse_missing(word: str, corpora: Sequence[Corpus]) -> NoReturn:
     """Refuse a word that does not occur in both corpora."""
     counts = [corpus.counts[form(word)] for corpus in corpora]
     missing = corpora[counts.index(0)]
-    close = difflib.get_close_matches(form(word), missing.counts, n=3, cutoff=0.7)
-    candidates = ", ".join(f"{each!r} ({_times(missing.counts[each])})" for each in close)
-    elsewhere = " and ".join(f"{_times(count)} in {corpus.name}" for corpus, count in zip(corpora, counts, strict=True))
+    close = close_forms(word, missing.counts, f"In {missing.name} there")
+    elsewhere = " and ".join(f"{times(count)} in {corpus.name}" for corpus, count in zip(corpora, counts, strict=True))
     raise InputError(
-        f"The word {word!r} occurs {elsewhere}: there is nothing to compare."
-        + (f" In {missing.name} there is: {candidates}." if close else "")
-        + " Words are found by their form, whatever their case: name the form that both corpora have."
+        f"The word {word!r} occurs {elsewhere}: there is nothing to compare.{close} Words are found by their form, "
+        "whatever their case: name the form that both corpora have."
     )
 
 
@@ -157,10 +154,6 @@ def frequent_words(corpora: Sequence[Corpus], *, min_uses: int, max_words: int) 
     frequent = [word for word, count in least.items() if count >= min_uses and any(map(str.isalpha, word))]
     frequent.sort(key=lambda word: (-least[word], word))
     return frequent[:max_words], len(frequent)
-
-
-def _times(count: int) -> str:
-    return {0: "not at all", 1: "once"}.get(count, f"{count:,} times")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.chunked_job import row_chunks
 from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, no_field, read_rows
-from polyseme.files.source import STANDARD_INPUT, Reading
+from polyseme.files.source import Reading, source_name
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import read_provenance, read_vectors
 from polyseme.files.vector_inputs import vector_files
@@ -131,11 +131,6 @@ class TextUses:
             ]
             yield Gathered(documents, chunk.words, chunk.vectors)
         warn_unread(self._embedders[0].tally)
-
-
-def source_name(rows: Reading[Row]) -> str:
-    """The name of the source of rows, for messages."""
-    return "standard input" if rows.name == STANDARD_INPUT else rows.name
 
 
 def gather(

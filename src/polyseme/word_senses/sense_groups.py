@@ -240,8 +240,8 @@ def _grouped(
     if saved is not None:
         return Grouped(saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation)
     refuse_if_single(word, word_uses.uses, word_uses.name)
-    _check_number(n_senses, len(word_uses))
-    return group(word_uses.vectors, n_senses, scale=_scale(word_uses.vectors, word_uses.others), **options)
+    check_n_senses(n_senses, len(word_uses))
+    return group(word_uses.vectors, n_senses, scale=typical_distance(word_uses.vectors, word_uses.others), **options)
 
 
 def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
@@ -350,7 +350,8 @@ def examples(
     return result
 
 
-def _check_number(n_senses: int | None, n_uses: int) -> None:
+def check_n_senses(n_senses: int | None, n_uses: int) -> None:
+    """Refuse a number of senses that uses cannot have."""
     if n_senses is not None and not 1 <= n_senses <= min(n_uses, MOST_COMPARED):
         raise OptionError(
             f"The number of senses must be from 1 to that of the uses, {n_uses:,} (and {MOST_COMPARED:,} at most). "
@@ -358,7 +359,7 @@ def _check_number(n_senses: int | None, n_uses: int) -> None:
         )
 
 
-def _scale(vectors: Floats, others: Floats) -> float:
+def typical_distance(vectors: Floats, others: Floats) -> float:
     """The typical distance between uses of different words: the median over uses of the word and of other words."""
     if not len(others):
         return 1.0

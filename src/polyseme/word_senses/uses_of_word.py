@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from polyseme.errors import InputError
 from polyseme.files.field_names import fields_of_words
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
-from polyseme.text.word_forms import form
+from polyseme.text.word_forms import close_forms, form
 from polyseme.types import Document, Progress
 from polyseme.word_senses.build_index import AnyPath, opened_index
 from polyseme.word_senses.context_vectors import context_positions, with_context
@@ -139,12 +138,9 @@ def _of_index(word: str, index: UseIndex, context: int) -> UsesOfWord:
 def _refuse_if_absent(word: str, uses: Sequence[Use], name: str, seen: Mapping[str, int]) -> None:
     if uses:
         return
-    close = difflib.get_close_matches(form(word), seen, n=3, cutoff=0.7)
-    candidates = ", ".join(f"{each!r} ({'once' if seen[each] == 1 else f'{seen[each]:,} times'})" for each in close)
     raise InputError(
-        f"The word {word!r} does not occur in {name}."
-        + (f" There is: {candidates}." if close else "")
-        + " Words are found by their form, whatever their case: name the form that the text has."
+        f"The word {word!r} does not occur in {name}.{close_forms(word, seen)} Words are found by their form, whatever "
+        "their case: name the form that the text has."
     )
 
 
