@@ -138,9 +138,10 @@ def _of_index(word: str, index: UseIndex, context: int) -> UsesOfWord:
 def _refuse_if_absent(word: str, uses: Sequence[Use], name: str, seen: Mapping[str, int]) -> None:
     if uses:
         return
+    several = " Senses are those of a single word; `concordance` also finds several." if len(word.split()) > 1 else ""
     raise InputError(
         f"The word {word!r} does not occur in {name}.{close_forms(word, seen)} Words are found by their form, whatever "
-        "their case: name the form that the text has."
+        f"their case: name the form that the text has.{several}"
     )
 
 
