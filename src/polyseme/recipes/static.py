@@ -24,6 +24,7 @@ def _training(rate: float, **changes: Any) -> TrainingSettings:
         optimizer=OptimizerSettings(kind="sgd", lr=rate, momentum=0.0, nesterov=False, weight_decay=0.0),
         schedule=Schedule(kind="linear", warmup=0, floor=1e-4),
         summed=True,
+        threads=1,
         max_grad_norm=None,
     )
     changed: TrainingSettings = settings.replace(**changes)

@@ -109,7 +109,8 @@ def run_job(
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
     current = RunSlice(run, pretraining, started, rates, on_report, stop_after)
     try:
-        with cpu_threads(None if run.timing is None else run.timing.threads):
+        measured = None if run.timing is None else run.timing.threads
+        with cpu_threads(measured or job.training.threads):
             done, seconds = current.train()
     except torch.OutOfMemoryError:
         raise pretraining.too_large(current.plan) from None

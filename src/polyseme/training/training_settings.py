@@ -68,6 +68,8 @@ class TrainingSettings(Config):
     record: bool = True
     """Whether steps are recorded as CUDA graphs and replayed, where there is one GPU and the optimizer allows it."""
     parallel: Parallel = "ddp"
+    threads: int | None = None
+    """Threads of a CPU that steps run with, where products are so small that more wait for each other; None: all."""
     seed: int = 0
 
     def __post_init__(self) -> None:
