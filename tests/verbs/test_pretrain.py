@@ -271,8 +271,8 @@ def test_killed_on_two_processes_and_gone_on_with_on_one(corpus: Path, finished:
     run = tmp_path / "run"
     shape = [f"--set={name}={value}" for name, value in SHAPE.items()]
     begun = on_processes(
-        2, str(corpus), "-o", str(run), "--budget=6steps", "--batch-size=8", "--length=16", "--device=cpu",
-        "--log-every=1", "--checkpoint-every=2", *shape,
+        2, str(corpus), "-o", str(run), "--recipe=bert-tiny", "--budget=6steps", "--batch-size=8", "--length=16",
+        "--device=cpu", "--log-every=1", "--checkpoint-every=2", *shape,
     )  # fmt: skip
     assert begun.returncode == 0, begun.stderr[-3000:]
     # as if it had been killed after its second checkpoint
