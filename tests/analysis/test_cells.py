@@ -203,7 +203,12 @@ def test_a_property_of_one_s_own_and_its_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["inside brackets", "position in line", "position in word"])
 def test_every_property_has_its_cells_in_every_kind_of_model(name: str, tmp_path: Path) -> None:
-    for model in (character_model(tmp_path), tiny_model("lstm"), Model(golden_bundle("allennlp"))):
+    for model in (
+        character_model(tmp_path),
+        tiny_model("lstm"),
+        tiny_model("seq2seq"),
+        Model(golden_bundle("allennlp")),
+    ):
         found = correlated_cells(model, TEXT, name)
         assert len(found) == 10
         assert all(0 < abs(each.correlation) <= 1 + 1e-9 for each in found)
@@ -279,7 +284,7 @@ def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "elmo"}))
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "elmo", "seq2seq"}))
 def test_other_models_have_no_cells(family: str) -> None:
     with pytest.raises(ModelError, match=r"has no cells\. Only recurrent models have them"):
         cells(tiny_model(family), TEXT, cell=0)

@@ -46,6 +46,10 @@ def test_several_words_are_found_one_after_another() -> None:
     assert found("word", "the the", "the the the") == ["the the", "the the"]
 
 
+def test_a_word_of_invisible_characters_alone_is_found() -> None:
+    assert found("word", "\u00ad", "a \u00ad b") == ["\u00ad"]
+
+
 @given(texts, st.data())
 def test_every_word_of_a_text_is_found_where_it_is(text: str, data: st.DataObject) -> None:
     words = [word for word in split_words(text) if len(split_words(str(word))) == 1]

@@ -125,8 +125,9 @@ def read_cells(
     if value not in get_args(Value):
         raise OptionError(f"There is no value {value!r} of a cell. {nearest(str(value), get_args(Value))}")
     readers = {at: reader for at, reader in _readers(bundle.encoder).items() if (layer or at[0], half or at[1]) == at}
-    if value == "cell" and any(reader.kind != "lstm" for reader in readers.values()):
-        raise OptionError("Cells of kind 'tanh' have no state besides their output. Use the value 'output'.")
+    kinds = sorted({reader.kind for reader in readers.values()} - {"lstm"})
+    if value == "cell" and kinds:
+        raise OptionError(f"Cells of kind {kinds[0]!r} have no state besides their output. Use the value 'output'.")
     tokenizer = bundle.text_tokenizer
     encoded = tokenizer.encode(to_document(text, 0))
     if not len(encoded):
@@ -166,7 +167,7 @@ def _readers(encoder: Encoder) -> Mapping[tuple[int, Half], Reader]:
     if not isinstance(encoder, (Recurrent, TwoWay)):
         raise ModelError(
             f"An encoder of kind {encoder.config.kind!r} has no cells. Only recurrent models have them: LSTM "
-            "language models, and ELMo."
+            "language models, ELMo, and recurrent sequence to sequence."
         )
     readers: dict[tuple[int, Half], Reader] = {}
     for stack in encoder.halves():

@@ -60,7 +60,7 @@ class WordMatcher(Matcher):
         """Whether a text has the letters of the words, which is faster than splitting it into words."""
         text = row.content if isinstance(row.content, str) else " ".join(row.content)
         folded = self._form(text)
-        return all(each in folded for each in self._forms)
+        return all(each in folded or each in text for each in self._forms)  # the latter: of invisible characters alone
 
 
 class LemmaMatcher(Matcher):
