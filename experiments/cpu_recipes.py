@@ -108,10 +108,14 @@ def page_of(results: list[dict[str, Any]]) -> str:
     ]
     seconds = ", ".join(f"{each['ledger']['total_seconds']:.0f}" for each in results)
     first = results[0]
+    machines: dict[str, list[str]] = {}
+    for each in results:
+        machines.setdefault(each["machine"], []).append(each["recipe"])
+    where = "; ".join(f"{', '.join(names)} on {machine}" for machine, names in machines.items())
     parts = [
         f"# Five minutes on {first['cores']} CPU cores",
         f"Each tiny recipe trained by `experiments/cpu_recipes.py` with a budget of {first['request']['budget']}, all "
-        f"in ({seconds} seconds), on {', '.join(first['texts'])}; {first['machine']}. The prompts were fixed before "
+        f"in ({seconds} seconds), on {', '.join(first['texts'])}; {where}. The prompts were fixed before "
         "any training, and the outputs are unedited.",
         table(head, rows),
     ]

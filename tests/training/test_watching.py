@@ -91,9 +91,9 @@ def test_a_discriminator_that_has_learned_only_how_often_pieces_are_replaced_is_
 ) -> None:
     watch = WarnIfNothingIsLearned(ENTROPY)
     with warnings.catch_warnings(action="error"):
-        watch(evaluated(490, 3.0, trainer, replaced=0.32))  # too early
-        watch(evaluated(500, 3.0, trainer, replaced=0.30))
+        watch(evaluated(740, 3.0, trainer, replaced=0.32))  # too early
+        watch(evaluated(750, 3.0, trainer, replaced=0.30))
     with pytest.warns(PolysemeWarning, match=r"loss of 'replaced' is 0\.320 nats.*each label.*gives 0\.325"):
-        watch(evaluated(510, 3.0, trainer, replaced=0.32))
+        watch(evaluated(760, 3.0, trainer, replaced=0.32))
     with warnings.catch_warnings(action="error"):
-        watch(evaluated(520, 3.0, trainer, replaced=0.33))
+        watch(evaluated(770, 3.0, trainer, replaced=0.33))

@@ -18,7 +18,7 @@ HIGH = 5
 """Logged steps in a row that the loss must be high for the run to be called lost."""
 FAIR_STEPS = 100
 """Steps, at least, after which a model should have learned something from context (`BaseObjective.fair_share`)."""
-LEAST_GAIN_OF_LABELS, FAIR_SHARE_FOR_LABELS = 0.05, 0.5
+LEAST_GAIN_OF_LABELS, FAIR_SHARE_FOR_LABELS = 0.05, 0.75
 """The same for labels, and how much less than their entropy: shares. ELECTRA's discriminator learns after its
 generator."""
 PIECES = "pieces"
