@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Rule, Table
+from polyseme.convert.conversion_table import Table, own_layout
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
@@ -31,14 +31,14 @@ def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
 def table(config: RecurrentConfig, tied: bool) -> Table:
     with unfilled():
         names = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
-    outputs: dict[str, list[Rule]] = {}
+    outputs: dict[str, list[str]] = {}
     if config.direction == "causal" and not config.spelled:
         with unfilled():
             output = causal_output(config, tied and not config.output_cutoffs)
         own = [f"outputs.causal.{name}" for name, _ in output.named_parameters()]
         shared = tied and not config.output_cutoffs
-        outputs["causal"] = [] if shared else [Rule((name,), (name,)) for name in own]
-    return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs=outputs)
+        outputs["causal"] = [] if shared else own
+    return own_layout(names, outputs)
 
 
 def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:

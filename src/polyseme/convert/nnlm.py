@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Rule, Table
+from polyseme.convert.conversion_table import Table, own_layout
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.fixed_context import FixedContextConfig
@@ -35,16 +35,10 @@ def table(config: FixedContextConfig, tied: bool) -> Table:
     with unfilled():
         encoder, output = build_encoder(config), causal_output(config, tied)
     own = [name for name, _ in output.named_parameters() if not (name == "table" and getattr(output, "tied", False))]
-    return Table(
-        prefix="",
-        n_sets=0,
-        body=_same("encoder", [name for name, _ in encoder.named_parameters()]),
-        outputs={"causal": _same("outputs.causal", own)},
+    return own_layout(
+        [f"encoder.{name}" for name, _ in encoder.named_parameters()],
+        {"causal": [f"outputs.causal.{name}" for name in own]},
     )
-
-
-def _same(owner: str, names: list[str]) -> list[Rule]:
-    return [Rule((f"{owner}.{name}",), (f"{owner}.{name}",)) for name in names]
 
 
 FAMILY = Family(

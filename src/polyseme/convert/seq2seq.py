@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Rule, Table
+from polyseme.convert.conversion_table import Table, own_layout
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig, RecurrentDecoderConfig
@@ -48,8 +48,7 @@ def table(config: RecurrentConfig, tied: bool) -> Table:
         encoder = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
         decoder = [name for name, _ in build_encoder(_decoder(config)).named_parameters() if name != SHARED]
     names = [*encoder, *(f"decoder.{name}" for name in decoder)]
-    output = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
-    return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs={"causal": output})
+    return own_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
 
 
 def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Rule, Table
+from polyseme.convert.conversion_table import Table, own_layout
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import causal_output
 from polyseme.encoders.encoder_kinds import build_encoder
@@ -48,8 +48,7 @@ def table(config: TransformerConfig, tied: bool) -> Table:
             if stack_config is not None:
                 parameters = [name for name, _ in build_encoder(stack_config).named_parameters()]
                 names += [f"{stack}.{name}" for name in parameters if stack == "encoder" or name != SHARED]
-    output = [] if tied else [Rule(("outputs.causal.table",), ("outputs.causal.table",))]
-    return Table(prefix="", n_sets=0, body=[Rule((name,), (name,)) for name in names], outputs={"causal": output})
+    return own_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
 
 
 FAMILY = Family(

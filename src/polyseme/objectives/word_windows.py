@@ -16,6 +16,7 @@ words in reach of a block, K noise words of a block, D width.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -181,9 +182,9 @@ class NegativeSampling(WordObjective):
     def _last_noise(self) -> int:
         return int(np.flatnonzero(self.words.counts).max(initial=0))
 
+    @abstractmethod
     def n_targets(self, contexts: Ints) -> int:
         """Words that are predicted, from the words in reach of each."""
-        raise NotImplementedError
 
     def baseline(self, nets: nn.Module, corpus: Corpus, most: int) -> float:
         """The held-out loss of the best scores that depend on nothing but the word that is scored."""
