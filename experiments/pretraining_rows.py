@@ -25,8 +25,8 @@ from typing import Any  # noqa: E402
 
 from pretraining_runs import Clock, blimp_of, corpus_files, figures_of, glue_of, train  # noqa: E402
 
+from polyseme.datasets.suites import SUITES  # noqa: E402
 from polyseme.training.budget import parse_time  # noqa: E402
-from polyseme.transfer.glue_table import SHORT  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "pretraining"
 BLIMP_SECONDS = 120.0
@@ -154,7 +154,7 @@ def run_row(name: str, options: argparse.Namespace, clock: Clock) -> str:
         result["blimp"] = blimp_of(run, options.pairs)
         _write(file, result)
     if (row.glue or options.glue) and not options.no_glue and "glue" not in result:
-        glue = glue_of(run, SHORT, options.seeds, clock, TASK_SECONDS)
+        glue = glue_of(run, SUITES["glue"].mean_over, options.seeds, clock, TASK_SECONDS)
         if glue is None:
             return f"{label}: trained, and BLiMP is done; the same command goes on with GLUE"
         result["glue"] = glue

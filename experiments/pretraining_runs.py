@@ -165,8 +165,8 @@ def glue_of(run: Path, tasks: Sequence[str], seeds: int, clock: Clock, reserve: 
         if not clock.has(reserve):
             return None
         try:
-            report = polyseme.glue(
-                model=model, data=data_folder(), tasks=tasks[: number + 1], seeds=seeds, output=run / "glue"
+            report = polyseme.benchmark(
+                "glue", model=model, data=data_folder(), tasks=tasks[: number + 1], seeds=seeds, output=run / "glue"
             )
         except ModelError as error:
             return {"missing": str(error)}

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import polyseme
+from polyseme.datasets.named_benchmarks import BENCHMARKS
+from polyseme.datasets.suites import SUITES
 from polyseme.transfer.finetune_report import FinetuneReport
-from polyseme.transfer.glue_table import SHORT, SHOWN_MODELS, counted
 
+SHORT = SUITES["glue"].mean_over
 SPECIAL: dict[str, dict[str, Any]] = {
     "squad": {"epochs": 2},
     "squad2": {"epochs": 2},
@@ -109,14 +111,14 @@ def means(reports: dict[str, FinetuneReport]) -> str:
         task, _, rest = name.partition(".")
         if task in SHORT:
             scores.setdefault((rest.rpartition(".")[0], rest.rpartition(".")[2]), {})[task] = report.dev[
-                counted(task)
+                BENCHMARKS[task].metrics[0]
             ].median
     published = {"ELMo": 68.3, "GPT": 71.0, "BERT-base": 77.3}
     lines = [f"Mean over {', '.join(SHORT)}: medians of ours on dev, the published ones on test."]
     for (model, strategy), figures in scores.items():
         if len(figures) == len(SHORT):
             lines.append(f"- {model}, {strategy} (dev): {100 * sum(figures.values()) / len(SHORT):.1f}")
-    lines += [f"- {model} (test): {published[model]}" for model in SHOWN_MODELS]
+    lines += [f"- {model} (test): {published[model]}" for model in SUITES["glue"].shown_models]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 Everything but the limits is read from files: run.json, ledger.json, log.jsonl and corpus/corpus.json in the folder of
 the run, what `experiments/pretraining_rows.py` has written of it, and other reports in the folder's scores/ (`polyseme
-evaluate … -o scores/agreement.json`, `polyseme glue … -o scores/glue`).
+evaluate … -o scores/agreement.json`, `polyseme benchmark glue … -o scores/glue`).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _scores(run: Path, result: Mapping[str, Any]) -> str:
     parts += [_glue(result["glue"])] if "glue" in result else []
     parts += [
         _glue(report) if "mean_over" in report else _evaluation(report)
-        for path in sorted([*(run / "scores").glob("*.json"), *(run / "scores").glob("*/glue.json")])
+        for path in sorted([*(run / "scores").glob("*.json"), *(run / "scores").glob("*/benchmark.json")])
         for report in [_json(path)]
     ]
     return "\n\n".join(["## Scores", *parts]) if parts else "## Scores\n\nNone were measured."

@@ -5,8 +5,8 @@
 Weights are stored in bf16, in files of at most 15 MB, with tokenizer and card, in src/polyseme_english/encoder and
 decoder. A run's folder holds run.json, ledger.json, log.jsonl, corpus/corpus.json and model/. Its scores are those that
 `experiments/pretraining_rows.py` wrote under the run's name into experiments/results/pretraining, and any reports of
-`polyseme evaluate` and `polyseme glue` in the folder's scores/. Nothing is replaced unless both models are of the right
-kind, all of their text may be published, and the files are small enough.
+`polyseme evaluate` and `polyseme benchmark glue` in the folder's scores/. Nothing is replaced unless both models are of
+the right kind, all of their text may be published, and the files are small enough.
 """
 
 from __future__ import annotations

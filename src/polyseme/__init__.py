@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polyseme.files.vector_files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
+    from polyseme.verbs.benchmark import benchmark
     from polyseme.verbs.compare import compare
     from polyseme.verbs.concordance import concordance
     from polyseme.verbs.convert import convert_model
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from polyseme.verbs.fill import fill
     from polyseme.verbs.finetune import finetune
     from polyseme.verbs.generate import generate
-    from polyseme.verbs.glue import glue
     from polyseme.verbs.interpolate import interpolate
     from polyseme.verbs.models import list_models
     from polyseme.verbs.next import next
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "glue", "next", "pieces", "predict", "pretrain", "score")
+_VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "next", "pieces", "predict", "pretrain", "score")
 _HOMES = {
     **{
         verb: f"verbs.{verb}"
-        for verb in (*_VERBS, "compare", "concordance", "interpolate", "senses", "show", "similar")
+        for verb in (*_VERBS, "benchmark", "compare", "concordance", "interpolate", "senses", "show", "similar")
     },
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
@@ -75,6 +75,7 @@ __all__ = [
     "StackedWordEncoder",
     "Word",
     "WordEncoder",
+    "benchmark",
     "build_corpus",
     "compare",
     "concordance",
@@ -84,7 +85,6 @@ __all__ = [
     "fill",
     "finetune",
     "generate",
-    "glue",
     "interpolate",
     "list_models",
     "list_recipes",

@@ -55,7 +55,7 @@ class PackagedModel:
         return folder
 
 
-WORDS = ("embed", "similar", "senses", "concordance", "compare", "pieces", "finetune", "glue", "show", "convert")
+WORDS = ("embed", "similar", "senses", "concordance", "compare", "pieces", "finetune", "benchmark", "show", "convert")
 """Verbs about word vectors, and those that any model will do for."""
 ENGLISH = {
     "module": "polyseme_english",

@@ -1,10 +1,8 @@
-"""`polyseme finetune`, `predict`, `evaluate` of a fitted model, `glue`: files in, a folder out, and what is refused."""
+"""`polyseme finetune`, `predict`, `evaluate` of a fitted model: files in, a folder out, and what is refused."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
-import inspect
 import json
 import os
 import random
@@ -17,7 +15,6 @@ import polyseme
 from cli.commands import Refuse, Run
 from polyseme.errors import PolysemeWarning
 from polyseme.transfer import predict_files as predicting
-from polyseme.transfer.finetune_settings import FinetuneSettings
 from transfer.small_tasks import MAKERS
 
 DATA = os.environ.get("POLYSEME_DATA", "")
@@ -45,7 +42,7 @@ def write_conll(path: Path, n: int, *, seed: int = 0) -> Path:
 
 
 def write_rte(folder: Path, labels: list[str]) -> None:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     for split in ("train", "dev"):
         rows = "".join(f"{number}\tthe crane\ta fish\t{label}\n" for number, label in enumerate(labels))
         (folder / f"{split}.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + rows)
@@ -356,48 +353,3 @@ def test_a_head_of_another_task(tagger: Path, tmp_path: Path, refuse: Refuse) ->
     write_rte(tmp_path / "rte", ["entailment", "not_entailment"])
     said = refuse("evaluate", "rte", "-m", tagger, "--data", tmp_path, folder=tmp_path)
     assert "made for task 'tag'" in said
-
-
-def test_a_table_that_cannot_be(tiny: Path, tmp_path: Path, refuse: Refuse) -> None:
-    line = ("glue", "-m", tiny, "--data", tmp_path, "-o", tmp_path / "glue")
-    assert "Did you mean 'mrpc'?" in refuse(*line, "--tasks", "mrpcc", folder=tmp_path)
-    assert "none of GLUE's tasks" in refuse(*line, "--tasks", "trec", folder=tmp_path)
-    assert "holds the data of none" in refuse(*line, folder=tmp_path)
-    assert "one seed at least" in refuse(*line, "--seeds", "0", folder=tmp_path)
-    assert "no rate 'x'" in refuse(*line, "--cost-rates", "x=1", folder=tmp_path)
-    assert "does not hold the data of rte" in refuse(*line, "--tasks", "rte", folder=tmp_path)
-    write_rte(tmp_path / "rte", ["entailment", "not_entailment"] * 4)
-    other = ("glue", "-m", tmp_path / "nowhere", "--data", tmp_path, "-o", tmp_path / "glue")
-    assert "There is no model" in refuse(*other, folder=tmp_path)
-    assert "has no 'crf'" in refuse(*line, "--tasks", "rte", "--head", "crf", *QUICK, folder=tmp_path)
-    write_rte(tmp_path / "rte", ["entailment"] * 8)
-    assert "one label 'entailment'" in refuse(*line, "--tasks", "rte", *QUICK, folder=tmp_path)
-
-
-def test_the_same_can_be_set_of_one_task_and_of_nine() -> None:
-    """Every setting of a fine-tuning is a parameter of both verbs, with one default."""
-    one, nine = (inspect.signature(verb).parameters for verb in (polyseme.finetune, polyseme.glue))
-    settings = {each.name for each in dataclasses.fields(FinetuneSettings)} | {"warmup"}
-    assert settings <= set(nine)
-    shared = (set(nine) & set(one)) - {"data"}
-    assert settings <= shared
-    assert {name: nine[name].default for name in shared} == {name: one[name].default for name in shared}
-
-
-# --- glue -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not DATA, reason="POLYSEME_DATA is not set")
-def test_glue_is_one_table(tiny: Path, tmp_path: Path, run: Run) -> None:
-    line = ("glue", "-m", tiny, "--data", Path(DATA) / "tasks", "--tasks", "wnli", "-o", tmp_path / "glue")
-    ended = run(*line, "--frozen", "--layer", "-1", *QUICK)
-    assert "(test)" in ended.out
-    assert "not the same thing" in ended.out
-    assert (tmp_path / "glue" / "wnli" / "head.safetensors").is_file()
-    again = run(*line, "--frozen", "--layer", "-1", *QUICK)
-    assert again.out == ended.out
-    before = (tmp_path / "glue" / "glue.json").read_bytes()
-    other = run(*line, "--frozen", "--layer", "0", *QUICK)
-    assert other.code == 2
-    assert "layer" in other.err
-    assert (tmp_path / "glue" / "glue.json").read_bytes() == before

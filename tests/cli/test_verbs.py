@@ -188,6 +188,7 @@ SOME_VALUE = {
     "cache": "vectors",
     "checkpoint_seconds": 30.5,
     "tasks": ("rte", "mrpc"),
+    "train_items": 50,
 }
 """For every option of a function, something that is not its default."""
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from polyseme.datasets.named_benchmarks import BENCHMARKS, SUITES, named_benchmark, read_benchmark
+from polyseme.datasets.named_benchmarks import BENCHMARKS, named_benchmark, read_benchmark
+from polyseme.datasets.suites import SUITES
 from polyseme.errors import InputError, OptionError
 from polyseme.metrics.task_metrics import METRICS
 from polyseme.tasks.items import Answer, Item, TaskData
@@ -112,7 +113,7 @@ def test_the_whole_of_the_shared_data(name: str, data: Path) -> None:
 
 def test_every_benchmark_is_read_from_the_shared_data_but_those_that_are_cuts_of_others() -> None:
     assert set(BENCHMARKS) - set(COUNTS) == {"conll", "ud-ewt-xpos", "sst5-phrases", "sst3-phrases", "sst2-phrases"}
-    assert SUITES["glue"] == tuple(BENCHMARKS)[:9]
+    assert SUITES["glue"].names == tuple(BENCHMARKS)[:9]
 
 
 def test_words_and_answers_of_the_shared_data(data: Path) -> None:

@@ -118,8 +118,8 @@ def test_the_report(ran: tuple[Path, dict[str, Any]]) -> None:
     _, names = ran
     assert len(names["report"].seeds) == 2
     assert sum(names["report"].best.mix["shares"].values()) == pytest.approx(1)
-    assert "rte" in names["glue"]
-    assert "BERT-base (test)" in " ".join(names["glue"].split())
+    assert "rte" in names["benchmark"]
+    assert "BERT-base (test)" in " ".join(names["benchmark"].split())
 
 
 def test_estimators_and_networks(ran: tuple[Path, dict[str, Any]]) -> None:

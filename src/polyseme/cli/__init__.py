@@ -35,7 +35,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Transfer": {
         "finetune": "Fit a model to a task, frozen or fine-tuned.",
         "predict": "Predict with a model that was fitted to a task.",
-        "glue": "Fit a model to GLUE's nine tasks, in one table.",
+        "benchmark": "Fit a model to a suite of tasks, such as GLUE, in one table.",
     },
     "Writing and scoring": {
         "generate": "Continue a prompt.",

@@ -22,8 +22,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     benchmark.name: benchmark for benchmark in (*GLUE, *INFERENCE, *SENTENCES, *TAGGING, *ROLES, *SQUAD, *CHOICES)
 }
 """All of them, GLUE's nine first."""
-SUITES: Mapping[str, tuple[str, ...]] = {"glue": tuple(benchmark.name for benchmark in GLUE)}
-"""Benchmarks that are reported together, in their order."""
 
 
 def named_benchmark(name: str, *, among: Collection[str] = BENCHMARKS) -> Benchmark:

@@ -77,7 +77,7 @@ def _training(run: Run, job: Job) -> str:
 
 def scores_section(ledger: Ledger) -> str:
     """What was reached on held-out text."""
-    further = "No benchmark was scored; see `polyseme evaluate` and `polyseme glue`."
+    further = "No benchmark was scored; see `polyseme evaluate` and `polyseme benchmark`."
     if ledger.held_out is None:
         return further
     name = ledger.baseline_name.removeprefix("the ")

@@ -1,4 +1,4 @@
-"""The options of the commands over tasks: finetune, glue, predict, evaluate."""
+"""The options of the commands over tasks: finetune, benchmark, predict, evaluate."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRunOptions(FinetuneOptions, DeviceOption, CostOption, ForceOption):
-    """What `finetune` and `glue` share."""
+    """What `finetune` and `benchmark` share."""
 
     model: Model | AnyPath | None = option(
         None,
@@ -216,14 +216,23 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueOptions(FinetuneRunOptions):
-    """What `glue` takes."""
+class BenchmarkOptions(FinetuneRunOptions):
+    """What `benchmark` takes."""
 
+    suite: str = dataclasses.field(
+        kw_only=False, metadata=doc("Suite of tasks: glue (nine tasks), babylm (minimal pairs, nothing is fitted).")
+    )
     data: AnyPath = dataclasses.field(metadata=doc("Folder with the folders of the tasks.", "FOLDER"))
     tasks: Sequence[str] = option(
-        (), "Tasks to fit, separated by commas.  [default: those whose data is there]", "NAMES", parse="names"
+        (), "Tasks of the suite, separated by commas.  [default: those whose data is there]", "NAMES", parse="names"
     )
-    output: AnyPath | None = output_option("Folder for one model per task, glue.json and glue.md.", default="not kept")
+    train_items: int | None = option(
+        None, "Most training items of each task, evenly spaced.", "N", default="as the suite says, or all"
+    )
+    output: AnyPath | None = output_option(
+        "File of the table: .html (with a picture), .json or .md; or a folder for all three and one model per task.",
+        default="not kept",
+    )
     on_start: Callable[[str], None] | None = callback("Called with the name of each task as it begins.")
 
 

@@ -1,4 +1,4 @@
-"""GLUE's table: the mean over the five small tasks, and how far it varies from seed to seed."""
+"""The table of a suite: the mean over some tasks, how far it varies from seed to seed, and what a strategy gains."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from statistics import fmean, stdev
 
 import pytest
 
+from polyseme.datasets.named_benchmarks import BENCHMARKS
+from polyseme.datasets.suites import SUITES
 from polyseme.training.energy_ledger import Ledger
+from polyseme.transfer.benchmark_table import BenchmarkReport, TaskResult
 from polyseme.transfer.finetune_report import FinetuneReport
-from polyseme.transfer.glue_table import SHORT, GlueReport, counted
 from polyseme.transfer.seed_results import SeedFigures
 
 LEDGER = Ledger(
     pieces=1, flops=1.0, seconds=1.0, steps=1, device="cpu", device_seconds=1.0, kwh=0.0, kg_co2e=0.0, price=0.0
 )
+
+
+GLUE = SUITES["glue"].mean_over
+
+
+def counted(task: str) -> str:
+    return BENCHMARKS[task].metrics[0]
 
 
 def report(task: str, figures: dict[int, float]) -> FinetuneReport:
@@ -35,11 +44,16 @@ def report(task: str, figures: dict[int, float]) -> FinetuneReport:
     )
 
 
+def table_of(figures: dict[str, dict[int, float]]) -> BenchmarkReport:
+    results = {task: {"": TaskResult.of_fit(report(task, each))} for task, each in figures.items()}
+    return BenchmarkReport(suite="glue", model="m", results=results)
+
+
 def test_the_mean_and_its_spread_over_seeds() -> None:
-    figures = {task: {seed: (10 * number + seed**2) / 100 for seed in range(3)} for number, task in enumerate(SHORT)}
-    table = GlueReport(model="m", mode="tuned", reports={task: report(task, each) for task, each in figures.items()})
-    by_seed = [fmean(figures[task][seed] for task in SHORT) for seed in range(3)]
-    assert table.mean() == pytest.approx(fmean(figures[task][1] for task in SHORT)), "of the medians"
+    figures = {task: {seed: (10 * number + seed**2) / 100 for seed in range(3)} for number, task in enumerate(GLUE)}
+    table = table_of(figures)
+    by_seed = [fmean(figures[task][seed] for task in GLUE) for seed in range(3)]
+    assert table.mean() == pytest.approx(fmean(figures[task][1] for task in GLUE)), "of the medians"
     means = table.seed_means()
     assert means is not None
     assert (means.lowest, means.highest) == pytest.approx((min(by_seed), max(by_seed)))
@@ -55,8 +69,16 @@ def test_the_mean_and_its_spread_over_seeds() -> None:
     assert table.to_json()["seed_means"]["spread"] == pytest.approx(stdev(by_seed))
 
 
-def test_without_all_five_there_is_no_mean() -> None:
-    table = GlueReport(model="m", mode="tuned", reports={"rte": report("rte", {0: 0.5, 1: 0.7})})
+def test_the_mean_is_over_what_was_run() -> None:
+    table = table_of({"rte": {0: 0.5}, "cola": {0: 0.3}, "wnli": {0: 0.9}})
+    assert table.mean() == pytest.approx(0.4)
+    assert table.rows()[-1][0] == "mean of cola, rte"
+    assert table.rows()[-1][-1] == f"{(52.1 + 66.4) / 2:.1f}", "BERT's, over the same tasks"
+    assert any("without sst2, mrpc, stsb" in line for line in table.lines())
+
+
+def test_one_task_has_no_mean() -> None:
+    table = table_of({"rte": {0: 0.5, 1: 0.7}})
     assert table.mean() is None
     assert table.seed_means() is None
     [row] = table.rows()
@@ -64,8 +86,8 @@ def test_without_all_five_there_is_no_mean() -> None:
 
 
 def test_seeds_that_a_task_lacks_are_left_out_of_the_range() -> None:
-    figures = {task: {0: 0.5, 1: 0.6} for task in SHORT} | {"rte": {1: 0.7, 2: 0.9}}
-    table = GlueReport(model="m", mode="tuned", reports={task: report(task, each) for task, each in figures.items()})
+    figures = {task: {0: 0.5, 1: 0.6} for task in GLUE} | {"rte": {1: 0.7, 2: 0.9}}
+    table = table_of(figures)
     means = table.seed_means()
     assert means is not None
     assert means.lowest == means.highest == pytest.approx(fmean([0.6, 0.6, 0.6, 0.6, 0.7]))

@@ -1,0 +1,220 @@
+"""`benchmark`: a suite of tasks, in one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polyseme.api import AnyPath, Model, folder_of
+from polyseme.convert.hub import find_model
+from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark, read_benchmark
+from polyseme.datasets.suites import SUITES, Strategy, Suite, SuiteTask
+from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.atomic import check_output, explained, parents_of, whole_file
+from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove, unfinished_work
+from polyseme.options import check_choice, flat
+from polyseme.packaged_models import model_or_default
+from polyseme.parts.device import find_device
+from polyseme.tasks.items import TaskData
+from polyseme.training.energy_ledger import Rates
+from polyseme.transfer.benchmark_table import BenchmarkReport, TaskResult
+from polyseme.transfer.finetune_report import FinetuneReport
+from polyseme.transfer.finetune_settings import settings_of
+from polyseme.transfer.task_folder import REPORT
+from polyseme.verb_options.task_options import BenchmarkOptions, FinetuneOptions, FinetuneRunOptions
+from polyseme.verbs.evaluate import evaluate
+from polyseme.verbs.finetune import NO_MODEL, finetune
+
+ENDINGS = (".html", ".json", ".md")
+"""Of outputs that are one file; any other is a folder with all three, and one model per task."""
+IN_FOLDER = "benchmark"
+
+
+@flat(BenchmarkOptions)
+def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
+    """Fit a model to each task of a suite, and make one table of all, beside what is published.
+
+    Tasks whose data is missing are left out and named. Interrupted work is resumed by the same call, task by task and
+    seed by seed; what is finished in an output folder is not computed again, unless `force` replaces it. Other options
+    are as for `finetune`.
+
+        >>> table = polyseme.benchmark("glue", model="models/mine", data="data/tasks", seeds=5)     # doctest: +SKIP
+        >>> print(table.markdown())                                                                 # doctest: +SKIP
+    """
+    check_choice("suite", options.suite, SUITES)
+    suite = SUITES[options.suite]
+    settings = settings_of(options)
+    find_device(options.device)
+    Rates.of(options.cost_rates)
+    _check_options(suite, options)
+    model: AnyPath | Model = model_or_default("evaluate" if suite.evaluation else "benchmark", options.model)
+    name = (model.path or "a model") if isinstance(model, Model) else str(model)
+    if not isinstance(model, Model) and name != NO_MODEL:
+        find_model(name)
+    tasks, notes = _tasks(suite, options.tasks, options.data)
+    record = {"suite": suite.name, "model": name, **settings.to_json(), "train_items": options.train_items}
+    with _folder(options.output, record, [options.data, folder_of(model)], force=options.force) as folder:
+        if suite.evaluation:
+            results, of_evaluation = _scored(suite, tasks, dataclasses.replace(options, model=model))
+            notes += of_evaluation
+        else:
+            results = {task.name: _fitted(suite, task, options, model, folder) for task in tasks}
+        report = BenchmarkReport(suite=suite.name, model=name, results=results, notes=notes)
+        if options.output is not None:
+            _write(report, Path(options.output), force=options.force)
+    return report
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def _check_options(suite: Suite, options: BenchmarkOptions) -> None:
+    """Refuse an option that the suite decides, or has no use for."""
+    changed = options.changed(FinetuneOptions)
+    if suite.evaluation:
+        useless = [*changed, *(["train_items"] if options.train_items is not None else [])]
+        if useless:
+            raise OptionError(f"The suite {suite.name} fits nothing, so {useless[0]} means nothing. Leave it out.")
+    decided = [name for strategy in suite.strategies for name in strategy.settings if name in changed]
+    if decided:
+        strategies = ", ".join(strategy.name for strategy in suite.strategies)
+        raise OptionError(f"The suite {suite.name} decides {decided[0]} ({strategies}). Leave it out.")
+    if any("model" in strategy.settings for strategy in suite.strategies) and options.model == NO_MODEL:
+        raise OptionError(f"The suite {suite.name} compares a model with none. Name a model with -m (model=…).")
+    if options.train_items is not None and options.train_items < 1:
+        raise OptionError(f"There must be one training item at least. Got train_items={options.train_items} instead.")
+
+
+def _tasks(suite: Suite, names: Sequence[str], data: AnyPath) -> tuple[tuple[SuiteTask, ...], tuple[str, ...]]:
+    """The tasks to fit to, whose data is there, and notes on the others."""
+    if suite.evaluation:
+        for name in names:
+            check_choice(f"task of {suite.noun}", name, suite.names)
+        return tuple(task for task in suite.tasks if task.name in names or not names), ()
+    chosen = [named_benchmark(name, among=suite.names) for name in names]
+    for each in chosen:
+        if each.name not in suite.names:
+            raise OptionError(f"{each.name!r} is none of {suite.noun}'s tasks. {nearest(each.name, suite.names)}")
+        benchmark_folder(each, data)
+    if chosen:
+        of_suite = {task.name: task for task in suite.tasks}
+        return tuple(of_suite[each.name] for each in chosen), ()
+    there = tuple(task for task in suite.tasks if _is_there(task, data))
+    if not there:
+        raise InputError(f"{data} holds the data of none of {suite.noun}'s tasks ({', '.join(suite.names)}).")
+    return there, tuple(f"No data of {task.name}: left out." for task in suite.tasks if task not in there)
+
+
+def _is_there(task: SuiteTask, data: AnyPath) -> bool:
+    try:
+        benchmark_folder(BENCHMARKS[task.name], data)
+    except InputError:
+        return False
+    return True
+
+
+def _fitted(
+    suite: Suite, task: SuiteTask, options: BenchmarkOptions, model: AnyPath | Model, folder: Path | None
+) -> dict[str, TaskResult]:
+    """A task in each of the suite's strategies."""
+    results: dict[str, TaskResult] = {}
+    data: TaskData | None = None
+    for strategy in suite.strategies:
+        if options.on_start is not None:
+            options.on_start(f"{task.name}, {strategy.name}" if strategy.name else task.name)
+        place = None if folder is None else folder / task.name / strategy.name
+        if place is not None and (place / REPORT).is_file():
+            report = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
+        else:
+            data = data or _thinned(read_benchmark(task.name, options.data), options.train_items or task.train_items)
+            report = finetune(data, output=place, unseen="keep", **_options(options, task, strategy, model))
+        results[strategy.name] = TaskResult.of_fit(report, prefers_test=suite.prefers_test)
+    return results
+
+
+def _options(options: BenchmarkOptions, task: SuiteTask, strategy: Strategy, model: AnyPath | Model) -> dict[str, Any]:
+    """What `finetune` is called with: the user's options, the task's where there are none, the strategy's."""
+    named = options.changed(FinetuneOptions)
+    own = {name: value for name, value in task.settings.items() if name not in named}
+    return {**options.values(FinetuneRunOptions), "model": model, **own, **strategy.settings}
+
+
+def _thinned(data: TaskData, most: int | None) -> TaskData:
+    """The data with at most so many training items, evenly spaced."""
+    train = data.splits.get("train", ())
+    if most is None or len(train) <= most:
+        return data
+    items = [train[number * len(train) // most] for number in range(most)]
+    note = f"Trained on {most:,} of {len(train):,} items, evenly spaced."
+    sampled = tuple(dict.fromkeys(("train", *data.sampled)))
+    return dataclasses.replace(
+        data, splits={**data.splits, "train": items}, sampled=sampled, notes=(*data.notes, note)
+    )  # fmt: skip
+
+
+def _scored(
+    suite: Suite, tasks: Sequence[SuiteTask], options: BenchmarkOptions
+) -> tuple[dict[str, dict[str, TaskResult]], tuple[str, ...]]:
+    """The groups of an evaluation, and notes on it."""
+    if options.on_start is not None:
+        options.on_start(suite.evaluation)
+    report = evaluate(
+        suite.evaluation, model=options.model, data=options.data, device=options.device, progress=options.progress
+    )
+    there = {line.name for line in report.lines}
+    results = {task.name: {"": TaskResult.of_evaluation(report, task.name)} for task in tasks if task.name in there}
+    if not results:
+        raise InputError(f"{options.data} has no data of {', '.join(task.name for task in tasks)}.")
+    return results, (f"Scored {report.method}.", *report.notes)
+
+
+# --- the output -------------------------------------------------------------------------------------------------------
+
+
+def _write(report: BenchmarkReport, output: Path, *, force: bool) -> None:
+    """The file that is named, or all of them in the folder."""
+    written = {".html": report.page, ".json": lambda: json.dumps(report.to_json(), indent=2), ".md": report.markdown}
+    one = output.suffix in ENDINGS
+    for ending in [output.suffix] if one else ENDINGS:
+        file = output if one else output / f"{IN_FOLDER}{ending}"
+        with whole_file(file, force=force or not one) as path:
+            path.write_text(written[ending]().rstrip("\n") + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _folder(
+    output: AnyPath | None, settings: Mapping[str, Any], inputs: Sequence[AnyPath | None], *, force: bool
+) -> Iterator[Path | None]:
+    """Where the models of tasks go: the output itself, or for one file the folder of unfinished work beside it.
+
+    What was done there earlier must have these settings. A new folder that stays unused is removed.
+    """
+    if output is None:
+        yield None
+        return
+    folder = Path(output)
+    if folder.suffix in ENDINGS:
+        check_output(output, force=force, inputs=inputs)
+        with unfinished_work(output, settings, noun="table", force=force) as unfinished:
+            yield unfinished
+        return
+    if force and folder.exists():
+        marks = ["settings.json", f"{IN_FOLDER}.json"]
+        check_output(folder, force=True, kind="folder", inputs=inputs, marks=marks)
+        check_ours(folder, noun="table")
+        discard(folder)
+    new = not folder.exists()
+    with parents_of(folder):
+        with explained(folder):
+            folder.mkdir(exist_ok=True)
+        prepare(folder, settings, noun="table", force=force)
+        try:
+            yield folder
+        except BaseException:
+            if new and not has_work(folder):
+                remove(folder)
+            raise
