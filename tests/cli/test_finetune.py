@@ -304,6 +304,13 @@ REFUSED: dict[str, tuple[str, dict[str, str], tuple[str, ...], str]] = {
         ("--label", "2", "--scheme", "BILOU"),
         "Ask for BIOES",
     ),
+    "a share below one item per class": (
+        "classify",
+        {"train": "text,label\n" + "".join(f"a crane {n},good\na vase {n},bad\n" for n in range(30))},
+        ("--train-share", "1%,100%"),
+        "takes 2. The smallest that works is 2 (3.71%)",
+    ),
+    "a share of nothing": ("classify", {"train": "text,label\na,b\nc,d\n"}, ("--train-share", "few"), "Got 'few'"),
     "ragged tags": ("tag", {"train": "the\tO\ncrane\n\n"}, ("--label", "2"), "train.conll, line 2"),
 }
 ENDINGS = {"tag": "conll", "span": "json"}

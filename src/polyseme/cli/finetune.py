@@ -27,6 +27,7 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
       polyseme finetune tag --train train.conll --dev dev.conll --label 2 --head bilstm-crf --frozen -o models/ner
       polyseme finetune span --train squad.json -o models/qa
       polyseme finetune wnut17 -m none --inputs char-cnn --data data/tasks
+      polyseme finetune sst2 --data data/tasks --train-share 1%,10%,100% --scratch --seeds 3 -o models/curve
     """
     with FinetuneLine() as line:
         report = polyseme.finetune(task, **settings, on_report=line.report, progress=line.bar)

@@ -245,7 +245,8 @@ class FinetuneLine(_Line["SeedReport"]):
         if report.dev is not None:
             name, value = next(iter(report.dev.items()))
             self._dev[report.seed] = f"  loss {report.loss:.3f}  dev {name} {100 * value:.1f}"
-        step = f"seed {report.seed}, step {report.done:,}/{report.n_steps:,}{self._dev.get(report.seed, '')}"
+        part = f"{report.part}, " if report.part else ""
+        step = f"{part}seed {report.seed}, step {report.done:,}/{report.n_steps:,}{self._dev.get(report.seed, '')}"
         return report.dev is not None, f"{self.task}, {step}" if self.task else step
 
 

@@ -119,4 +119,6 @@ def groups_of(bundle: Bundle, *, with_decoder: bool) -> list[list[nn.Parameter]]
 
 def fresh_bundle(bundle: Bundle) -> Bundle:
     """A model like this one, its weights drawn from torch's present seed."""
-    return new_bundle(bundle.family, bundle.config, list(bundle.outputs), tied=bundle.tied)
+    fresh = new_bundle(bundle.family, bundle.config, list(bundle.outputs), bundle.tokenizer, tied=bundle.tied)
+    fresh.foreign = dict(bundle.foreign)
+    return fresh

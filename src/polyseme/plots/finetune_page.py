@@ -14,6 +14,7 @@ from typing import Any
 from polyseme.plots.charts import BARS_STYLE, CHART_STYLE, Bar, Curve, Dot, bars_table, dots_chart, lines_chart
 from polyseme.plots.confusion_matrix import CONFUSION_STYLE, confusion_table
 from polyseme.plots.html_page import escaped, page
+from polyseme.plots.share_curve import ScoreCurve
 from polyseme.types import Confusion
 
 MOST_CHARACTERS = 700
@@ -64,6 +65,16 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearningCurve:
+    """Scores against the number of training items."""
+
+    heading: str
+    curves: Sequence[ScoreCurve]
+    table: Sequence[Sequence[str]]
+    """The same in figures, under a header."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskError:
     """An error of the model."""
 
@@ -96,6 +107,7 @@ class TaskPage:
     lead: str = ""
     """One sentence: the model and the data."""
     scores: Sequence[SeedScores] = ()
+    shares: LearningCurve | None = None
     curves: Sequence[Curves] = ()
     confusion: Confusion | None = None
     mix: MixWeights | None = None
@@ -112,6 +124,7 @@ def task_page(shown: TaskPage) -> str:
     """The page, self-contained and without scripts."""
     sections = [
         _section("Scores", _beside([_scores(each) for each in shown.scores])),
+        _section("Learning curve", "" if shown.shares is None else _shares(shown.shares)),
         _section("Learning", _beside([_curves(each) for each in shown.curves])),
         _section("Shares of the layers", "" if shown.mix is None else _mix(shown.mix)),
         _section("Confusions", "" if shown.confusion is None else confusion_table(shown.confusion)),
@@ -167,6 +180,22 @@ def _scores(scores: SeedScores) -> str:
     chart = dots_chart(dots, median=100 * middle, label=f"{scores.metric} by seed") if len(values) > 1 else ""
     note = f'<p class="faint">{escaped(scores.note)}</p>' if scores.note else ""
     return f'{heading}<p><span class="big">{_hundred(middle)}</span> {escaped("; ".join(facts))}</p>{chart}{note}'
+
+
+def _shares(shares: LearningCurve) -> str:
+    drawn = []
+    for curve in shares.curves:
+        several = any(point.high > point.low for point in curve.points)
+        for name, value in (("median", 1), ("lowest", 2), ("highest", 3)) if several else (("median", 1),):
+            points = [(float(point.n_items), point[value]) for point in curve.points]
+            drawn.append(Curve(name=f"{curve.name}, {name}", points=points, group=curve.name))
+    chart = lines_chart(drawn, x="training items", y=_name(shares.heading), log=True)
+    header, *rows = (
+        "".join(f"<{cell}>{escaped(each)}</{cell}>" for each in row)
+        for cell, row in zip(["th", *["td"] * len(shares.table)], shares.table, strict=False)
+    )
+    table = f'<table class="bars"><tr>{header}</tr>{"".join(f"<tr>{row}</tr>" for row in rows)}</table>'
+    return f"{chart}{table}"
 
 
 def _curves(curves: Curves) -> str:

@@ -36,23 +36,28 @@ def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float
     every = [*training, *held_out]
     heights = [height for _, height in every] + ([] if unigram_entropy is None else [unigram_entropy])
     right = max((at for at, _ in every), default=1.0)
-    across = Scale(0.0, max(right, 1.0), _LEFT, _WIDTH - _RIGHT)
-    up = Scale(*reach_of(heights or [0.0]), _HEIGHT - _BOTTOM, _TOP)
-    parts = [_text(_LEFT, 30, title, "title"), *_grid(across, up)]
+    across, up = svg_scales((0.0, max(right, 1.0)), heights)
+    ticks = [(tick, short_number(tick)) for tick, _ in round_ticks(across, whole=True)]
+    parts = svg_grid(across, up, ticks, x="pieces read", y="nats")
     legend: list[tuple[str, str]] = []
     if unigram_entropy is not None:
         height = up(unigram_entropy)
         parts.append(f'<path class="dashed" d="M{_LEFT} {height:.1f}L{_WIDTH - _RIGHT} {height:.1f}"/>')
     if training:
-        parts.append(_path(training, across, up, f'class="faint" stroke="{group_color(0)}"'))
+        parts.append(svg_path(training, across, up, f'class="faint" stroke="{group_color(0)}"'))
         legend.append((f'class="faint" stroke="{group_color(0)}"', "training"))
     if held_out:
         color = group_color(1)
-        parts.append(_path(held_out, across, up, f'stroke="{color}"'))
+        parts.append(svg_path(held_out, across, up, f'stroke="{color}"'))
         parts += [f'<circle cx="{across(at):.1f}" cy="{up(y):.1f}" r="2.6" fill="{color}"/>' for at, y in held_out]
         legend.append((f'stroke="{color}"', f"held-out ({held_out[-1][1]:.2f})"))
     if unigram_entropy is not None:
         legend.append(('class="dashed"', f"unigram entropy ({unigram_entropy:.2f})"))
+    return svg_file(title, [*parts, *svg_legend(legend)])
+
+
+def svg_file(title: str, parts: Sequence[str]) -> str:
+    """A picture with a title above its parts."""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
@@ -60,8 +65,8 @@ def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float
             f"<title>{escaped(title)}</title>",
             f"<style>{_STYLE}</style>",
             f'<rect class="paper" width="{_WIDTH}" height="{_HEIGHT}"/>',
+            svg_text(_LEFT, 30, title, "title"),
             *parts,
-            *_legend(legend),
             "</svg>",
             "",
         ]
@@ -79,34 +84,41 @@ def _thinned(points: Points) -> list[tuple[float, float]]:
     return [(fmean(at for at, _ in group), fmean(height for _, height in group)) for group in groups]
 
 
-def _path(points: Points, across: Scale, up: Scale, attributes: str) -> str:
+def svg_path(points: Points, across: Scale, up: Scale, attributes: str) -> str:
+    """A line through points."""
     line = "L".join(f"{across(at):.1f} {up(height):.1f}" for at, height in points)
     return f'<path {attributes} d="M{line}"/>'
 
 
-def _grid(across: Scale, up: Scale) -> list[str]:
+def svg_scales(across: tuple[float, float], heights: Sequence[float]) -> tuple[Scale, Scale]:
+    """Where numbers lie in a picture: between two numbers across, and in the range of the heights."""
+    return Scale(*across, _LEFT, _WIDTH - _RIGHT), Scale(*reach_of(heights or [0.0]), _HEIGHT - _BOTTOM, _TOP)
+
+
+def svg_grid(across: Scale, up: Scale, ticks: Sequence[tuple[float, str]], *, x: str, y: str) -> list[str]:
+    """Rules at round heights, labels at the ticks, and the names of both axes."""
     parts = []
     for tick, label in round_ticks(up):
         height = f"{up(tick):.1f}"
         parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height}" y2="{height}"/>')
-        parts.append(_text(_LEFT - 8, up(tick) + 4, label, anchor="end"))
-    for tick, _ in round_ticks(across, whole=True):
-        parts.append(_text(across(tick), _HEIGHT - _BOTTOM + 19, short_number(tick), anchor="middle"))
-    parts.append(_text(_WIDTH - _RIGHT, _HEIGHT - 8, "pieces read", anchor="end"))
-    parts.append(_text(_LEFT - 8, _TOP - 12, "nats", anchor="end"))
+        parts.append(svg_text(_LEFT - 8, up(tick) + 4, label, anchor="end"))
+    parts += [svg_text(across(tick), _HEIGHT - _BOTTOM + 19, label, anchor="middle") for tick, label in ticks]
+    parts.append(svg_text(_WIDTH - _RIGHT, _HEIGHT - 8, x, anchor="end"))
+    parts.append(svg_text(_LEFT - 8, _TOP - 12, y, anchor="end") if len(y) < 6 else svg_text(8, _TOP - 12, y))
     return parts
 
 
-def _legend(entries: Sequence[tuple[str, str]]) -> list[str]:
+def svg_legend(entries: Sequence[tuple[str, str]]) -> list[str]:
     """Strokes with their names, in one line under the title."""
     parts, left = [], float(_LEFT)
     for attributes, name in entries:
         parts.append(f'<path {attributes} d="M{left:.0f} 50h22"/>')
-        parts.append(_text(left + 28, 54.5, name))
+        parts.append(svg_text(left + 28, 54.5, name))
         left += 28 + 7.2 * len(name) + 18
     return parts
 
 
-def _text(at: float, height: float, text: str, css_class: str = "", *, anchor: str = "start") -> str:
+def svg_text(at: float, height: float, text: str, css_class: str = "", *, anchor: str = "start") -> str:
+    """A text that begins, ends or has its middle at a place."""
     named = f' class="{css_class}"' if css_class else ""
     return f'<text{named} x="{at:.1f}" y="{height:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'

@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from polyseme.plots.charts import Curve
-from polyseme.plots.finetune_page import Curves, MixWeights, SeedScores, TaskError, TaskPage, task_page
+from polyseme.plots.finetune_page import Curves, LearningCurve, MixWeights, SeedScores, TaskError, TaskPage, task_page
 from polyseme.plots.html_page import framed_page
+from polyseme.plots.share_curve import share_curve
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment, Kind
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.seed_results import SeedFigures
+from polyseme.transfer.share_points import SharePoint, aligned, score_curves, share_table
 from polyseme.types import Confusion
 
 MOST_ERRORS = 20
@@ -84,6 +86,8 @@ class FinetuneReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     baseline_name: str = ""
     """What the baseline answers: the majority label, the mean (`Kind.baseline_name`)."""
+    curve: tuple[SharePoint, ...] = ()
+    """Of a learning curve, every share of the training items; the other figures are those of the largest."""
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
@@ -133,6 +137,7 @@ class FinetuneReport:
         fields["seeds"] = tuple(SeedFigures(**each) for each in fields["seeds"])
         fields["ledger"] = Ledger.from_json(fields["ledger"])
         fields["errors"] = Errors(**fields["errors"])
+        fields["curve"] = tuple(SharePoint.from_json(each) for each in fields.get("curve", ()))
         for name in ("metrics", "sampled", "labels", "notes"):
             fields[name] = tuple(fields[name])
         return cls(**fields)
@@ -151,6 +156,9 @@ class FinetuneReport:
         lines.append(f"  baseline on dev{answers}: {'; '.join(figures)}")
         if self.n_failed:
             lines.append(f"  {self.n_failed} of {many} runs failed to learn")
+        if self.curve:
+            lines.append(f"  learning curve, {self.metrics[0].replace('_', ' ')}, medians over {many} seeds:")
+            lines += [f"    {line}" for line in aligned(share_table(self.curve, self.splits, self.metrics[0]))]
         lines += [f"  note: {note}" for note in self.notes]
         return lines + [f"  {line}" for line in self.ledger.lines()]
 
@@ -214,6 +222,7 @@ def page_record(report: FinetuneReport) -> TaskPage:
         title=f"{report.task}: {report.kind}",
         lead=lead,
         scores=_scores(report),
+        shares=_shares(report),
         curves=_curves(report),
         confusion=None if report.confusion is None else Confusion(**report.confusion),
         mix=_mix(report),
@@ -222,6 +231,33 @@ def page_record(report: FinetuneReport) -> TaskPage:
         settings={name: value for name, value in report.settings.items() if value is not None},
         cost=dict(zip(("work", "computing", "energy"), report.ledger.lines(), strict=False)),
         notes=report.notes,
+    )
+
+
+def curve_split(report: FinetuneReport) -> str:
+    """The split whose scores the picture of a learning curve shows: one that chose nothing, where there is one."""
+    return "test" if "test" in report.splits else report.splits[0]
+
+
+def curve_picture(report: FinetuneReport) -> str:
+    """The learning curve as an SVG file."""
+    split, metric = curve_split(report), report.metrics[0]
+    return share_curve(
+        score_curves(report.curve, split, metric),
+        title=f"{report.task}: {report.model}",
+        y=f"{metric.replace('_', ' ')} on {split}",
+        baseline=100 * report.baseline[metric] if split == "dev" else None,
+    )
+
+
+def _shares(report: FinetuneReport) -> LearningCurve | None:
+    if not report.curve:
+        return None
+    split, metric = curve_split(report), report.metrics[0]
+    return LearningCurve(
+        heading=f"{metric} on {split}",
+        curves=score_curves(report.curve, split, metric),
+        table=share_table(report.curve, report.splits, metric),
     )
 
 

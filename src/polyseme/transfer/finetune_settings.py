@@ -112,11 +112,13 @@ def fill_settings(
     pooler: bool,
     starts: bool,
     answers: Answers = "encoder",
+    min_steps: int = 0,
 ) -> FilledSettings:
     """Fill in what is None, by the encoder's direction and width and by the size of the data.
 
     `pooler` is whether the model has one, `starts` whether its rows have a start special ([CLS]), `answers` what such
-    a model's answers are read from (`answers_of`). Without a config there is no encoder, only learned inputs.
+    a model's answers are read from (`answers_of`). Without a config there is no encoder, only learned inputs. Epochs
+    are so many that there are `min_steps` at least.
     """
     notes: list[str] = []
     filled: dict[str, Any] = {}
@@ -161,7 +163,10 @@ def fill_settings(
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
         fill("learning_rate", 1e-3, "heads over frozen vectors (Adam, as for ELMo; Peters et al. 2018)")
-        fill("epochs", max(3, min(20, FROZEN_STEPS // steps)), f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs")
+        epochs = max(3, min(20, FROZEN_STEPS // steps))
+        enough = -(-min_steps // steps)
+        of_steps = f"about {FROZEN_STEPS:,} steps, 3 to 20 epochs"
+        fill("epochs", max(epochs, enough), of_steps if enough <= epochs else f"{min_steps} steps at least")
         return FilledSettings(settings.replace(**filled), tuple(notes))
     small = config.widths[-1] < SMALL_WIDTH
     if recurrent:
@@ -177,7 +182,9 @@ def fill_settings(
     else:
         fill("learning_rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
     epochs = 5 if recurrent else 4 if n_train < FEW_ROWS else 3
-    fill("epochs", epochs, "BERT's 3, and one more for fewer than 10,000 items" if not recurrent else "")
+    enough = -(-min_steps // steps)
+    usual = "" if recurrent else "BERT's 3, and one more for fewer than 10,000 items"
+    fill("epochs", max(epochs, enough), usual if enough <= epochs else f"{min_steps} steps at least")
     return FilledSettings(settings.replace(**filled), tuple(notes))
 
 

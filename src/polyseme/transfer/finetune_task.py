@@ -69,6 +69,7 @@ def finetune_task(
     abreast: int | None = None,
     stacked: Sequence[InputModel] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    min_steps: int = 0,
     notes: Sequence[str] = (),
     on_report: Callable[[StepReport], None] | None = None,
     progress: Progress | None = None,
@@ -77,7 +78,8 @@ def finetune_task(
 
     `folder` is where unfinished work is kept and resumed from; without one nothing is kept. `bundle` is not changed.
     `abreast` seeds take their steps in turn; by default as many as fit on a GPU, and one on a CPU. `stacked` are the
-    models among the inputs, where they are loaded already.
+    models among the inputs, where they are loaded already. `min_steps` is how many steps there are at least where the
+    settings have no epochs; dev is then scored about ten times, and not after epochs of a step or two.
     """
     work = _Finetuning(
         data,
@@ -88,6 +90,7 @@ def finetune_task(
         folder=folder,
         progress=progress,
         stacked=stacked,
+        min_steps=min_steps,
     )
     meter = Meter(work.device, rates=rates)
     started = time.perf_counter()
@@ -119,6 +122,7 @@ class _Finetuning:
         folder: Path | None,
         progress: Progress | None,
         stacked: Sequence[InputModel] | None = None,
+        min_steps: int = 0,
     ) -> None:
         self.data = data
         self.bundle = bundle
@@ -142,7 +146,9 @@ class _Finetuning:
             pooler=bundle is not None and pooler_of(bundle) is not None,
             starts=starts,
             answers=answers_of(bundle, data, starts=starts),
+            min_steps=min_steps,
         )
+        self.min_gap = min_steps // 10 if settings.epochs is None else 0
         self.settings = filled.settings
         self.notes = list(filled.notes)
         self.bf16 = settings.dtype == "bf16" or (settings.dtype == "auto" and device.type == "cuda")
@@ -236,6 +242,7 @@ class _Finetuning:
             self.settings,
             seed,
             bf16=self.bf16,
+            min_gap=self.min_gap,
             checkpoints=self.results.checkpoints(seed),
             checkpoint_seconds=checkpoint_seconds,
             on_report=on_report,

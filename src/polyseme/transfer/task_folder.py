@@ -6,7 +6,7 @@
 | head.safetensors | the head, the mix, and what other inputs it learned |
 | inputs/0, inputs/1 … | frozen models whose vectors are inputs of the head, too |
 | polyseme.json | what `bundle` keeps there, and under `task` how the model reads, its head and its labels |
-| report.json, report.html | what came of the training |
+| report.json, report.html, curve.svg | what came of the training; the last is of a learning curve |
 | README.md | the model card |
 """
 
@@ -37,6 +37,7 @@ HEAD = "head.safetensors"
 INPUTS = "inputs"
 REPORT = "report.json"
 PAGE = "report.html"
+CURVE = "curve.svg"
 
 
 def save_task_model(

@@ -54,6 +54,8 @@ class StepReport:
     n_steps: int
     loss: float | None = None
     dev: Mapping[str, float] | None = None
+    part: str = ""
+    """Of a learning curve, which part of it."""
 
 
 @dataclass
@@ -84,13 +86,15 @@ def learn(
     seed: int,
     *,
     bf16: bool = False,
+    min_gap: int = 0,
     checkpoints: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_report: Callable[[StepReport], None] | None = None,
 ) -> Run[Learned]:
     """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
 
-    A run for `take_turns`, which yields after every step.
+    A run for `take_turns`, which yields after every step. Of evaluations that are fewer than `min_gap` steps apart,
+    some are left out, but never the last.
     """
     batch, epochs = int(settings.batch_size or 32), int(settings.epochs or 3)
     lengths = train.source.lengths
@@ -126,7 +130,8 @@ def learn(
             yield
             if on_report is not None and (step + 1) % 10 == 0:
                 on_report(StepReport(seed, step + 1, n_steps))
-            if place + 1 not in due:
+            since = step + 1 - (learned.curve[-1]["step"] if learned.curve else 0)
+            if place + 1 not in due or (since < min_gap and step + 1 < n_steps):
                 continue
             loss = steps.mean_loss()
             if not math.isfinite(loss):

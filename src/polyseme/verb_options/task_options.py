@@ -213,6 +213,14 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
         None, "Development file, which chooses the best step.", "FILE", default="a tenth of train"
     )
     test: Sources | None = option(None, "Test file, which is scored once, at the end.", "FILE", default="none")
+    train_share: str | int | Sequence[str | int] | None = option(
+        None,
+        "Shares or numbers of training items, separated by commas (1%,10%,100% or 100,1000), for a learning curve: "
+        "nested samples, stratified by label, of each seed its own. The model of the largest is kept.",
+        "SHARES",
+        default="all items",
+    )
+    scratch: bool = option(False, "Train the same architecture from random weights, too, and report both side by side.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,15 @@ from polyseme.parts.device import find_device
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import checked_data, read_own
+from polyseme.tasks.train_samples import ALL, TrainSamples, train_shares
 from polyseme.training.energy_ledger import Rates
 from polyseme.transfer.finetune_card import task_card_of
-from polyseme.transfer.finetune_report import FinetuneReport, page_of
+from polyseme.transfer.finetune_report import FinetuneReport, curve_picture, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.share_curve import check_scratch, finetune_shares
 from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
-from polyseme.transfer.task_folder import PAGE, REPORT, save_task_model
+from polyseme.transfer.task_folder import CURVE, PAGE, REPORT, save_task_model
 from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
 NO_MODEL = "none"
@@ -47,6 +50,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     Interrupted work is resumed by the same call.
     """
     settings = settings_of(options)
+    shares = train_shares(options.train_share or (ALL if options.scratch else None))
     run: dict[str, Any] = {
         "device": find_device(options.device),
         "cache": None if options.cache is None else Path(options.cache),
@@ -66,11 +70,18 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     read = _read_task(task, options.data, files, columns)
     run["model_name"], bundle = _bundle(model, settings)
     run["stacked"] = load_inputs(settings.inputs)
+    fit: Callable[..., Finetuned] = finetune_task
+    if shares:
+        TrainSamples.of(shares, read.splits["train"], settings.seeds, read.name)
+        fit = partial(finetune_shares, shares=shares, scratch=options.scratch)
+    if options.scratch:
+        check_scratch(bundle, settings)
     if output is None:
-        return finetune_task(read, bundle, settings, **run).report
+        return fit(read, bundle, settings, **run).report
     decides = _decides(read, bundle, settings, run["device"], run["stacked"])
+    decides |= {"train_share": [share.name for share in shares], "scratch": options.scratch}
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
-        done = finetune_task(read, bundle, settings, folder=folder, **run)
+        done = fit(read, bundle, settings, folder=folder, **run)
         _write(done, output, columns if isinstance(task, str) and task in KINDS else {}, force=options.force)
     return done.report
 
@@ -164,6 +175,7 @@ def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, forc
         files={
             REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
             PAGE: page_of(report),
+            **({CURVE: curve_picture(report)} if report.curve else {}),
             MODEL_CARD: task_card_of(report, done.model.bundle, output),
         },
         force=force,
