@@ -189,6 +189,8 @@ SOME_VALUE = {
     "checkpoint_seconds": 30.5,
     "tasks": ("rte", "mrpc"),
     "train_items": 50,
+    "train_share": "1%,10%",
+    "scratch": True,
 }
 """For every option of a function, something that is not its default."""
 
