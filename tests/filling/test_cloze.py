@@ -104,6 +104,10 @@ def test_evaluate_reports_a_cloze_set(tmp_path: Path, family: str) -> None:
     assert [(line.name, line.n) for line in report.lines] == [("all", 4), ("P1", 2), ("P2", 1)]
     assert json.loads(output.read_text())["lines"][0]["n"] == 4
     assert "among all whole words" in report.notes[0]
+    assert report.cost is not None
+    assert (report.cost.documents, report.cost.words) == (4, 4 + 3 + 5 + 5)
+    assert report.cost.pieces > 100
+    assert report.cost.flops > 0
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from polyseme.encoders.inference import InferenceEncoder, Precision, build_infer
 from polyseme.errors import ModelError, OptionError
 from polyseme.filling.filled import Filler
 from polyseme.filling.masked_words import MaskedFiller, WordHide, check_word_hide
+from polyseme.filling.row_log_probs import RowLogProbs
 from polyseme.filling.written_words import CausalFiller, DenoisingFiller, SentinelFiller
 from polyseme.outputs.output import Output
 from polyseme.scoring.causal import causal_reading
@@ -79,10 +80,11 @@ def filler_of(
         batch_pieces=None,
         threads=precision != "int8",
     )
+    log_probs = RowLogProbs(predictor, bundle.config)
     if method == "causal":
         scorer = scorer_of(bundle, word_probability="corrected", precision=precision, inference=predictor.inference)
-        return CausalFiller(texts, scorer, predictor, causal_reading(bundle, bundle.tokenizer))
-    return MaskedFiller(bundle.tokenizer, predictor, texts, window=bundle.config.window, hide=hide or "left-to-right")
+        return CausalFiller(texts, scorer, log_probs, causal_reading(bundle, bundle.tokenizer))
+    return MaskedFiller(bundle.tokenizer, log_probs, texts, window=bundle.config.window, hide=hide or "left-to-right")
 
 
 def sentinels_of(tokenizer: object) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from polyseme.cost import Tally
 from polyseme.errors import InputError
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.piece_texts import find_masks
@@ -109,6 +110,10 @@ class Filler(Protocol):
     """In words, how candidates are scored."""
     own_mask: str | None
     """How the model writes its own mask, if it has one."""
+
+    @property
+    def tally(self) -> Tally:
+        """The pieces and FLOPs of all requests so far."""
 
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         """Pieces as the vocabulary writes them."""

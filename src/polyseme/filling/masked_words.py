@@ -30,10 +30,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyseme.cost import Tally
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.filling.filled import Candidate, FillRequest, MaskedText, best
-from polyseme.filling.row_log_probs import Row, row_log_probs
-from polyseme.scoring.target_rows import PiecePredictor
+from polyseme.filling.row_log_probs import Row, RowLogProbs
 from polyseme.text.piece_texts import PieceTexts, over_rows
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Tokenizer
@@ -77,7 +77,7 @@ class MaskedFiller:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        predictor: PiecePredictor,
+        log_probs: RowLogProbs,
         texts: PieceTexts,
         *,
         window: int | None,
@@ -87,13 +87,17 @@ class MaskedFiller:
         if "mask" not in tokenizer.specials:
             raise ModelError("This model has no mask piece, so there is nothing that it could fill in.")
         self.tokenizer = tokenizer
-        self.predictor = predictor
+        self.log_probs = log_probs
         self.texts = texts
         self.window = window
         self.hide = hide
         self.beam = beam
         self.description = _HOW[hide]
         self.own_mask: str | None = texts.tokenizer.framing.specials["mask"]
+
+    @property
+    def tally(self) -> Tally:
+        return self.log_probs.tally
 
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         return self.tokenizer.pieces(pieces)
@@ -195,11 +199,11 @@ class MaskedFiller:
             shifted = [
                 (ids, place + len(each.pieces), 1) for (ids, place, _), each in zip(requests, beginnings, strict=True)
             ]
-            return [every[0] for every in row_log_probs(self.predictor, shifted)]
+            return [every[0] for every in self.log_probs(shifted)]
         new = list(dict.fromkeys((each.before, each.length) for each in beginnings if not each.pieces))
         if new:
             framed = [(*rows(before, mask, rows.masks(length)), length) for before, length in new]
-            hidden.update(zip(new, row_log_probs(self.predictor, framed), strict=True))
+            hidden.update(zip(new, self.log_probs(framed), strict=True))
         return [hidden[each.before, each.length][len(each.pieces)] for each in beginnings]
 
     # --- given answers ------------------------------------------------------------------------------------------------
@@ -230,7 +234,7 @@ class MaskedFiller:
                 else:
                     numbers = [log_probs_of(each, pieces[:place], len(pieces), 1) for place in range(len(pieces))]
                     parts.append((each, target, [(n, 0, piece) for n, piece in zip(numbers, pieces, strict=True)]))
-        log_probs = row_log_probs(self.predictor, framed)
+        log_probs = self.log_probs(framed)
         return [
             each.with_word(
                 target,

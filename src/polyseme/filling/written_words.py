@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.bundle import Bundle
+from polyseme.cost import Tally
 from polyseme.errors import InputError
 from polyseme.filling.filled import Candidate, FillRequest, MaskedText, best
 from polyseme.filling.masked_words import target_pieces
-from polyseme.filling.row_log_probs import DecoderSteps, row_log_probs
+from polyseme.filling.row_log_probs import DecoderSteps, RowLogProbs
 from polyseme.scoring.causal import TextReading
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.target_rows import PiecePredictor
 from polyseme.text.documents import make_document
 from polyseme.text.piece_texts import PieceTexts, over_rows
 from polyseme.types import Document, Pieces
@@ -52,9 +52,16 @@ class WritingFiller(ABC):
     description: str
     own_mask: str | None = None
 
-    def __init__(self, texts: PieceTexts, *, beam: int = BEAM) -> None:
+    def __init__(self, texts: PieceTexts, *parts: RowLogProbs | DecoderSteps | Scorer, beam: int = BEAM) -> None:
         self.texts = texts
+        self.parts = parts
         self.beam = beam
+
+    @property
+    def tally(self) -> Tally:
+        """The pieces and FLOPs of all parts."""
+        tallies = [part.tally for part in self.parts]
+        return Tally(pieces=sum(each.pieces for each in tallies), flops=sum(each.flops for each in tallies))
 
     def spelled(self, pieces: Sequence[int]) -> list[str]:
         return self.texts.tokenizer.pieces(pieces)
@@ -108,8 +115,8 @@ class WritingFiller(ABC):
 class ContinuingFiller(WritingFiller):
     """What follows the text before a mask, compared by the whole text: a causal model, or a denoising decoder."""
 
-    def __init__(self, texts: PieceTexts, scorer: Scorer, *, beam: int = BEAM) -> None:
-        super().__init__(texts, beam=beam)
+    def __init__(self, texts: PieceTexts, scorer: Scorer, proposing: RowLogProbs | DecoderSteps) -> None:
+        super().__init__(texts, scorer, proposing)
         self.scorer = scorer
 
     @abstractmethod
@@ -161,9 +168,9 @@ class CausalFiller(ContinuingFiller):
 
     description = "left to right, by the whole text with each candidate in it"
 
-    def __init__(self, texts: PieceTexts, scorer: Scorer, predictor: PiecePredictor, reading: TextReading) -> None:
-        super().__init__(texts, scorer)
-        self.predictor = predictor
+    def __init__(self, texts: PieceTexts, scorer: Scorer, log_probs: RowLogProbs, reading: TextReading) -> None:
+        super().__init__(texts, scorer, log_probs)
+        self.log_probs = log_probs
         self.reading = reading
 
     def following(self, request: FillRequest, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -175,7 +182,7 @@ class CausalFiller(ContinuingFiller):
             )
         room = None if self.reading.room is None else self.reading.room - len(lead)
         read = [np.array([*lead, *(row if room is None else row[-room:])], dtype=np.int64) for row in rows]
-        return torch.cat(row_log_probs(self.predictor, [(ids, len(ids) - 1, 1) for ids in read]))
+        return torch.cat(self.log_probs([(ids, len(ids) - 1, 1) for ids in read]))
 
 
 class DenoisingFiller(ContinuingFiller):
@@ -184,8 +191,8 @@ class DenoisingFiller(ContinuingFiller):
     description = "left to right given the text with its masks, by the whole text with each candidate in it"
 
     def __init__(self, texts: PieceTexts, scorer: Scorer, bundle: Bundle) -> None:
-        super().__init__(texts, scorer)
         self.steps = DecoderSteps(bundle)
+        super().__init__(texts, scorer, self.steps)
         self.own_mask = texts.tokenizer.framing.specials["mask"]
 
     def following(self, request: FillRequest, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -209,8 +216,8 @@ class SentinelFiller(WritingFiller):
     description = "what the decoder writes for the sentinel at each mask"
 
     def __init__(self, texts: PieceTexts, bundle: Bundle, sentinels: Sequence[int]) -> None:
-        super().__init__(texts)
         self.steps = DecoderSteps(bundle)
+        super().__init__(texts, self.steps)
         self.sentinels = sentinels
 
     def grown(self, request: FillRequest, mask: int, before: Candidate) -> list[Candidate]:

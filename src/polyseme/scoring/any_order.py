@@ -121,7 +121,7 @@ class AnyOrderScoring(ScoringMethod):
             self._predict(batch, pieces, scores, request.best)
             done += sum(len(row.ids) for row in batch)
             request.report(done, total)
-        return scores, usage_of(self.encoder.config, lengths, scores, self.predictor.output)
+        return scores, usage_of(self.encoder.config, lengths, scores.n_predicted, self.predictor.output)
 
     def _windows(self, n_pieces: int) -> Iterator[tuple[int, Ints, Ints]]:
         """Where each window begins, the turn of each of its pieces, and the places that are predicted in it."""

@@ -153,7 +153,7 @@ class CausalScoring(ScoringMethod):
                 scores = self.predictor(
                     target_rows, pieces, best=request.best, bounds=request.bounds, on_batch=request.on_batch
                 )
-        usage = usage_of(self.encoder.config, lengths, scores, self.predictor.output)
+        usage = usage_of(self.encoder.config, lengths, scores.n_predicted, self.predictor.output)
         cache_flops, self.cache_flops = self.cache_flops, 0.0
         return scores, usage._replace(flops=usage.flops + cache_flops)
 

@@ -87,7 +87,7 @@ class PseudoLikelihood(ScoringMethod):
             target_rows, pieces, mask=self.tokenizer.specials["mask"], best=request.best, on_batch=request.on_batch
         )
         return scores, usage_of(
-            self.config, target_rows.lengths[target_rows.stretch].tolist(), scores, self.predictor.output
+            self.config, target_rows.lengths[target_rows.stretch].tolist(), scores.n_predicted, self.predictor.output
         )
 
     def _target_rows(self, encoded: Sequence[Pieces], ends: Ints) -> TargetRows:

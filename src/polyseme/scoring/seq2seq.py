@@ -86,7 +86,7 @@ class SourceScoring(ScoringMethod):
             self.predictor.put_bounds(scores, states, targets, request.bounds)
             done += sum(len(read[n]) + len(rows[n]) for n in numbers)
             request.report(done, total)
-        usage = usage_of(self.decoder.config, [len(rows[n]) for n in order], scores, self.predictor.output)
+        usage = usage_of(self.decoder.config, [len(rows[n]) for n in order], scores.n_predicted, self.predictor.output)
         of_sources = [len(read[n]) for n in order]
         flops = usage.flops + forward_flops(self.encoder.config, of_sources)
         return scores, Usage(usage.pieces + sum(of_sources), flops)

@@ -105,6 +105,11 @@ class TargetScores(NamedTuple):
         n_bounds = 0 if bounds is None else n_pieces
         return cls(np.full(n_pieces, np.nan), np.zeros(n_pieces, np.bool_), np.full(n_bounds, np.nan))
 
+    @property
+    def n_predicted(self) -> int:
+        """How many pieces have a score."""
+        return int(np.count_nonzero(~np.isnan(self.log_probs)))
+
     def put(self, targets: Ints, log_probs: Tensor, is_best: Tensor | None) -> None:
         """Fill in the scores of these pieces."""
         self.log_probs[targets] = log_probs.double().cpu().numpy()
@@ -122,11 +127,10 @@ class Usage(NamedTuple):
     """Further numbers that add up over documents, by name."""
 
 
-def usage_of(config: EncoderConfig, lengths: Sequence[int], scores: TargetScores, output: Output) -> Usage:
-    """Rows of these lengths through an encoder, and what was predicted through an output."""
+def usage_of(config: EncoderConfig, lengths: Sequence[int], n_predicted: int, output: Output) -> Usage:
+    """Rows of these lengths through an encoder, and so many predictions through an output."""
     weights = sum(parameter.numel() for parameter in output.parameters())
-    predicted = float(np.count_nonzero(~np.isnan(scores.log_probs)))
-    return Usage(sum(lengths), forward_flops(config, lengths) + 2.0 * weights * predicted)
+    return Usage(sum(lengths), forward_flops(config, lengths) + 2.0 * weights * n_predicted)
 
 
 class ScoringMethod(Protocol):

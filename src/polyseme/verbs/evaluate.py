@@ -27,6 +27,7 @@ from polyseme.files.readers import ENDINGS
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
 from polyseme.filling.cloze_ranks import check_among, cloze_answers
+from polyseme.filling.filled import MaskedText
 from polyseme.filling.masked_words import check_word_hide
 from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
@@ -39,6 +40,7 @@ from polyseme.packaged_models import model_or_default
 from polyseme.scoring.benchmark_items import score_last_words, score_pairs, score_streams
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
+from polyseme.text.documents import make_document
 from polyseme.training.models_at_words import KeptModel, kept_models
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 from polyseme.verb_options.task_options import EvaluateOptions, TaskColumns
@@ -238,10 +240,15 @@ def _answer_cloze(items: Sequence[cloze.ClozeItem], options: EvaluateOptions, st
         raise OptionError(f"The option {useless} means nothing for cloze. Leave it out.")
     loaded = load(model_or_default("evaluate", options.model), device=options.device, dtype=options.dtype)
     filler = loaded.filler(options.hide)  # type: ignore[arg-type]
+    before = filler.tally.copy()
     values = cloze_answers(filler, items, among=options.among, max_pieces=options.max_pieces, progress=options.progress)
     ranked = "all whole words" if options.among == "words" else "the answers of each group"
     notes = [f"Answers are ranked among {ranked}, or among the candidates that an item brings."]
-    return Answers(values, loaded.path, filler.description, notes)
+    spent = filler.tally.since(before)
+    texts = [MaskedText.read(item.text).with_words(item.answers[:1]) for item in items]
+    spent.documents, spent.words = len(texts), sum(len(make_document(text).words) for text in texts)
+    cost = spent.cost(time.perf_counter() - started, loaded.bundle.device)
+    return Answers(values, loaded.path, filler.description, notes, cost)
 
 
 def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Answers:
