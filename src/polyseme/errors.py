@@ -46,13 +46,13 @@ class PolysemeWarning(UserWarning):
     """Something unusual that was handled, reported once."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """A sentence that names the known name closest to `name`, and all known names.
 
     >>> nearest("men", ["first", "mean"])
     "Did you mean 'mean'? There are: first, mean."
     """
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     suggestion = f"Did you mean {close[0]!r}? " if close else ""
     return f"{suggestion}There are: {', '.join(known)}."

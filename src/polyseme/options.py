@@ -11,13 +11,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import numbers
+import os
+import reprlib
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from polyseme.config import Config
-from polyseme.errors import OptionError, nearest
+from polyseme.errors import InputError, OptionError, nearest
 
 P = ParamSpec("P")
 Value = TypeVar("Value")
@@ -128,6 +131,9 @@ def flat(record: Callable[P, Record]) -> Callable[[Callable[[Record], Result]], 
     >>> greet("Ada", polit=True)
     Traceback (most recent call last):
     polyseme.errors.OptionError: greet() has no option 'polit'. Did you mean 'polite'? There are: name, polite.
+    >>> greet(3)
+    Traceback (most recent call last):
+    polyseme.errors.InputError: greet(): name must be a string. Got 3 (int) instead.
     """
     return functools.partial(_flatten, record, owners=[])
 
@@ -147,7 +153,9 @@ def _flatten(record: Any, function: Any, *, owners: list[str]) -> Any:
     def call(*args: Any, **options: Any) -> Any:
         check_names(function.__name__, options, signature.parameters)
         first, others = args[: len(owners)], args[len(owners) :]
-        signature.bind(*others, **options)
+        arguments = signature.bind(*others, **options)
+        if function.__name__ != "__init__":  # estimators check when they are fitted, as scikit-learn has it
+            check_types(function.__name__, arguments)
         return function(*first, record(*others, **options))
 
     owned = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in owners]
@@ -183,6 +191,53 @@ def check_names(function: str, options: Mapping[str, Any], known: Mapping[str, A
     for name in options:
         if name not in known:
             raise OptionError(f"{function}() has no option {name!r}. {nearest(name, known)}")
+
+
+_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("a string", lambda value: isinstance(value, str)),
+    "AnyPath": ("a path", lambda value: isinstance(value, str | os.PathLike)),
+    "int": (
+        "a whole number",
+        lambda value: isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer()),
+    ),
+    "float": ("a number", lambda value: isinstance(value, numbers.Real)),
+    "None": ("None", lambda value: value is None),
+    "Model": ("a loaded Model", lambda value: "Model" in _classes(value)),
+    "TaskData": ("a task's data", lambda value: "TaskData" in _classes(value)),
+    "Mapping[str, Any]": ("a mapping", lambda value: isinstance(value, Mapping)),
+    "Sequence[str]": ("a list of strings", lambda value: not isinstance(value, str) and isinstance(value, Iterable)),
+}
+"""The annotations of fields whose values are checked: what each is in words, and whether a value is one.
+
+Classes go by their names, since records are light and know no more of them.
+"""
+
+
+def check_types(function: str, arguments: inspect.BoundArguments) -> None:
+    """Refuse a value of a type that its field does not have. Aliases and containers are checked where they are read."""
+    for name, value in arguments.arguments.items():
+        parameter = arguments.signature.parameters[name]
+        wrong = wrong_type(value, str(parameter.annotation))
+        if wrong is not None:
+            error = OptionError if parameter.kind is inspect.Parameter.KEYWORD_ONLY else InputError
+            raise error(f"{function}(): {name} {wrong}")
+
+
+def wrong_type(value: object, annotation: str) -> str | None:
+    """What a value must be that has not the type of its field, as the end of a sentence; None: nothing is wrong.
+
+    >>> wrong_type("wide", "int | None")
+    "must be a whole number or None. Got 'wide' (str) instead."
+    """
+    kinds = annotation.split(" | ")
+    if any(kind not in _TYPES or _TYPES[kind][1](value) for kind in kinds):
+        return None
+    allowed = " or ".join(dict.fromkeys(_TYPES[kind][0] for kind in kinds))
+    return f"must be {allowed}. Got {reprlib.repr(value)} ({type(value).__name__}) instead."
+
+
+def _classes(value: object) -> list[str]:
+    return [each.__name__ for each in type(value).__mro__]
 
 
 def arguments_doc(record: Any) -> str:

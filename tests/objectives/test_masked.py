@@ -164,6 +164,7 @@ def test_static_masks_come_in_so_many_ways() -> None:
         ({"longest_span": 0}, "longest_span of at least 1"),
         ({"static_copies": 0}, "static_copies must be at least 1"),
         ({"rte": 0.2}, "'masked' has no setting 'rte'. Did you mean 'mask_rate'"),
+        ({"mask_rate": "high"}, r"'mask_rate' of the objective 'masked' must be a number. Got 'high' \(str\)"),
         ({"known_vocabulary": None}, "has no setting 'known_vocabulary'"),
     ],
 )

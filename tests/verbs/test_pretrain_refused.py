@@ -99,6 +99,7 @@ def test_an_old_run_comes_back_if_the_new_one_cannot_be(place: Path) -> None:
     ("changes", "said"),
     [
         ({"shape": {"size": 64}}, "no setting 'size'"),
+        ({"shape": {**SHAPE, "width": "wide"}}, "'width' must be a whole number. Got 'wide'"),
         ({"length": 999, "shape": {**SHAPE, "max_positions": 128}}, "longer than the 128 positions"),
         (
             {"mask_documents": True, "recipe": "lstm-tiny", "shape": None},
@@ -106,7 +107,7 @@ def test_an_old_run_comes_back_if_the_new_one_cannot_be(place: Path) -> None:
         ),
         ({"shape": {**SHAPE, "n_heads": 3}}, "heads"),
     ],
-    ids=["setting", "positions", "documents", "heads"],
+    ids=["setting", "type", "positions", "documents", "heads"],
 )
 def test_what_no_corpus_can_mend_is_refused_before_there_is_one(
     changes: dict[str, Any], said: str, place: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ from polyseme.corpus.corpus import Corpus, unigram_cross_entropy
 from polyseme.cost import decoder_flops, forward_flops
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import ModelError, OptionError, nearest
+from polyseme.options import wrong_type
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.memory_and_cache import Memory
@@ -112,11 +113,13 @@ class BaseObjective(Config, ABC):
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Any:
         """The objective of `to_json`. An unknown setting is an error that names the nearest one."""
-        names = sorted(each.name for each in dataclasses.fields(cls) if each.name != "known_vocabulary")
-        for name in settings:
-            if name not in names:
-                advice = nearest(name, names) if names else "It has none."
+        types = {each.name: str(each.type) for each in dataclasses.fields(cls) if each.name != "known_vocabulary"}
+        for name, value in settings.items():
+            if name not in types:
+                advice = nearest(name, sorted(types)) if types else "It has none."
                 raise OptionError(f"The objective {cls.name!r} has no setting {name!r}. {advice}")
+            if (wrong := wrong_type(value, types[name])) is not None:
+                raise OptionError(f"The setting {name!r} of the objective {cls.name!r} {wrong}")
         return super().from_json(settings)
 
     def for_tokenizer(self: AnyObjective, tokenizer: Tokenizer) -> AnyObjective:

@@ -13,6 +13,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.objective import BaseObjective, Vocabulary
 from polyseme.objectives.objective_table import objective_from
+from polyseme.options import wrong_type
 from polyseme.parts.initialization import unfilled
 from polyseme.recipes.budget_fit import Scaling
 from polyseme.training.training_settings import TrainingSettings
@@ -106,6 +107,8 @@ class Recipe:
         for name in shape:
             if name not in kinds:
                 raise OptionError(f"The encoder has no setting {name!r}. {nearest(name, list(kinds))}")
+            if (wrong := wrong_type(shape[name], kinds[name])) is not None:
+                raise OptionError(f"The encoder's setting {name!r} {wrong}")
         return {name: _several(name, value, kinds[name]) for name, value in shape.items()}
 
     def frame_of_rows(self) -> str:

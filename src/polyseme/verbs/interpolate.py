@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +66,8 @@ def interpolate(options: InterpolateOptions) -> Interpolated:
     and `generate`; with `output` it is written, with its models in it.
     """
     started = time.perf_counter()
-    named = [options.model] if isinstance(options.model, str | PathLike | Model) else list(options.model)
+    several = isinstance(options.model, Iterable) and not isinstance(options.model, str)
+    named: list[Any] = [*options.model] if several else [options.model]  # type: ignore[misc]
     if len(named) < 2:
         raise OptionError(f"A mixture is of two models at least. Got {len(named)}: name each with -m (model=[…]).")
     inputs = inputs_of(options.source)

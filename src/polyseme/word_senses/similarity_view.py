@@ -92,7 +92,7 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
 
         >>> polyseme.view(model.embed("Dawn broke, and so did the vase."), to="broke")          # doctest: +SKIP
     """
-    docs = [documents] if isinstance(documents, Embedded) else list(documents)
+    docs = [documents] if isinstance(documents, Embedded) or not isinstance(documents, Iterable) else list(documents)
     _check(docs)
     number, position = _place(docs, to)
     chosen = docs[number]
