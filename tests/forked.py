@@ -46,6 +46,8 @@ def _own(passed: Any) -> int:
 
 
 def _child(script: str, arguments: list[str], files: tuple[int, int, int], environment: dict[str, str]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)

@@ -156,7 +156,7 @@ EMPTY_NODE = dict.fromkeys(("lemma", "upos", "xpos", "feats", "head", "deprel", 
 def test_a_treebank(tmp_path: Path) -> None:
     path = tmp_path / "in.conllu"
     path.write_text(TREEBANK)
-    first, second = read_rows(path)
+    first, second = read_rows(path, fields=("ranges", "empty_nodes"))
     assert (first.content, first.id, first.place.line) == (["Do", "n't", "go", "."], "s1", 5)
     assert first.fields == {
         "ranges": [{"first": 1, "last": 2, "form": "Don't", "misc": "_"}],
@@ -164,6 +164,7 @@ def test_a_treebank(tmp_path: Path) -> None:
     }
     assert (second.content, second.id) == (["Yes"], "2")
     assert second.fields == {"ranges": [], "empty_nodes": []}
+    assert [row.fields for row in read_rows(path)] == [{}, {}], "fields that nobody named are in no output"
 
 
 def test_words_of_a_treebank_point_into_its_text(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ Words = Literal["syntactic", "surface"]
 Split = Literal["line", "sentence", "paragraph", "document"]
 Quotes = Literal["double", "none"]
 OnError = Literal["stop", "skip"]
+FieldName = str
+"""Of a column; its number is taken for its name."""
 
 Value = TypeVar("Value")
 
@@ -60,7 +62,7 @@ class TableOptions(Options):
 class TextOptions(TableOptions):
     """How texts are read."""
 
-    field: str | None = option(
+    field: FieldName | None = option(
         None,
         "Field, column or key of the input with the text, or with the list of its words.",
         "NAME",
@@ -110,7 +112,7 @@ class ReadingOptions(TextOptions):
 
 
 def requested_fields(fields: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a row that options of reading name; treebanks give more than those, which outputs need."""
+    """The fields of a row that options of reading name; more may have been read for the work itself, as lemmas are."""
     names = tuple(reading.get("fields", ()))
     return dict(fields) if names == (ALL,) else {name: fields.get(name) for name in names}
 

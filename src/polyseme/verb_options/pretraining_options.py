@@ -11,6 +11,7 @@ from polyseme.options import Options, callback, doc, option, output_option
 from polyseme.verb_options.model_options import CostOption, DeviceOption, ForceOption
 
 if TYPE_CHECKING:
+    from polyseme.files.reading_options import FieldName
     from polyseme.files.source_paths import AnyPath, Sources
     from polyseme.training.effects import OnReport
     from polyseme.types import Progress
@@ -76,7 +77,7 @@ class CorpusOptions(PairedTextOptions, ForceOption):
     lowercase: bool | None = option(
         None, "Whether the tokenizer lowercases text.", default="by kind", flags="--lowercase/--no-lowercase"
     )
-    field: str | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
+    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
     format: str | None = option(None, "Format of the texts: text, jsonl, csv …", "FORMAT", default="by their endings")
     documents: str | None = option(
         None,
@@ -161,7 +162,7 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     min_count: int | None = option(
         None, "How often a word must occur to be in a vocabulary of whole words.", "N", default=RECIPE
     )
-    field: str | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
+    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
     documents: str | None = option(
         None, "What one document is: blank-lines, file, line or record.", "UNIT", default="blank-lines, or a record"
     )

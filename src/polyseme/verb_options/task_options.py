@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from polyseme.files.reading_options import ReadingOptions, TableOptions
+from polyseme.files.reading_options import FieldName, ReadingOptions, TableOptions
 from polyseme.options import Options, callback, column_option, doc, option, output_option
 from polyseme.packaged_models import default_in_words
 from polyseme.verb_options.model_options import (
@@ -288,9 +288,13 @@ class PredictTextsOptions(Options):
     field: str | None = option(
         None, "Field of the text, or of its words, in a table.", default="as in training, or the only one there is"
     )
-    second: str | None = option(None, "Field with the second text, or with the question.", default="as in training")
+    second: FieldName | None = option(
+        None, "Field with the second text, or with the question.", default="as in training"
+    )
     choices: str | Sequence[str] = option((), "Fields with the choices, or the one with lists of them.")
-    marks: str | None = option(None, "Field with one number per word: 1 at the predicate.", default="as in training")
+    marks: FieldName | None = option(
+        None, "Field with one number per word: 1 at the predicate.", default="as in training"
+    )
     fields: str | Sequence[str] = option((), "Other fields to copy to the predictions, or all.")
 
 

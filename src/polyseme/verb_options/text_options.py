@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from polyseme.files.reading_options import ReadingOptions, TextOptions
+from polyseme.files.reading_options import FieldName, ReadingOptions, TextOptions
 from polyseme.options import Options, callback, doc, option, output_option
 from polyseme.verb_options.model_options import (
     BYTES_DONE,
@@ -189,7 +189,9 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
         "FILE",
         default="none",
     )
-    source_field: str | None = option(None, "Field of that file with the source.", "NAME", default="that of the texts")
+    source_field: FieldName | None = option(
+        None, "Field of that file with the source.", "NAME", default="that of the texts"
+    )
     output: AnyPath | None = output_option(
         "File of the scores: .csv, .tsv, .jsonl, .parquet, or .html with the text shaded.", default="printed"
     )

@@ -5,9 +5,9 @@
 - Offsets point into the sentence's `# text`, or where it has none into its tokens with the blanks that `SpaceAfter`
   leaves; words of a token that they do not spell (au: à, le) have all of it. Where another column than the form has the
   words, or the tokens do not add up to the text, offsets point into the words with a blank between them.
-- What the words alone cannot say is always kept in the fields: `ranges`, the tokens that stand for several words, and
-  `empty_nodes`. Other fields are the columns by their names in small letters (one value per word) and the comments by
-  theirs: `upos`, `newdoc id`.
+- Fields are the columns by their names in small letters (one value per word), the comments by theirs (`upos`,
+  `newdoc id`), and what the words alone cannot say: `ranges`, the tokens that stand for several words, and
+  `empty_nodes`.
 - Comments that stand by themselves belong to the next sentence.
 - The tokens and their `SpaceAfter=No` must add up to `# text`, if there is one; a sentence where they do not is
   refused, unless `check_text` is off. How many blanks stand between two tokens does not matter.
@@ -141,26 +141,23 @@ def _id(sentence: _Sentence, number: int, place: Place, request: RowRequest) -> 
 def _beside(
     sentence: _Sentence, tokens: Sequence[_Token], column: int, place: Place, request: RowRequest, *, first: bool
 ) -> dict[str, Any]:
-    beside: dict[str, Any] = {
-        "ranges": [
-            {"first": token.first, "last": token.last, "form": token.form, "misc": token.columns[9]}
-            for token in sentence.ranges
-        ],
-        "empty_nodes": [dict(zip(COLUMNS, token.columns, strict=True)) for token in sentence.empty],
-    }
     if not request.fields:
-        return beside
+        return {}
+    ranges = [
+        {"first": token.first, "last": token.last, "form": token.form, "misc": token.columns[9]}
+        for token in sentence.ranges
+    ]
+    empty_nodes = [dict(zip(COLUMNS, token.columns, strict=True)) for token in sentence.empty]
     columns = {name: [token.columns[at] for token in tokens] for at, name in enumerate(COLUMNS)}
     comments = {name: value for name, value in sentence.comments.items() if name != "text"}
-    there = {**comments, **columns, **beside}
+    there: dict[str, Any] = {**comments, **columns, "ranges": ranges, "empty_nodes": empty_nodes}
     if request.keeps_all:
         del there[COLUMNS[column]]
         return there
-    for name in request.fields:
-        if name not in there and first:
-            raise no_field(name, there, place)
-        beside[name] = there.get(name)  # not every sentence has every comment
-    return beside
+    missing = next((name for name in request.fields if name not in there), None)
+    if missing is not None and first:
+        raise no_field(missing, there, place)
+    return {name: there.get(name) for name in request.fields}  # not every sentence has every comment
 
 
 # --- lines to sentences ----------------------------------------------------------------------------------------------
@@ -295,5 +292,6 @@ def _check_text(sentence: _Sentence, name: str) -> None:
     raise InputError(
         f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
         f"words continue with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
-        "other (SpaceAfter=No says that no blank follows), or leave the text unread with the option check_text=False."
+        "other (SpaceAfter=No says that no blank follows), or leave the text unread with --no-check-text "
+        "(check_text=False)."
     )
