@@ -6,7 +6,8 @@
 For each task the same LSTM is pretrained on the texts of its training data, without their labels, as a language model
 and as an autoencoder, and then fine-tuned whole with `polyseme.finetune`; a third begins with random weights. 5 seeds,
 mean and standard deviation. POLYSEME_DATA names the folder of the data; results are kept in
-`experiments/results/dai_le/`.
+`experiments/results/dai_le/`. `--starts` runs some of them, so that several processes with output folders of their own
+can share the work; `random` goes with `autoencoder`, whose shape it has.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ def run(task: str, options: argparse.Namespace) -> None:
     """Pretrain on the texts of a task, and fine-tune from each start."""
     items = read_benchmark(task, data_folder()).splits["train"]
     texts = [" ".join((item.text or " ".join(item.words)).split()) for item in items][: options.limit]
-    encoders = Encoders(options.output / task, budget=options.budget, width=options.width, device=options.device)
+    encoders = Encoders(
+        options.output / task,
+        objectives=options.starts,
+        budget=options.budget,
+        width=options.width,
+        device=options.device,
+    )
     encoders.tokenizers(texts)
     encoders.pretrain("language-model", lines=texts)
     encoders.pretrain("autoencoder", pairs=itself([" ".join(text.split()[: options.longest]) for text in texts]))
-    encoders.random_start("autoencoder")
-    for start in STARTS:
+    if RANDOM in options.starts:
+        encoders.random_start("autoencoder")
+    for start in options.starts:
         result = transfer(
             encoders.run(start), task, frozen=False, seeds=options.seeds, device=options.device, epochs=options.epochs
         )
@@ -46,6 +54,7 @@ def main() -> None:
     parser.add_argument("command", choices=("run", "table"))
     parser.add_argument("-o", "--output", type=Path, default=Path("runs"))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument("--budget", default="3min")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--longest", type=int, default=60, help="words of a text that an autoencoder reads and writes")
@@ -55,6 +64,8 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
+    if RANDOM in options.starts and "autoencoder" not in options.starts:
+        parser.error("random weights have the shape of the autoencoder: name both")
     if options.command == "run":
         for task in options.tasks:
             run(task, options)

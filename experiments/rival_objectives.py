@@ -8,7 +8,9 @@
 training pairs; `documents` by skip-thoughts, as an autoencoder and as a language model on as many words of wiki-00 and
 books-00, in the order of the documents. Each has the same budget of time. Then the frozen encoder is read out for TREC
 and a sample of IMDb under a linear head (5 seeds), beside the same encoder with random weights. POLYSEME_DATA names the
-folder of the data; results are kept in `experiments/results/rival_objectives/`.
+folder of the data; results are kept in `experiments/results/rival_objectives/`. `--objectives` runs some of them, so
+that several processes with output folders of their own can share the work; `random` goes with `autoencoder`, whose
+shape it has.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ def main() -> None:
         "--words", type=int, default=380_000, help="of documents: as many as Multi30k's English side has"
     )
     parser.add_argument("--limit", type=int, help="pairs of multi30k, to try the script out")
+    parser.add_argument("--objectives", nargs="+", choices=sorted({*SETS["multi30k"], *SETS["documents"]}))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int)
@@ -68,15 +71,23 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.set != "table":
+        chosen = options.objectives or SETS[options.set]
+        if RANDOM in chosen and "autoencoder" not in chosen:
+            parser.error("random weights have the shape of the autoencoder: name both")
         encoders = Encoders(
-            options.output / options.set, budget=options.budget, width=options.width, device=options.device
+            options.output / options.set,
+            objectives=chosen,
+            budget=options.budget,
+            width=options.width,
+            device=options.device,
         )
         if options.set == "multi30k":
             pretrain_multi30k(encoders, options.limit)
         else:
             pretrain_documents(encoders, options.words)
-        encoders.random_start("autoencoder")
-        for objective in SETS[options.set]:
+        if RANDOM in chosen:
+            encoders.random_start("autoencoder")
+        for objective in chosen:
             for task in options.tasks:
                 settings = {"seeds": options.seeds, "device": options.device, "epochs": options.epochs}
                 result = transfer(encoders.run(objective), task, frozen=True, **settings)

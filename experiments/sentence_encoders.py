@@ -75,8 +75,9 @@ def sentences_of(texts: Sequence[str], words: int) -> list[list[str]]:
 class Encoders:
     """Runs of one set of texts, which share a tokenizer and the shape of the encoder."""
 
-    def __init__(self, folder: Path, *, budget: str, width: int, device: str) -> None:
-        self.folder, self.budget, self.width, self.device = folder, budget, width, device
+    def __init__(self, folder: Path, *, objectives: Sequence[str], budget: str, width: int, device: str) -> None:
+        self.folder, self.objectives = folder, objectives
+        self.budget, self.width, self.device = budget, width, device
         folder.mkdir(parents=True, exist_ok=True)
 
     def tokenizers(self, lines: Sequence[str]) -> None:
@@ -94,8 +95,10 @@ class Encoders:
                 reuse=True,
             )
 
-    def pretrain(self, objective: str, *, lines: Sequence[str] = (), pairs: Pairs = ()) -> dict[str, Any]:
-        """Train the encoder on lines (a language model) or pairs; what it cost."""
+    def pretrain(self, objective: str, *, lines: Sequence[str] = (), pairs: Pairs = ()) -> None:
+        """Train the encoder on lines (a language model) or pairs, if the objective is one of those to be run."""
+        if objective not in self.objectives:
+            return
         files = {"source": [one for one, _ in pairs], "target": [other for _, other in pairs], "lines": lines}
         paths = {}
         for name, content in files.items():
@@ -107,7 +110,7 @@ class Encoders:
         common: dict[str, Any] = {"budget": self.budget, "tokenizer": tokenizer, "device": self.device, "force": True}
         if pairs:
             stacks = {"reads": "forwards", "memory": "state", "decoder_layers": 1}
-            ledger = polyseme.pretrain(
+            polyseme.pretrain(
                 source=paths["source"],
                 target=paths["target"],
                 output=self.run(objective),
@@ -117,7 +120,7 @@ class Encoders:
             )
         else:
             dropout = {"dropout_rate": 0.3, "embedding_dropout_rate": 0.3}
-            ledger = polyseme.pretrain(
+            polyseme.pretrain(
                 paths["lines"],
                 output=self.run(objective),
                 recipe="lstm-tiny",
@@ -125,8 +128,6 @@ class Encoders:
                 documents="line",
                 **common,
             )
-        assert ledger is not None
-        return dict(ledger.to_json())
 
     def run(self, objective: str) -> Path:
         return self.folder / objective

@@ -152,7 +152,7 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         default="a new one",
         flags="-m --model",
     )
-    tokenizer: str | None = option(
+    tokenizer: AnyPath | None = option(
         None,
         "Tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks or characters, trained on the text; or a folder.",
         "KIND",
