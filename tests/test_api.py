@@ -251,7 +251,7 @@ def test_pieces_have_ids_spans_and_states_of_every_layer(family: str) -> None:
     for piece, (start, end) in zip(found.pieces[inner], found.spans[inner], strict=True):
         bare = piece.removeprefix("##").removeprefix("▁").removeprefix("Ġ").removesuffix("</w>")
         if not piece.startswith("bucket "):  # of n-grams, which many have in common
-            assert text[start:end].strip().lower() == bare.lower()
+            assert text[start:end].strip().lower() == bare.strip().lower()
     with torch.no_grad():
         states = model.bundle.encoder(row(model, text))
     for number in range(config.depth + 1):

@@ -22,6 +22,7 @@ from torch import nn
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
+from polyseme.text.character_dictionary import dictionary_tokenizer
 from polyseme.text.character_ngrams import CharacterNgrams
 from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -114,6 +115,11 @@ def word_level() -> Tokenizer:
     return tokenizer
 
 
+def characters() -> Tokenizer:
+    """Flair's kind: single characters, the end of a line and the blank among them."""
+    return dictionary_tokenizer(["<unk>", "\n", " ", *vocabulary(TEXT)[0]], "the tests").backend
+
+
 def table_of_words() -> WordTokenizer:
     """Static vectors' kind, with character n-grams, as in fastText."""
     words = dict.fromkeys(re.findall(r"\w+|[^\w\s]", TEXT))
@@ -138,6 +144,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "lstm": word_level,
     "nnlm": word_level,
     "seq2seq": lambda: byte_bpe(ANGLES[:4]),
+    "flair": characters,
     "elmo": None,
     "static": None,
 }

@@ -148,7 +148,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
         raise no_encoder(without_encoder, path)
     folder = model_folder(Path(path))
     family = family_of(folder)
-    if family.read_file is not None and folder.is_file():
+    if family.read_file is not None and not family.folder.settings(folder).is_file():
         return _load_file(family, folder, dtype, device)
     settings = family.folder.settings(folder)
     where = str(settings)
@@ -176,7 +176,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
 
 
 def _load_file(family: Family, path: Path, dtype: torch.dtype, device: str) -> Bundle:
-    """A model that is a single file."""
+    """A model that is a single file, or files without any settings beside them."""
     assert family.read_file is not None
     whole = family.read_file(path)
     converted = read(family.table(whole.config, True), whole.weights, str(path))

@@ -81,6 +81,11 @@ class EncoderConfig(Config, ABC):
         return None
 
     @property
+    def usual_pooling(self) -> str:
+        """How the pieces of a word become one vector where nobody says otherwise."""
+        return "mean"
+
+    @property
     def window(self) -> int | None:
         """The longest row worth giving the encoder at once; windows are cut to it."""
         return self.max_positions

@@ -77,7 +77,7 @@ class WordEncoder(nn.Module):
         model: Model | AnyPath | None = None,
         *,
         layer: str | int = "mix",
-        pool: str = "mean",
+        pool: str | None = None,
         trainable: Trainable = False,
         n_mixes: int = 1,
         dropout: float = 0.0,
@@ -89,7 +89,7 @@ class WordEncoder(nn.Module):
         self.tokenizer = bundle.text_tokenizer
         self.config = bundle.config
         self.choice = parse_layers(layer, bundle.config)
-        self.pooling = parse_pooling(pool, bundle.config.direction)
+        self.pooling = parse_pooling(bundle.config.usual_pooling if pool is None else pool, bundle.config)
         self.layer = str(layer)
         self.trainable = trainable
         self._warned_unknown = False

@@ -50,8 +50,7 @@ def piece_states(model: Model, ids: Array) -> Array:
     """[layers, n, D]: every piece from its window."""
     tokenizer, config = model.bundle.tokenizer, model.bundle.config
     assert tokenizer is not None
-    assert config.window is not None
-    windows = windows_of(len(ids), config.window - tokenizer.n_specials)
+    windows = windows_of(len(ids), len(ids) if config.window is None else config.window - tokenizer.n_specials)
     states = []
     for start, end in windows:
         framed = tokenizer.frame(ids[start:end])

@@ -115,7 +115,7 @@ AS_ANOTHER = ("xlm-roberta", "electra", "distilbert")
 def test_the_flow_equals_its_definition(family: str) -> None:
     """All kinds of documents in one call, each against itself alone, window by window."""
     model = model_of(family)
-    found = model.embed(list(DOCUMENTS.values()), layer="all")
+    found = model.embed(list(DOCUMENTS.values()), layer="all", pool="mean")
     assert len(found) == len(DOCUMENTS)
     for embedded, to_document in zip(found, DOCUMENTS.values(), strict=True):
         expected = word_vectors(model, encode(model, to_document), LAYERS["all"], POOLS["mean"])

@@ -15,6 +15,7 @@ from polyseme.api import Model
 from polyseme.cli import main
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.generating.language_model import language_model
+from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.neural_cache import NeuralCache
 from polyseme.text.character_tokenizer import CharacterTokenizer
@@ -177,3 +178,49 @@ def test_prompts_together_and_alone() -> None:
         together = model.generate(prompts, max_new=6, **settings)  # type: ignore[arg-type]
         alone = [model.generate(prompts[: n + 1], max_new=6, **settings)[n] for n in range(len(prompts))]  # type: ignore[arg-type]
         assert together == alone
+
+
+# --- characters (Flair) -----------------------------------------------------------------------------------------------
+
+
+def characters_by_definition(model: Model, text: str, *, backwards: bool) -> list[float]:
+    """p(c | what a half has read), the half reading everything at once, from the end of a line on."""
+    tokenizer, output = model.bundle.text_tokenizer, model.bundle.outputs["two-way"]
+    pieces = tokenizer.encode(to_documents([text])[0]).ids
+    line_end = tokenizer.encode(to_documents(["\n."])[0]).ids[:1]
+    assert isinstance(output, TwoWayOutput)
+    read = [pieces[::-1], pieces][not backwards]
+    half = model.bundle.encoder.halves()[backwards]
+    row = torch.from_numpy(np.concatenate([line_end, read]))[None]
+    with torch.no_grad():
+        states = half(Batch(row.flip(1) if backwards else row), layers=[-1])[-1][0]
+        log_probs = output.halves[backwards].log_probs(states.flip(0) if backwards else states)
+    in_order = [float(log_probs[place, piece]) for place, piece in enumerate(read)]
+    return in_order[::-1] if backwards else in_order
+
+
+@pytest.mark.parametrize("order", ["left-to-right", "right-to-left"])
+def test_characters_are_scored_by_each_half(order: str) -> None:
+    model = tiny_model("flair")
+    model.bundle.double()
+    for scored in model.score(["Dawn broke.", "a crane is flat, a"], order=order):
+        expected = characters_by_definition(model, scored.text, backwards=order == "right-to-left")
+        np.testing.assert_allclose(scored.piece_log_probs, expected, rtol=1e-9)
+
+
+def test_characters_are_written_by_the_forward_half() -> None:
+    model = tiny_model("flair")
+    [generated] = model.generate(["Dawn bro"], max_new=5, greedy=True)
+    text = "Dawn bro"
+    for character in str(generated):
+        log_probs = {
+            each: characters_by_definition(model, text + each, backwards=False)[-1]
+            for each in sorted(set(TEXT) - {"\n"})
+        }
+        assert character == max(log_probs, key=log_probs.__getitem__)
+        text += character
+
+
+def test_corrected_words_of_characters_are_refused() -> None:
+    with pytest.raises(OptionError, match="not built for a model that predicts characters"):
+        tiny_model("flair").score(["Dawn broke."], word_probability="corrected")

@@ -27,6 +27,7 @@ def tokenizer_with(frame: Frame) -> PieceTokenizer:
         ("xlnet", "x x <sep> <cls>", [0, 0, 0, 2], "x x <sep> y <sep> <cls>", [0, 0, 0, 1, 1, 2]),
         ("t5", "x x </s>", [0, 0, 0], "x x </s> y </s>", [0] * 5),
         ("transformer", "x x </s>", [0, 0, 0], "x x </s> y </s>", [0] * 5),
+        ("flair", "<s> x x </s>", [0] * 4, "<s> x x </s> y </s>", [0] * 6),
         ("gpt", "x x", [0, 0], "x x y", [0] * 3),
         ("gpt2", "x x", [0, 0], "x x y", [0] * 3),
         ("none", "x x", [0, 0], "x x y", [0] * 3),
@@ -49,7 +50,7 @@ def test_frames(name: str, single: str, segments: list[int], pair: str, pair_seg
 
 
 def test_every_frame_is_tested() -> None:
-    with_specials = {"bert", "albert", "roberta", "bart", "xlnet", "t5", "transformer"}
+    with_specials = {"bert", "albert", "roberta", "bart", "xlnet", "t5", "transformer", "flair"}
     assert set(FRAMES) == {*with_specials, "gpt", "gpt2", "lm", "elmo", "none"}
 
 

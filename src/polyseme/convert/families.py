@@ -35,6 +35,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "lstm": "lstm",
         "seq2seq": "seq2seq",
         "elmo": "elmo",
+        "flair": "flair",
         "nnlm": "nnlm",
         "static": "static",
     },
@@ -42,7 +43,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
 )
 """Name → the file of this folder that holds the family, which is loaded when a model of it is met."""
 
-OF_FILES = ("static",)
+OF_FILES = ("flair", "static")
 """The families whose models may be single files."""
 
 

@@ -113,7 +113,7 @@ class Embedder:
         bundle: Bundle,
         *,
         layer: str | int = -1,
-        pool: str = "mean",
+        pool: str | None = None,
         stack: Stack = "encoder",
         per: Per = "word",
         text_pool: str | None = None,
@@ -133,7 +133,8 @@ class Embedder:
         self.below = bundle.config if stack == "decoder" else None
         """What is run beside, where vectors are a decoder's: the encoder that it reads."""
         self.choice = parse_layers(layer, self.config)
-        self.pooling = parse_pooling(pool, self.config.direction)
+        self.pool = self.config.usual_pooling if pool is None else pool
+        self.pooling = parse_pooling(self.pool, self.config)
         self.per = per
         at_top = self.choice.layers == (self.config.depth,) and stack == "encoder"
         self.text_pooling = None if per == "word" else text_pooling_of(bundle, text_pool, at_top=at_top)

@@ -1,4 +1,4 @@
-"""From the pieces of a word to its vector: first, last, mean, max, ends.
+"""From the pieces of a word to its vector: first, last, mean, max, ends, outer-ends.
 
 Shapes: N pieces, W words; vectors are [N, …, D].
 """
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyseme.config import Direction
+from polyseme.config import EncoderConfig
 from polyseme.errors import OptionError, PolysemeWarning, nearest
 from polyseme.files.vector_files import Per
 from polyseme.types import Embedded
@@ -52,21 +52,41 @@ def maximum(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
 
 
 def both_ends(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
-    """The forward half at the word's end, the backward half at its start (Flair)."""
+    """The forward half at the word's end, the backward half at its start."""
     forward, _ = vectors[ends].chunk(2, dim=-1)
     _, backward = vectors[begins].chunk(2, dim=-1)
     return torch.cat([forward, backward], dim=-1)
 
 
-POOLINGS: Mapping[str, Pooling] = {"first": first, "last": last, "mean": mean, "max": maximum, "ends": both_ends}
+def outer_ends(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+    """The forward half after the piece that follows the word, the backward half after the one that precedes it (Flair).
+
+    Rows have a marker at both ends, so that there is always such a piece.
+    """
+    return both_ends(vectors, begins - 1, ends + 1)
 
 
-def parse_pooling(name: str, direction: Direction) -> Pooling:
-    """What a user's `--pool` means for an encoder of this direction."""
+POOLINGS: Mapping[str, Pooling] = {
+    "first": first,
+    "last": last,
+    "mean": mean,
+    "max": maximum,
+    "ends": both_ends,
+    "outer-ends": outer_ends,
+}
+
+
+def parse_pooling(name: str, config: EncoderConfig) -> Pooling:
+    """What a user's `--pool` means for an encoder."""
     if name not in POOLINGS:
         raise OptionError(f"There is no pooling {name!r}. {nearest(name, POOLINGS)}")
-    if name == "ends" and direction != "two-way":
+    if name == "ends" and config.direction != "two-way":
         raise OptionError("Pooling 'ends' joins a forward and a backward model; this encoder is not two-way. Use mean.")
+    if name == "outer-ends" and config.usual_pooling != name:
+        raise OptionError(
+            "Pooling 'outer-ends' takes the states beside a word from a forward and a backward model of characters "
+            f"(Flair), and this encoder is none. Use {config.usual_pooling}."
+        )
     return POOLINGS[name]
 
 

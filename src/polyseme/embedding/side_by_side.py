@@ -31,6 +31,8 @@ class WordEmbedder(Protocol):
     dtype: Any
     device: torch.device
     batch_pieces: int
+    pool: str
+    """How the pieces of a word are pooled."""
 
     @property
     def carried(self) -> Carried | None:
@@ -67,6 +69,7 @@ class SideBySide:
         self.dtype = np.result_type(*(member.dtype for member in each))
         self.device = each[0].device
         self.batch_pieces = each[0].batch_pieces
+        self.pool = ",".join(dict.fromkeys(member.pool for member in each))
         self.carried: Carried | None = None
         self.tally = Tally()
 

@@ -67,31 +67,42 @@ class WordRows(NamedTuple):
 
     rows: PaddedRows
     places: NDArray[np.int64]
-    """[N]: where each piece of each text is in the rows, laid flat."""
+    """[N]: where each piece of each text is in the rows, laid flat; specials among them where texts are not cut."""
     words: NDArray[np.int64]
     """[n, 2]: first and last piece of every word of all texts, counted over all texts."""
 
     @classmethod
     def of(cls, encoded: Sequence[Pieces], tokenizer: Tokenizer, config: EncoderConfig) -> WordRows | None:
         """Texts that are in pieces already; None where there is no word in any."""
-        capacity = None if config.window is None else config.window - tokenizer.n_specials
+        with_words = [pieces for pieces in encoded if len(pieces.words)]
+        if not with_words:
+            return None
+        if config.window is None:
+            return cls._uncut(with_words, tokenizer)
         framed, keeps = [], []
-        for pieces in encoded:
-            for window in cut(len(pieces), capacity, config.direction) if len(pieces.words) else ():
+        for pieces in with_words:
+            for window in cut(len(pieces), config.window - tokenizer.n_specials, config.direction):
                 framed.append(tokenizer.frame(pieces.ids[window.start : window.end]))
                 keeps.append(window.keep)
-        if not framed:
-            return None
         rows = PaddedRows.of(framed)
         longest = rows.ids.shape[1]
         places = [
             number * longest + row.offset + np.arange(taken.start, taken.stop)
             for number, (row, taken) in enumerate(zip(framed, keeps, strict=True))
         ]
-        with_words = [pieces for pieces in encoded if len(pieces.words)]
         starts = np.cumsum([0, *map(len, with_words)])
         words = [pieces.words + start for pieces, start in zip(with_words, starts, strict=False)]
         return cls(rows, np.concatenate(places), np.concatenate(words))
+
+    @classmethod
+    def _uncut(cls, encoded: Sequence[Pieces], tokenizer: Tokenizer) -> WordRows:
+        """A row for each text, whose specials a pooling may look at."""
+        framed = [tokenizer.frame(pieces.ids) for pieces in encoded]
+        rows = PaddedRows.of(framed)
+        here = np.arange(rows.ids.shape[1])
+        starts = np.cumsum([0, *rows.lengths])
+        words = [each.words + row.offset + start for each, row, start in zip(encoded, framed, starts, strict=False)]
+        return cls(rows, np.flatnonzero(here < rows.lengths[:, None]), np.concatenate(words))
 
 
 def real_pieces(lengths: NDArray[np.int64], longest: int, device: torch.device) -> Tensor:

@@ -87,8 +87,9 @@ class PackedRecurrent:
     def _run(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory | None]:
         config = self.encoder.config
         numbers, table = self._numbered(rows.pieces)
+        like = next(self.encoder.parameters())
         states_by_layer = {
-            number: table.new_empty(len(numbers), config.widths[number])
+            number: like.new_empty(len(numbers), config.widths[number])
             for number in sorted(wanted_layers(layers, config.depth))
         }
         device = numbers.device
@@ -108,7 +109,7 @@ class PackedRecurrent:
     def _read(
         self,
         pieces: Tensor,
-        table: Tensor,
+        table: Tensor | None,
         lengths: Tensor,
         places: Tensor,
         states_by_layer: dict[int, Tensor],
@@ -128,7 +129,8 @@ class PackedRecurrent:
             for begin, end in reversed(spans) if half.config.reads == "backwards" else spans:
                 here = (lengths - begin).clamp(0, end - begin)
                 full = bool((here == end - begin).all())
-                tokens = F.embedding(pieces[:, begin:end], table)
+                here_read = pieces[:, begin:end]
+                tokens = half.tokens(here_read) if table is None else F.embedding(here_read, table)
                 states = half.over(tokens, None if full else here, layers=list(states_by_layer), memory=held)
                 held = states.memory
                 real = None if full else torch.arange(end - begin, device=here.device)[None] < here[:, None]
@@ -152,10 +154,10 @@ class PackedRecurrent:
 
     # --- the token layer ----------------------------------------------------------------------------------------------
 
-    def _numbered(self, pieces: Tensor) -> tuple[Tensor, Tensor]:
-        """Pieces as numbers into a table of vectors, [N] and [n, D]: the encoder's own, or one of spelled words."""
+    def _numbered(self, pieces: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Spelled words as numbers into a table of their vectors, [N] and [n, D]; other pieces as they are."""
         if not self.encoder.config.spelled:
-            return pieces, self.encoder.tokens.table
+            return pieces, None
         values = _as_values(pieces.cpu().numpy())
         types = self._types
         if types is None or not np.isin(values, types.known).all():

@@ -1,6 +1,6 @@
 """Recurrent encoders: a token layer and a stack of layers that read their rows from one end, or from both.
 
-The two-way encoder is a forward and a backward one over one token layer (ELMo's biLM).
+The two-way encoder is a forward and a backward one, over one token layer (ELMo's biLM) or one each (Flair).
 
 States of a row stop at its length, so that a memory is the state after its last real piece; a backward stack begins
 there. What it carries from call to call is what was read before, in the order of reading.
@@ -35,6 +35,19 @@ class PieceTokens(nn.Module):
 
     def forward(self, pieces: Tensor) -> Tensor:
         return nn.functional.embedding(pieces, self.table)
+
+
+class MarkedTokens(PieceTokens):
+    """A table of pieces without the last two, the markers of a row's ends, which are read as pieces of the table."""
+
+    def __init__(self, n_pieces: int, width: int, spread: float, markers: tuple[int, int]) -> None:
+        super().__init__(n_pieces - 2, width, spread)
+        self.markers = markers
+
+    def forward(self, pieces: Tensor) -> Tensor:
+        for marker, read in enumerate(self.markers, start=self.table.shape[0]):
+            pieces = pieces.masked_fill(pieces == marker, read)
+        return super().forward(pieces)
 
 
 def token_layer(config: StackConfig) -> PieceTokens | CharacterTokens:
@@ -190,27 +203,30 @@ class TwoWay(Encoder):
     def __init__(self, config: TwoWayConfig) -> None:
         super().__init__()
         self.config = config
-        self.forwards = Recurrent(config.half("forwards"))
-        self.tokens = self.forwards.tokens
-        self.backwards = Recurrent(config.half("backwards"), self.tokens)
+        first, last = _own_tokens(config) if config.own_tokens else (token_layer(config),) * 2
+        self.forwards = Recurrent(config.half("forwards"), first)
+        self.backwards = Recurrent(config.half("backwards"), last)
+
+    @property
+    def tokens(self) -> PieceTokens | CharacterTokens:
+        """The token layer of both halves, where it is one."""
+        return self.forwards.tokens
 
     def forward(
         self, batch: Batch, *, layers: Layers = "all", attentions: bool = False, memory: Memory | None = None
     ) -> States:
         refuse_what_is_not_read(batch, self.config)
-        return self.over(self.tokens(batch.pieces), batch.lengths, layers=layers, memory=memory)
-
-    def over(
-        self, tokens: Tensor, lengths: Tensor | None, *, layers: Layers = "all", memory: Memory | None = None
-    ) -> States:
-        """The states above a token layer that is there already, [R, T, D]."""
+        lengths = batch.lengths
         if memory is not None and not isinstance(memory, TwoWayState):
             raise ModelError(
                 f"A two-way encoder was given a {type(memory).__name__}; its memory is of both halves. Begin with "
                 "new_memory, or give each of its halves its own."
             )
         held = (None, None) if memory is None else (memory.forwards, memory.backwards)
+        tokens = self.forwards.tokens(batch.pieces)
         one = self.forwards.over(tokens, lengths, layers=layers, memory=held[0])
+        if self.config.own_tokens:
+            tokens = self.backwards.tokens(batch.pieces)
         other = self.backwards.over(tokens, lengths, layers=layers, memory=held[1])
         both = {number: torch.cat([one.layers[number], other.layers[number]], dim=-1) for number in one.layers}
         after = None
@@ -228,9 +244,17 @@ class TwoWay(Encoder):
         return [self.forwards, self.backwards]
 
     def piece_table(self) -> nn.Parameter | None:
-        return self.forwards.piece_table()
+        return None if self.config.own_tokens else self.forwards.piece_table()
 
     def layer_groups(self) -> list[list[nn.Parameter]]:
-        shared, *forwards = self.forwards.layer_groups()
-        _, *backwards = self.backwards.layer_groups()
-        return [shared, *(one + other for one, other in zip(forwards, backwards, strict=True))]
+        groups = zip(self.forwards.layer_groups(), self.backwards.layer_groups(), strict=True)
+        return [list(dict.fromkeys(one + other)) for one, other in groups]
+
+
+def _own_tokens(config: TwoWayConfig) -> tuple[PieceTokens | CharacterTokens, PieceTokens | CharacterTokens]:
+    """A table of pieces for each half; markers of a row's ends are read in the direction of the half."""
+    if config.edges is None:
+        return token_layer(config), token_layer(config)
+    first, last = config.edges
+    shape = config.n_pieces, config.token_width, config.init_std
+    return MarkedTokens(*shape, (first, last)), MarkedTokens(*shape, (last, first))

@@ -298,16 +298,49 @@ class RecurrentDecoderConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWayConfig(StackConfig):
-    """A forward and a backward stack side by side over one token layer (ELMo)."""
+    """A forward and a backward stack side by side, over one token layer (ELMo) or one each (Flair)."""
 
     kind: ClassVar[str] = "two-way"
 
     n_outputs: int | None = None
-    """Words that the softmax above chooses from; None: there is none."""
+    """Words that the softmax above chooses from; None: there is none, or it chooses from the pieces that are read."""
+    own_tokens: bool = False
+    """Whether each half has a table of pieces of its own."""
+    edges: tuple[int, int] | None = None
+    """What a half reads, in its direction, where a text begins and where it ends (in Flair, the end of a line and a
+    blank), instead of the last two pieces, which mark the two ends of a row and are in no table. None: these pieces are
+    like others."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.edges is None:
+            return
+        if not self.own_tokens or self.spelled:
+            raise ModelError("'edges' are for halves with tables of pieces of their own ('own_tokens').")
+        known = [piece for piece in self.edges if isinstance(piece, int) and 0 <= piece < self.n_pieces - 2]
+        if len(self.edges) != 2 or len(known) != 2:
+            raise ModelError(
+                f"'edges' must be two of the {self.n_pieces - 2} pieces before the markers. Got {self.edges!r} instead."
+            )
+
+    @property
+    def n_predicted(self) -> int:
+        """How many choices a softmax above has: words of its own, or the pieces that are read, markers left out."""
+        n_read = self.n_pieces if self.edges is None else self.n_pieces - 2
+        return n_read if self.n_outputs is None else self.n_outputs
 
     @property
     def direction(self) -> Direction:
         return "two-way"
+
+    @property
+    def usual_pooling(self) -> str:
+        return "mean" if self.edges is None else "outer-ends"
+
+    @property
+    def window(self) -> int | None:
+        """Markers are at the ends of a text, not at those of a window."""
+        return self.max_positions if self.edges is None else None
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -232,8 +232,10 @@ def generation_strategy(bundle: Bundle) -> str | None:
 
 
 def has_words(tokenizer: Tokenizer | None) -> bool:
-    """Whether it knows the words that a softmax chooses from."""
-    return isinstance(tokenizer, CharacterTokenizer) and tokenizer.vocabulary is not None
+    """Whether it knows what a softmax chooses from; where words are spelled, these may be missing."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        return tokenizer.vocabulary is not None
+    return tokenizer is not None
 
 
 def _causal(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
@@ -302,8 +304,10 @@ def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Langua
     )
 
 
-def _two_way(bundle: Bundle, tokenizer: CharacterTokenizer, output: TwoWayOutput) -> LanguageModel:
-    """Words that the softmax lacks are never written: their spelling is not known."""
+def _two_way(bundle: Bundle, tokenizer: Tokenizer, output: TwoWayOutput) -> LanguageModel:
+    """The forward half writes: pieces, or words, of which those that the softmax lacks are never written."""
+    if not isinstance(tokenizer, CharacterTokenizer):
+        return _forward_half(bundle, tokenizer, output)
     words = WordTable(tokenizer)
     return LanguageModel(
         next_piece=SpelledSteps(bundle.encoder.halves()[0], output.softmax, words),
@@ -313,6 +317,20 @@ def _two_way(bundle: Bundle, tokenizer: CharacterTokenizer, output: TwoWayOutput
         before=(words.begin,),
         end=words.end,
         forbidden=tuple(sorted((words.begin, words.unknown))),
+    )
+
+
+def _forward_half(bundle: Bundle, tokenizer: Tokenizer, output: TwoWayOutput) -> LanguageModel:
+    """A text ends with what the next one would begin with: the end of a line."""
+    edges, start = cast(Any, bundle.config).edges, tokenizer.specials["start"]
+    return LanguageModel(
+        next_piece=StepByStep(bundle.encoder.halves()[0], output.softmax),
+        n_pieces=cast(Any, bundle.config).n_predicted,
+        device=bundle.device,
+        prompts=Continued(tokenizer, start=start, framed=True),
+        before=(start,),
+        end=tokenizer.specials.get("end") if edges is None else edges[0],
+        forbidden=(tokenizer.specials["unknown"],),
     )
 
 
@@ -326,7 +344,7 @@ def _any_order(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Language
 STRATEGIES: Mapping[str, tuple[str, Builder]] = {
     "two stacks": ("causal", _with_source),
     "causal": ("causal", _causal),
-    "two-way": ("two-way", _two_way),  # type: ignore[dict-item]
+    "two-way": ("two-way", _two_way),
     "any-order": ("permuted", _any_order),
     "both": ("masked", _masked),
 }

@@ -275,23 +275,31 @@ class ClusteredOutput(Output):
 
 
 class TwoWayOutput(Output):
-    """One softmax for both halves of a two-way encoder: the next word by the forward half, the last by the backward.
+    """The softmax of both halves of a two-way encoder: the next word by the forward half, the last by the backward.
 
-    Reads the states of one half. Given both, [N, 2D], they are taken for those of the words before and after the one
-    that is predicted, which each half predicts by itself: the losses are averaged, and so are the log-probabilities.
+    It is one for both (ELMo), or the backward half has its own (Flair).
+
+    Reads the states of one half, by default the forward one. Given both, [N, 2D], they are taken for those of the words
+    before and after the one that is predicted, which each half predicts by itself: the losses are averaged, and so are
+    the log-probabilities.
     """
 
-    def __init__(self, softmax: SoftmaxOutput | AdaptiveOutput) -> None:
+    def __init__(self, softmax: SoftmaxOutput | AdaptiveOutput, backwards: SoftmaxOutput | None = None) -> None:
         super().__init__()
         self.softmax = softmax
+        self.backwards = backwards
+
+    @property
+    def halves(self) -> tuple[SoftmaxOutput | AdaptiveOutput, SoftmaxOutput | AdaptiveOutput]:
+        """What the forward half predicts with, and the backward half."""
+        return self.softmax, self.softmax if self.backwards is None else self.backwards
 
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        return torch.stack([self.softmax.loss(half, targets) for half in self._halves(states)]).mean(dim=0)
+        return torch.stack([softmax.loss(half, targets) for softmax, half in self._split(states)]).mean(dim=0)
 
     def log_probs(self, states: Tensor) -> Tensor:
-        each = torch.stack([self.softmax.log_probs(half) for half in self._halves(states)])
+        each = torch.stack([softmax.log_probs(half) for softmax, half in self._split(states)])
         return each[0] if len(each) == 1 else each.mean(dim=0).log_softmax(dim=-1)
 
-    def _halves(self, states: Tensor) -> tuple[Tensor, ...]:
-        halves: tuple[Tensor, ...] = states.split(self.softmax.width, dim=-1)
-        return halves
+    def _split(self, states: Tensor) -> list[tuple[SoftmaxOutput | AdaptiveOutput, Tensor]]:
+        return list(zip(self.halves, states.split(self.softmax.width, dim=-1), strict=False))

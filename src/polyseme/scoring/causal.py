@@ -85,9 +85,15 @@ def causal_reading(bundle: Bundle, tokenizer: Tokenizer) -> TextReading:
     )
 
 
-def half_reading(words: WordTable, *, backwards: bool) -> TextReading:
-    """How a half of a two-way encoder reads: from the marker that begins a text for it."""
-    lead = words.characters(np.array(words.end if backwards else words.begin))
+def half_reading(words: WordTable | None, tokenizer: Tokenizer, *, backwards: bool) -> TextReading:
+    """How a half of a two-way encoder reads: from the marker that begins a text for it.
+
+    `words` are those that it predicts, where it reads them by their characters; else it predicts what it reads.
+    """
+    if words is None:
+        lead = np.array(tokenizer.specials["end" if backwards else "start"])
+    else:
+        lead = words.characters(np.array(words.end if backwards else words.begin))
     return TextReading(lead=lead, backwards=backwards, words=words)
 
 

@@ -89,6 +89,11 @@ def scorer_of(
     word_ends = None
     if word_probability == "corrected":
         _refuse_correction(name, neural_cache)
+        if name == "two-way" and not isinstance(tokenizer, CharacterTokenizer):
+            raise OptionError(
+                "Corrected word probabilities are not built for a model that predicts characters in two directions. "
+                "Leave the option out."
+            )
         if name != "two-way":  # whole words are predicted there, which need no correction
             word_ends = WordEnds(piece_texts(tokenizer), bundle.config.n_pieces)
     return Scorer(tokenizer, method, bundle.device, word_ends=word_ends)
@@ -116,27 +121,27 @@ class _Making:
     precision: Precision
     inference: InferenceEncoder | None
 
-    def predictor(self, output: str, encoder: Encoder) -> PiecePredictor:
+    def predictor(self, output: str, encoder: Encoder, half: int = 0) -> PiecePredictor:
         chosen = cast(Output, self.bundle.outputs[output])
         own = encoder is self.bundle.encoder and self.inference is not None
         return PiecePredictor(
             cast(InferenceEncoder, self.inference) if own else build_inference_encoder(encoder, self.precision),
-            chosen.softmax if isinstance(chosen, TwoWayOutput) else chosen,
+            chosen.halves[half] if isinstance(chosen, TwoWayOutput) else chosen,
             device=self.bundle.device,
             batch_pieces=self.batch_pieces,
             threads=self.precision != "int8",
         )
 
     def two_way(self, order: str | tuple[int, ...] | None, neural_cache: NeuralCache | None) -> ScoringMethod:
-        words = WordTable(cast(CharacterTokenizer, self.tokenizer))
+        words = WordTable(self.tokenizer) if isinstance(self.tokenizer, CharacterTokenizer) else None
         halves = {
             name: CausalScoring(
                 half,
-                self.predictor("two-way", half),
-                half_reading(words, backwards=name == BACK),
+                self.predictor("two-way", half, number),
+                half_reading(words, self.tokenizer, backwards=name == BACK),
                 neural_cache=neural_cache,
             )
-            for name, half in zip((ONWARD, BACK), self.bundle.encoder.halves(), strict=True)
+            for number, (name, half) in enumerate(zip((ONWARD, BACK), self.bundle.encoder.halves(), strict=True))
             if order in (name, BOTH) or (order is None and name == ONWARD)
         }
         return TwoWayScoring(halves) if order == BOTH else next(iter(halves.values()))

@@ -95,6 +95,11 @@ FRAMES: Mapping[str, Frame] = {
     "gpt2": Frame(specials={"start": "<|endoftext|>", "end": "<|endoftext|>"}),
     "lm": Frame(specials={"end": "</s>", "unknown": "<unk>"}),
     "elmo": Frame(specials={"start": "<S>", "end": "</S>", "unknown": "<UNK>"}),
+    "flair": Frame(
+        single="start a end",
+        pair="start a end b end",
+        specials={"start": "<s>", "end": "</s>", "unknown": "<unk>"},
+    ),
     "none": Frame(),
 }
 """The frames of the families, with the usual names of their special pieces."""

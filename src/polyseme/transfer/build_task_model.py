@@ -113,7 +113,7 @@ def _task_config(
         raise OptionError(
             "A head reads one vector per word, and 'all' layers are many. Take mix, concat:a:b or a number."
         )
-    parse_pooling(pool, read.direction)
+    parse_pooling(pool, read)
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
     over_whole = named_settings(head)["body"] in ("linear", "mlp") and not other_inputs
     from_start = readout in FROM_START

@@ -159,7 +159,8 @@ def fill_settings(
         fill("readout", _readout(settings, config, head, pooler=pooler, starts=starts))
     if head != "text":
         over_pieces = not settings.frozen and config is not None and not recurrent and not static
-        fill("pool", "first" if over_pieces else "mean")
+        usual = "mean" if config is None else config.usual_pooling
+        fill("pool", "first" if over_pieces else usual)
     steps = max(1, -(-n_train // batch))
     if settings.frozen or config is None:
         fill("learning_rate", 1e-3, "heads over frozen vectors (Adam, as for ELMo; Peters et al. 2018)")

@@ -25,7 +25,6 @@ from polyseme.transfer.frozen_features import (
     whole_store,
     word_store,
 )
-from polyseme.transfer.stacked_inputs import POOL
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.unit_batches import RowSource, Source, Unit, by_length
 from polyseme.types import Document, Progress
@@ -147,7 +146,13 @@ def _stacked(
         return None
     stores = [
         word_store(
-            each.bundle, documents, layer=each.layer, pool=POOL, cache=cache, progress=progress, tally=each.tally
+            each.bundle,
+            documents,
+            layer=each.layer,
+            pool=each.bundle.config.usual_pooling,
+            cache=cache,
+            progress=progress,
+            tally=each.tally,
         )
         for each in model.frozen_inputs
     ]

@@ -19,15 +19,12 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle, load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.embedding.layer_selection import LayerChoice, parse_layers
-from polyseme.embedding.pooling import parse_pooling
 from polyseme.errors import ModelError, OptionError
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowTally
 
 CHARACTERS = "char-cnn"
 """The input that is learned with the head."""
-POOL = "mean"
-"""How the pieces of a word are pooled."""
 
 
 @dataclass
@@ -56,7 +53,6 @@ class InputModel:
         """The layers by number; what would give a word several vectors is refused."""
         try:
             choice = parse_layers(self.layer, self.bundle.config)
-            parse_pooling(POOL, self.bundle.config.direction)
         except OptionError as error:
             raise OptionError(f"The input {self.name}: {error}") from None
         if choice.mode == "all":

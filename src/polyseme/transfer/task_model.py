@@ -100,7 +100,7 @@ class TaskModel(nn.Module):
         check_stack(bundle, config.stack)
         read = config_of(bundle, config.stack)
         self.choice: LayerChoice = parse_layers(config.layer, read)
-        self.pooling = parse_pooling(config.pool, read.direction)
+        self.pooling = parse_pooling(config.pool, read)
         if isinstance(head, TextHead):
             head.writer = writer_of(bundle)
         if config.layer == "mix":

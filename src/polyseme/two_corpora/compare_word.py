@@ -207,7 +207,7 @@ def compare_word(
         ],
         draws=[] if draws is None else np.sort(draws.difference).round(5).tolist(),
         layer=str(options.layer),
-        pool=options.pool,
+        pool=embedder.pool,
         map=options.map,
         cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
     )

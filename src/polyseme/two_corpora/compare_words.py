@@ -201,7 +201,7 @@ def compare_words(
         min_uses=min_uses,
         max_uses=max_uses,
         layer=str(options.layer),
-        pool=options.pool,
+        pool=embedder.pool,
         cost=embedder.tally.cost(time.perf_counter() - started, embedder.device),
     )
 

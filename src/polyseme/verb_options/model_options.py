@@ -113,8 +113,12 @@ class LayerOptions(Options):
         "mix:last3:0.2,0.3,0.5.",
         "LAYER",
     )
-    pool: str = option(
-        "mean", "How the pieces of a word become one vector: first, last, mean, max; ends (two-way models).", "POOLING"
+    pool: str | None = option(
+        None,
+        "How the pieces of a word become one vector: first, last, mean, max; of two-way models also ends (forward half "
+        "at the last piece, backward half at the first), and of Flair outer-ends (one piece further out).",
+        "POOLING",
+        default="mean; of Flair outer-ends",
     )
 
 

@@ -49,7 +49,7 @@ def embed(options: EmbedOptions) -> Cost:
     store: Store = options.store or ("fp64" if embedder.dtype.name == "float64" else "fp32")
     provenance: dict[str, Any] = {
         **models.provenance,
-        "pool": options.pool,
+        "pool": embedder.pool,
         "per": options.per,
         "dtype": options.dtype,
         "store": store,

@@ -231,7 +231,7 @@ def _embedder(
     if bundle is None:
         return None, None
     embedder = use_embedder(bundle, options, precision=precision)
-    return embedder, View(fingerprint=fingerprint(bundle, precision), layer=embedder.choice, pool=options.pool)
+    return embedder, View(fingerprint=fingerprint(bundle, precision), layer=embedder.choice, pool=embedder.pool)
 
 
 def _grouped(

@@ -115,7 +115,7 @@ def similar_uses(bundle: Bundle, options: SimilarOptions, *, precision: Precisio
     warn_unread(embedders[0].tally)
     embedders[0].tally.vanished = embedders[0].tally.unknown = 0
     parts = fingerprint(bundle, precision)
-    views = [View(fingerprint=parts, layer=embedder.choice, pool=options.pool) for embedder in embedders]
+    views = [View(fingerprint=parts, layer=embedder.choice, pool=embedder.pool) for embedder in embedders]
     settings = index_settings(options, model)
     with opened_index(options.source, options.index, embedders, views, **settings) as uses:
         same = uses.is_word(use)
@@ -139,7 +139,7 @@ def similar_uses(bundle: Bundle, options: SimilarOptions, *, precision: Precisio
             text=marked.text,
             start=use.start,
             end=use.end,
-            pool=options.pool,
+            pool=embedders[0].pool,
             center=center,
             near=near,
             against=rest[0] if rest else None,
