@@ -142,6 +142,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "t5": lambda: with_sentinels(unigram(["<pad>", "</s>", "<unk>"], "<unk>")),
     "transformer": lambda: byte_bpe(ANGLES[:4]),
     "lstm": word_level,
+    "awd-lstm": word_level,
     "nnlm": word_level,
     "seq2seq": lambda: byte_bpe(ANGLES[:4]),
     "flair": characters,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
 from polyseme.convert.config_file import read_json, write_json
-from polyseme.convert.conversion_table import read, write
+from polyseme.convert.conversion_table import Found, read, write
 from polyseme.convert.families import FAMILIES, family_of, is_model_file
 from polyseme.convert.family import Family
 from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
@@ -158,12 +158,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
         weights = family.folder.read_weights(folder)
         tied = family.tied(theirs, weights)
         converted = read(family.table(config, tied), weights, str(folder))
-    if converted.left_out:
-        warnings.warn(
-            f"{folder} also holds a task layer of another library ({', '.join(converted.left_out)}); it is left out.",
-            PolysemeWarning,
-            stacklevel=2,
-        )
+    _warn_of_foreign(converted, folder)
     with unfilled():
         bundle = new_bundle(family, config, converted.outputs, tied=tied)
     put_weights(bundle, converted.tensors, folder, dtype, device)
@@ -179,11 +174,22 @@ def _load_file(family: Family, path: Path, dtype: torch.dtype, device: str) -> B
     """A model that is a single file, or files without any settings beside them."""
     assert family.read_file is not None
     whole = family.read_file(path)
-    converted = read(family.table(whole.config, True), whole.weights, str(path))
+    tied = family.tied({}, whole.weights)
+    converted = read(family.table(whole.config, tied), whole.weights, str(path))
+    _warn_of_foreign(converted, path)
     with unfilled():
-        bundle = new_bundle(family, whole.config, converted.outputs, whole.tokenizer)
+        bundle = new_bundle(family, whole.config, converted.outputs, whole.tokenizer, tied=tied)
     put_weights(bundle, converted.tensors, path, dtype, device)
     return bundle.eval()
+
+
+def _warn_of_foreign(converted: Found, path: Path) -> None:
+    if converted.left_out:
+        warnings.warn(
+            f"{path} also holds a task layer of another library ({', '.join(converted.left_out)}); it is left out.",
+            PolysemeWarning,
+            stacklevel=3,
+        )
 
 
 def save_bundle(

@@ -66,6 +66,11 @@ class EncoderConfig(Config, ABC):
         """Which side of a piece its state has seen."""
 
     @property
+    def reads_backwards(self) -> bool:
+        """Whether a causal encoder reads a text from its end, so that a state has seen what follows."""
+        return False
+
+    @property
     @abstractmethod
     def widths(self) -> tuple[int, ...]:
         """The width of each layer, layer 0 first."""

@@ -240,6 +240,8 @@ class States:
     """On request: "self", "cross", "query" to one [R, H, Tq, S] per layer."""
     memory: Memory | None = None
     """The updated memory, if one was passed in."""
+    undropped: Tensor | None = None
+    """The top layer of a recurrent encoder before dropout, if it was computed: what AWD-LSTM keeps from moving fast."""
 
     def __getitem__(self, layer: int) -> Tensor:
         """A layer by its number; negative ones count from the top."""

@@ -64,10 +64,18 @@ def packed_rows(
 
 
 def stream_rows(
-    corpus: Corpus, n: int, split: str = "train", *, ahead: int = 0, back: bool = False, **options: Any
+    corpus: Corpus,
+    n: int,
+    split: str = "train",
+    *,
+    ahead: int = 0,
+    back: bool = False,
+    backwards: bool = False,
+    **options: Any,
 ) -> StreamRows:
     """Exactly `n` streams, also of held-out text."""
-    return StreamRows(corpus, RowOptions(split=split, batch_size=n, **options), Streams(ahead=ahead, both_ways=back))
+    layout = Streams(ahead=ahead, both_ways=back, backwards=backwards)
+    return StreamRows(corpus, RowOptions(split=split, batch_size=n, **options), layout)
 
 
 def parallel_rows(corpus: Corpus, split: str = "train", **options: Any) -> ParallelRows:

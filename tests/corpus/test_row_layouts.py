@@ -174,6 +174,18 @@ def test_streams_go_on_where_they_were(corpus: Corpus, n: int, length: int, epoc
     )
 
 
+def test_backward_streams_go_from_the_end_to_the_beginning(corpus: Corpus):
+    """Each row ends where the one before it in time began; its first piece is a target alone."""
+    whole = stream(corpus, split="held")
+    streams = stream_rows(corpus, 2, "held", length=8, ahead=1, backwards=True)
+    rows = epoch_of(streams).pieces
+    half = len(whole) // 2
+    for number in (0, 1):
+        for step, row in enumerate(rows[number::2][:3]):
+            end = (number + 1) * half - 8 * step
+            np.testing.assert_array_equal(row, np.take(whole, np.arange(end - 9, end), mode="wrap"))
+
+
 def test_streams_run_over_sources_and_refuse_weights(weighted: Corpus):
     with pytest.raises(OptionError, match=r"weight 2\.5"):
         stream_rows(weighted, 2)

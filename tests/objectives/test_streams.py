@@ -21,7 +21,7 @@ from polyseme.errors import OptionError
 from polyseme.objectives.objective_table import OBJECTIVES, check_needs, objective_from
 from polyseme.objectives.streams import Streamed
 from polyseme.parts.recurrence import State
-from polyseme.types import Rows
+from polyseme.types import Batch, Rows
 from references import assert_close
 from tiny_models import tiny_config, tiny_tokenizer
 
@@ -225,3 +225,53 @@ def test_what_cannot_work_is_refused_before_any_work() -> None:
     with pytest.raises(OptionError, match=r"sees both sides of a piece\. For this encoder there is: masked, replaced"):
         check_needs(told("tied"), both, tokenizer)
     assert "streams" in OBJECTIVES
+
+
+# --- from the end, and with states that are kept small ----------------------------------------------------------------
+
+
+def test_a_backward_encoder_has_the_loss_of_a_forward_one_over_mirrored_rows() -> None:
+    forwards, backwards = (bundle_for("tied", reads=reads).double() for reads in ("forwards", "backwards"))
+    backwards.load_state_dict(forwards.state_dict())
+    objective = told("tied").for_encoder(backwards.config)
+    assert objective.needs.layout.backwards  # type: ignore[attr-defined]
+    rows = some_rows(2 * LENGTH + 1)
+    ours, theirs = objective.nets(backwards), told("tied").nets(forwards)
+    back: Any = ours.new_memory(N_ROWS)
+    on: Any = theirs.new_memory(N_ROWS)
+    pieces = torch.from_numpy(rows.pieces)
+    for part in (slice(LENGTH, None), slice(0, LENGTH + 1)):  # the later part first
+        mine = objective.loss(ours, {"pieces": pieces[:, part]}, back)
+        other = told("tied").loss(theirs, {"pieces": pieces[:, part].flip(1)}, on)
+        back, on = mine.memory, other.memory
+        assert_close(mine.parts["causal"], other.parts["causal"], 1e-12)
+
+
+def test_an_encoder_that_reads_from_the_other_end_is_refused() -> None:
+    with pytest.raises(OptionError, match="from different ends"):
+        told("tied").refuse(bundle_for("tied", reads="backwards"))
+
+
+def test_states_are_kept_small_in_training_only() -> None:
+    """The parts by their equations, counted so that their means are those of the paper."""
+    objective = told("tied").replace(activation=2.0, temporal=1.0)
+    bundle = bundle_for("tied", dropout_rate=0.5).double()
+    nets = objective.nets(bundle)
+    example = objective.corrupt(some_rows())
+    assert example.counts == {
+        "causal": N_ROWS * LENGTH, "activation": N_ROWS * LENGTH, "temporal": N_ROWS * (LENGTH - 1)
+    }  # fmt: skip
+    torch.manual_seed(5)
+    parts = objective.loss(nets.train(), tensors(example)).parts
+    torch.manual_seed(5)
+    states = bundle.encoder(Batch(torch.from_numpy(some_rows().pieces)[:, :-1]), layers=[-1])
+    assert_close(parts["activation"] / example.counts["activation"], (states[-1] ** 2).mean(), 1e-12)
+    steps = (states.undropped[:, 1:] - states.undropped[:, :-1]) ** 2
+    assert_close(parts["temporal"] / example.counts["temporal"], steps.mean(), 1e-12)
+    assert (states.undropped != states[-1]).any()
+    assert objective.loss(nets.eval(), tensors(example)).parts.keys() == {"causal"}
+
+
+def test_weights_of_parts_that_are_none_are_refused() -> None:
+    with pytest.raises(OptionError, match="temporal"):
+        Streamed(temporal=-1.0)

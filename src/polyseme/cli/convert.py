@@ -20,7 +20,7 @@ def command(output: str, **settings: Any) -> None:
     --to sentence-transformers it also has modules.json and a pooling, so that SentenceTransformer("OUTPUT") opens it;
     embed --per text then gives the same vectors. With --to word2vec, OUTPUT is a file with one vector for each word
     type of --in INPUT, the mean of its uses, as gensim reads it. With --to arpa it is
-    an n-gram model, as KenLM reads it.
+    an n-gram model, as KenLM reads it; with --to fastai an AWD-LSTM, with its words in NAME_itos.pkl beside it.
 
     \b
     Examples:
@@ -28,6 +28,7 @@ def command(output: str, **settings: Any) -> None:
       polyseme convert -m old/bert -o new/bert --store bf16 --shard-size 1000000000
       polyseme convert -m models/mine --to sentence-transformers -o models/sentences
       polyseme convert -m models/kn5 --to arpa -o kn5.arpa
+      polyseme convert -m models/awd --to fastai -o awd.pth
       polyseme convert --to word2vec --in texts/ -o words.vec
       polyseme convert -m models/mine --to word2vec --in reviews.csv --field review --min-count 20 -o words.bin
     """

@@ -33,6 +33,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "bart": "bart",
         "t5": "t5",
         "lstm": "lstm",
+        "awd-lstm": "awd_lstm",
         "seq2seq": "seq2seq",
         "elmo": "elmo",
         "flair": "flair",
@@ -43,7 +44,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
 )
 """Name → the file of this folder that holds the family, which is loaded when a model of it is met."""
 
-OF_FILES = ("flair", "static")
+OF_FILES = ("awd-lstm", "flair", "static")
 """The families whose models may be single files."""
 
 

@@ -105,6 +105,8 @@ class Family:
     """The role of the piece that a second stack reads before any other; None where there is none."""
     tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said
     """config.json and their tensors by name → whether the output shares the table of pieces."""
+    fastai_names: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = None
+    """Their tensors → those and all second names that a file of fastai's has; None: fastai has no such model."""
 
     def detect(self, path: Path) -> bool:
         """Whether a folder, or a file where models may be one, holds a model of this family."""

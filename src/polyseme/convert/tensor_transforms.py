@@ -1,4 +1,4 @@
-"""Changes of tensors between two checkpoints' layouts; each is exact and has an inverse.
+"""Changes of tensors between two checkpoints' layouts; each is exact and has an inverse, but for sums.
 
 A change takes the tensors of one rule in their order and gives the tensors of the other side.
 """
@@ -77,6 +77,20 @@ class Copies:
 
     def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return [tensors[0], *(tensors[0].clone() for _ in range(self.n - 1))]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Two tensors of which only the sum counts (the biases of torch's LSTM) ↔ the sum; it goes back beside zeros."""
+
+    def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensors[0] + tensors[1]]
+
+    def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [tensors[0], torch.zeros_like(tensors[0])]
+
+
+SUM = Sum()
 
 
 @dataclass(frozen=True)

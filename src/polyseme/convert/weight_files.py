@@ -53,7 +53,7 @@ def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    return read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+    return read_safetensors(path) if path.suffix == ".safetensors" else read_pickled(path)
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -65,8 +65,11 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         raise _unreadable(path, error) from None
 
 
-def _read_pickled(path: Path) -> dict[str, Tensor]:
-    """PyTorch's own files: archives, or bare pickles as they were before 2020, which cannot be memory-mapped."""
+def read_pickled(path: Path, *, inside: str | None = None) -> dict[str, Tensor]:
+    """PyTorch's own files: archives, or bare pickles as they were before 2020, which cannot be memory-mapped.
+
+    Tensors may also be under the name `inside`, beside other things.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -78,6 +81,8 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
         ) from None
     except Exception as error:  # noqa: BLE001 - what a damaged pickle raises is not bounded
         raise _unreadable(path, error) from None
+    if inside is not None and isinstance(loaded, dict) and isinstance(loaded.get(inside), dict):
+        loaded = loaded[inside]
     named = isinstance(loaded, dict) and all(
         isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
     )

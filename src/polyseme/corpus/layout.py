@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from polyseme.errors import OptionError
 from polyseme.types import Rows
 
 Ints = NDArray[np.int64]
+VariedBy = Literal["quarters", "normal"]
 
 EVALUATION_STEPS = 8
 """How many steps' worth of held-out rows an evaluation reads at most."""
@@ -49,7 +50,9 @@ class RowOptions:
     sentence_starts: bool = False
     """Whether rows that are trained on begin with a sentence, as texts do that a model is used on."""
     varied: bool = False
-    """Whether the length of rows changes from step to step."""
+    """Whether the length of rows changes from step to step …"""
+    varied_by: VariedBy = "quarters"
+    """… and how."""
 
 
 @dataclass(frozen=True, kw_only=True)

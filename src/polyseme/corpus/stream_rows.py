@@ -22,9 +22,12 @@ HELD_OUT_ROWS = 8
 EVALUATION_STEPS = 64
 """How many steps an evaluation reads at most; rows of streams are short."""
 
-_VARIED = (-2, -1, 0, 0, 0, 0, 1, 2)
+_QUARTERS = (-2, -1, 0, 0, 0, 0, 1, 2)
 """By how many quarters the rows of eight steps are longer than their mean, where lengths vary; in an order drawn
 for every eight. So texts are not cut at the same places in every epoch, and there are only five shapes."""
+_HALVED, _SPREAD, _SHORTEST = 20, 14, 5
+"""Where lengths are drawn as in AWD-LSTM: one step in 20 has rows of about half the length; lengths are normal around
+that, with a standard deviation of a 14th of the full one, and at least 5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,8 @@ class Streams(Layout):
     """Whether a row is followed by one of the same stream read from its end: step after step these go towards the
     beginning, for a backward encoder. They too are in the order of the text; what they show of the next row is at their
     beginning."""
+    backwards: bool = False
+    """Whether all rows are such ones, and none is read from the beginning."""
 
     def check(self, options: RowOptions, objective: str) -> None:
         if options.mask_documents or options.reset_positions:
@@ -67,8 +72,9 @@ class StreamRows(RowSource):
 
     def __init__(self, corpus: Corpus, options: RowOptions, layout: Streams) -> None:
         super().__init__(corpus, options)
-        self.n, self.ahead, self.both_ways = options.batch_size, layout.ahead, layout.both_ways
-        self.varied = options.varied and self.is_shuffled
+        self.n, self.ahead = options.batch_size, layout.ahead
+        self.both_ways, self.backwards = layout.both_ways, layout.backwards
+        self.varied, self.varied_by = options.varied and self.is_shuffled, options.varied_by
         if self.n < 1 or self.length < 1:
             raise OptionError(
                 f"Streams need at least 1 stream and rows of at least 1 piece. Got {self.n} and {self.length}."
@@ -107,9 +113,10 @@ class StreamRows(RowSource):
         begins = first + streams * (self._total // self.n)
         shown = length + self.ahead
         at = ring((begins + done) % self._total, shown, self._total)
-        if self.both_ways:
+        if self.both_ways or self.backwards:
             ends = begins + self._total // self.n - done
-            at = np.concatenate([at, ring((ends - shown) % self._total, shown, self._total)], axis=1)
+            from_end = ring((ends - shown) % self._total, shown, self._total)
+            at = np.concatenate([at, from_end], axis=1) if self.both_ways else from_end
         pieces, starts = gather(self._shards, at)
         special = np.zeros(at.shape, np.bool_) if self.corpus.separator is None else pieces == self.corpus.separator
         epochs, places = np.divmod(indices, self.n_rows)
@@ -121,8 +128,38 @@ class StreamRows(RowSource):
             return steps * self.length, self.length
         if len(steps) and (steps != steps[0]).any():
             raise ValueError("Rows of several steps differ in length, so they cannot be read together.")
-        cycle, place = divmod(int(steps[0]) if len(steps) else 0, len(_VARIED))
-        order = permutation_at(len(_VARIED), epoch_key(self.seed, cycle, 0), np.arange(len(_VARIED)))
-        lengths = self.length + (self.length // 4) * np.array(_VARIED)[order]
-        done = cycle * len(_VARIED) * self.length + int(lengths[:place].sum())
+        drawn = _by_quarters if self.varied_by == "quarters" else _normal
+        n_steps, total = len(drawn(self.length, self.seed, 0)), int(drawn(self.length, self.seed, 0).sum())
+        cycle, place = divmod(int(steps[0]) if len(steps) else 0, n_steps)
+        lengths = drawn(self.length, self.seed, cycle)
+        done = cycle * total + int(lengths[:place].sum())
         return np.full(len(steps), done, np.int64), int(lengths[place])
+
+    @property
+    def mean_length(self) -> float:
+        if not self.varied or self.varied_by == "quarters":
+            return float(self.length)
+        return float(_normal(self.length, self.seed, 0).mean())
+
+
+def _by_quarters(length: int, seed: int, cycle: int) -> Ints:
+    """The lengths of the steps of a cycle; their sum is the same in every cycle."""
+    order = permutation_at(len(_QUARTERS), epoch_key(seed, cycle, 0), np.arange(len(_QUARTERS)))
+    lengths: Ints = length + (length // 4) * np.array(_QUARTERS)[order]
+    return lengths
+
+
+def _normal(length: int, seed: int, cycle: int) -> Ints:
+    """The same as in AWD-LSTM (Merity et al. 2018), but that a cycle has exactly one halved step, and that what its
+    draws add up to besides is taken back evenly: so where a step begins is known without those before it.
+    """
+    order = permutation_at(_HALVED, epoch_key(seed, cycle, 0), np.arange(_HALVED))
+    base = np.where(order == 0, length // 2, length)
+    one, other = np.split(uniform(row_keys(seed, cycle, 0), "lengths", 2 * _HALVED)[0], 2)
+    normal = np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * np.pi * other)
+    least = min(_SHORTEST, int(base.min()))
+    lengths: Ints = np.maximum(np.rint(base + normal * length / _SPREAD).astype(np.int64), least)
+    while (excess := int(lengths.sum() - base.sum())) != 0:
+        changed = np.flatnonzero(lengths > least)[: abs(excess)] if excess > 0 else np.arange(_HALVED)[:-excess]
+        lengths[changed] -= np.sign(excess)
+    return lengths

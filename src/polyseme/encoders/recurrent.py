@@ -20,6 +20,7 @@ from polyseme.encoders.encoder import Encoder, Layers, check_rows, wanted_layers
 from polyseme.encoders.recurrent_config import RecurrentConfig, StackConfig, TwoWayConfig
 from polyseme.errors import ModelError
 from polyseme.parts.character_cnn import CharacterTokens
+from polyseme.parts.dropout import LockedDropout, WordDropout
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.parts.recurrence import Reader, State
 from polyseme.types import Batch, States
@@ -28,13 +29,15 @@ from polyseme.types import Batch, States
 class PieceTokens(nn.Module):
     """A table of pieces: [R, T] → [R, T, D]."""
 
-    def __init__(self, n_pieces: int, width: int, spread: float) -> None:
+    def __init__(self, n_pieces: int, width: int, spread: float, dropout_rate: float = 0.0) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(n_pieces, width))
+        self.dropout = WordDropout(n_pieces, dropout_rate)
         nn.init.normal_(self.table, std=spread)
 
     def forward(self, pieces: Tensor) -> Tensor:
-        return nn.functional.embedding(pieces, self.table)
+        vectors: Tensor = self.dropout(nn.functional.embedding(pieces, self.table), pieces)
+        return vectors
 
 
 class MarkedTokens(PieceTokens):
@@ -53,7 +56,7 @@ class MarkedTokens(PieceTokens):
 def token_layer(config: StackConfig) -> PieceTokens | CharacterTokens:
     """A table of pieces, or filters over the characters in which they are spelled."""
     if not config.spelled:
-        return PieceTokens(config.n_pieces, config.token_width, config.init_std)
+        return PieceTokens(config.n_pieces, config.token_width, config.init_std, config.word_dropout_rate)
     return CharacterTokens(
         config.n_pieces,
         config.character_width,
@@ -74,8 +77,11 @@ class Recurrent(Encoder):
         super().__init__()
         self.config = config
         self.tokens = token_layer(config) if tokens is None else tokens
-        self.dropout_of_tokens = nn.Dropout(config.embedding_dropout_rate)
-        self.dropout = nn.Dropout(config.dropout_rate)
+        dropout = LockedDropout if config.locked_dropout else nn.Dropout
+        top_rate = config.dropout_rate if config.output_dropout_rate is None else config.output_dropout_rate
+        self.dropout_of_tokens = dropout(config.embedding_dropout_rate)
+        self.dropout = dropout(config.dropout_rate)
+        self.dropout_of_top = dropout(top_rate)
         directions = {"forwards": [False], "backwards": [True], "both": [False, True]}[config.reads]
         self.layers = nn.ModuleList()
         for below, width in zip(config.widths, config.state_widths, strict=False):
@@ -92,6 +98,7 @@ class Recurrent(Encoder):
             cell_clip=config.cell_clip,
             projection_clip=config.projection_clip,
             forget_bias=config.forget_bias,
+            weight_dropout_rate=config.weight_dropout_rate,
         )
 
     def forward(
@@ -111,6 +118,7 @@ class Recurrent(Encoder):
         states = {0: x} if 0 in numbers else {}
         outputs: list[Tensor] = []
         cells: list[Tensor] = []
+        undropped = None
         for index in range(config.n_layers if memory is not None else max(numbers, default=0)):
             below, read = x, []
             for reader in self._readers(index):
@@ -122,7 +130,10 @@ class Recurrent(Encoder):
             x = read[0] if len(read) == 1 else torch.cat(read, dim=-1)
             if config.skip and index > 0:
                 x = x + below
-            x = self.dropout(x)
+            if index + 1 < config.n_layers:
+                x = self.dropout(x)
+            else:
+                undropped, x = x, self.dropout_of_top(x)
             if index + 1 in numbers:
                 states[index + 1] = x
         after = None
@@ -130,7 +141,7 @@ class Recurrent(Encoder):
             n_read = tokens.shape[1] if lengths is None else lengths
             of_cells = tuple(cells) if config.cells == "lstm" else ()
             after = State(state.lengths + n_read, tuple(outputs), of_cells)
-        return States(states, lengths, config.n_layers, memory=after)
+        return States(states, lengths, config.n_layers, memory=after, undropped=undropped)
 
     def _readers(self, index: int) -> Sequence[Reader]:
         return self.layers[index]  # type: ignore[return-value]

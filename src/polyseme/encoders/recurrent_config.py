@@ -63,6 +63,14 @@ class StackConfig(EncoderConfig):
     """Of the states of each layer."""
     embedding_dropout_rate: float = 0.0
     """Of the token layer."""
+    output_dropout_rate: float | None = None
+    """Of the states of the top layer, where it is another; None: as of the others."""
+    word_dropout_rate: float = 0.0
+    """Of whole words: a word that is dropped is zero wherever it is read in a batch, and is still predicted."""
+    weight_dropout_rate: float = 0.0
+    """Of the recurrent weights (DropConnect): those that are dropped are so for all times of a batch."""
+    locked_dropout: bool = False
+    """Whether a row has one mask for all its pieces (variational dropout), and not one for each."""
     init_std: float = 0.1
     """Of the table of pieces; other weights are drawn as torch and ELMo's authors do."""
 
@@ -86,6 +94,10 @@ class StackConfig(EncoderConfig):
         if self.filter_widths and max(self.filter_widths) > self.max_characters:
             raise ModelError(
                 f"A filter spans {max(self.filter_widths)} characters, and a piece has only {self.max_characters}."
+            )
+        if self.spelled and self.word_dropout_rate:
+            raise ModelError(
+                "'word_dropout_rate' drops rows of a table of pieces, and pieces that are spelled have none."
             )
         if self.filter_activation not in ACTIVATIONS:
             known = nearest(str(self.filter_activation), ACTIVATIONS)
@@ -111,8 +123,11 @@ class StackConfig(EncoderConfig):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
                 raise ModelError(f"The '{name}' must be a number above 0, or none. Got {value!r} instead.")
-        for name in ("dropout_rate", "embedding_dropout_rate"):
+        for name in ("dropout_rate", "embedding_dropout_rate", "output_dropout_rate", "word_dropout_rate",
+                     "weight_dropout_rate"):  # fmt: skip
             value = getattr(self, name)
+            if value is None and name == "output_dropout_rate":
+                continue
             if not (_is_number(value) and 0 <= value < 1):
                 raise ModelError(f"The '{name}' must be a number from 0 to below 1. Got {value!r} instead.")
         for name in ("forget_bias", "init_std"):
@@ -225,6 +240,10 @@ class RecurrentConfig(StackConfig):
         return "both" if self.reads == "both" else "causal"
 
     @property
+    def reads_backwards(self) -> bool:
+        return self.reads == "backwards"
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return (self.token_width, *(self.n_ways * width for width in self.state_widths))
 
@@ -255,6 +274,11 @@ class RecurrentDecoderConfig(StackConfig):
             raise ModelError("A recurrent decoder has at least one layer, and reads pieces by a table, not spelled.")
         if self.attention == "none" and self.feeding != "none":
             raise ModelError(f"Without attention there is nothing to feed back. Got {self.feeding!r} for the feeding.")
+        if self.feeding != "none" and (self.weight_dropout_rate or self.locked_dropout):
+            raise ModelError(
+                f"A decoder with feeding {self.feeding!r} reads piece by piece, so that no mask can stay the same for "
+                "a whole row. Leave out 'weight_dropout_rate' and 'locked_dropout', or set 'decoder_feeding' to none."
+            )
         if self.attention == "dot" and self.state_widths[-1] != self.source_width:
             raise ModelError(
                 f"Attention of kind 'dot' needs a decoder as wide as its source. Got {self.state_widths[-1]} and "

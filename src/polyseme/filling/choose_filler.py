@@ -46,7 +46,7 @@ def filling_method(bundle: Bundle) -> Method | None:
     if "causal" not in bundle.outputs:
         return None
     if bundle.decoder is None:
-        return "causal" if bundle.config.direction == "causal" else None
+        return "causal" if bundle.config.direction == "causal" and not bundle.config.reads_backwards else None
     if len(sentinels_of(tokenizer)) > 1:
         return "sentinels"
     return "denoising" if "mask" in tokenizer.specials else None

@@ -207,6 +207,11 @@ Builder = Callable[[Bundle, Tokenizer, Any], LanguageModel]
 def language_model(bundle: Bundle) -> LanguageModel:
     """A bundle as decoding sees it; refused where it has no output to write with."""
     tokenizer = bundle.text_tokenizer
+    if bundle.config.reads_backwards and bundle.decoder is None:
+        raise ModelError(
+            "The model reads texts from the end: it predicts the piece before each, and cannot continue a text. "
+            "Take one that reads forwards; this one scores and embeds."
+        )
     name = generation_strategy(bundle)
     if name is None:
         has = ", ".join(bundle.outputs) or "none"
@@ -222,6 +227,8 @@ def language_model(bundle: Bundle) -> LanguageModel:
 def generation_strategy(bundle: Bundle) -> str | None:
     """The row of `STRATEGIES` that fits a bundle, if any does."""
     name = "two stacks" if bundle.decoder is not None else bundle.config.direction
+    if bundle.config.reads_backwards and bundle.decoder is None:
+        return None
     if name not in STRATEGIES or not isinstance(dict(bundle.outputs.items()).get(STRATEGIES[name][0]), Output):
         return None
     if name == "both" and (bundle.tokenizer is None or "mask" not in bundle.tokenizer.specials):

@@ -147,6 +147,10 @@ class BaseObjective(Config, ABC):
         """The same objective, with all that it must know of a corpus."""
         return self.for_tokenizer(corpus.tokenizer)
 
+    def for_encoder(self: AnyObjective, config: EncoderConfig) -> AnyObjective:
+        """The same objective, with the settings in which it must follow an encoder."""
+        return self
+
     @property
     def weights(self) -> Mapping[str, float]:
         """How much the mean of each part counts in what is minimized."""

@@ -5,23 +5,33 @@ what was read before it: all of it in the state of a recurrent encoder, and as m
 Transformer-XL. Gradients end where the row began (truncated back-propagation through time). Pieces are words,
 characters or subwords, whatever the corpus is made of.
 
-Shapes: R rows, T pieces that a row reads.
+An encoder that reads backwards reads every stream from its end, and predicts the piece before each that it reads.
+
+States of the top layer may be kept small, and near to those before them (Merity et al. 2018): in training the loss has
+two more parts then,
+
+    activation    mean of h², of the states as they are predicted from
+    temporal      mean of (h_t - h_{t-1})², of the states before dropout
+
+Shapes: R rows, T pieces that a row reads, D width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
+from polyseme.config import EncoderConfig
 from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
+from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, in_full, memory_flops, output_flops
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
@@ -40,17 +50,34 @@ class Streamed(BaseObjective):
     softmax: Softmax = "full"
     """What a loss sums over in training: all pieces (or what the model's own output takes), or a sample of them."""
     n_samples: int = SAMPLES
+    activation: float = 0.0
+    """How much the mean square of the top layer's states counts (AWD-LSTM's α)."""
+    temporal: float = 0.0
+    """How much the mean square of their differences from piece to piece counts (AWD-LSTM's β)."""
+    backwards: bool = False
+    """Whether streams are read from their ends, as the encoder itself says."""
 
     def __post_init__(self) -> None:
         check_softmax(self.softmax, self.n_samples)
+        for name in ("activation", "temporal"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise OptionError(
+                    f"The weight of a part of the loss ({name}) must be 0 or more. Got {value!r} instead."
+                )
 
     @property
     def needs(self) -> Needs:
-        return Needs(directions=("causal",), outputs=("causal",), layout=Streams())
+        return Needs(directions=("causal",), outputs=("causal",), layout=Streams(backwards=self.backwards))
+
+    def for_encoder(self, config: EncoderConfig) -> Streamed:
+        followed: Streamed = self.replace(backwards=config.reads_backwards)
+        return followed
 
     @property
     def weights(self) -> Mapping[str, float]:
-        return {"causal": 1.0}
+        parts = {"causal": 1.0, "activation": self.activation, "temporal": self.temporal}
+        return {name: weight for name, weight in parts.items() if weight}
 
     @property
     def prediction_parts(self) -> tuple[str, ...]:
@@ -58,13 +85,26 @@ class Streamed(BaseObjective):
 
     def refuse(self, bundle: Bundle) -> None:
         refuse_sampling(self.softmax, bundle.outputs["causal"])
+        if bundle.config.reads_backwards != self.backwards:
+            raise OptionError(
+                "The encoder and the objective 'streams' read a text from different ends. Set 'reads' of the encoder; "
+                "the objective's 'backwards' follows it."
+            )
+        if (self.activation or self.temporal) and bundle.config.kind != "recurrent":
+            raise OptionError(
+                "The parts 'activation' and 'temporal' of the loss are of the states of recurrent encoders; this one "
+                f"is of kind {bundle.config.kind!r}. Leave them out."
+            )
 
     def corrupt(self, rows: Rows) -> Example:
         pieces = rows.pieces.astype(np.int32)
-        return Example({"pieces": pieces}, {"causal": float(pieces[:, 1:].size)})
+        n_targets = pieces[:, 1:].size
+        counts = {"causal": n_targets, "activation": n_targets, "temporal": n_targets - len(pieces)}
+        return Example({"pieces": pieces}, {name: float(counts[name]) for name in self.weights})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return StreamedNets(bundle, self.n_samples if self.softmax == "sampled" else None)
+        n_samples = self.n_samples if self.softmax == "sampled" else None
+        return StreamedNets(bundle, n_samples, backwards=self.backwards, parts=tuple(self.weights))
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(StreamedNets, nets)
@@ -76,16 +116,26 @@ class Streamed(BaseObjective):
 class StreamedNets(Nets):
     """Encoder and output; the state of every piece that is read predicts the piece after it."""
 
-    def __init__(self, bundle: Bundle, n_samples: int | None) -> None:
+    def __init__(
+        self, bundle: Bundle, n_samples: int | None, *, backwards: bool = False, parts: Sequence[str] = ("causal",)
+    ) -> None:
         super().__init__(bundle, "causal")
         self.output = with_samples(self.output, n_samples)
+        self.backwards = backwards
+        self.parts = parts
 
     def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
-        """`arrays`: pieces [R, T + 1]."""
+        """`arrays`: pieces [R, T + 1]. What regularizes counts in training only."""
         pieces = arrays["pieces"].long()
-        states = self.encoder(Batch(pieces[:, :-1]), layers=[-1], memory=memory)
-        losses = self.output.loss(states[-1].flatten(0, 1), pieces[:, 1:].flatten())
-        return {"causal": losses.sum()}, states.memory
+        read, targets = (pieces[:, 1:], pieces[:, :-1]) if self.backwards else (pieces[:, :-1], pieces[:, 1:])
+        states = self.encoder(Batch(read), layers=[-1], memory=memory)
+        parts = {"causal": self.output.loss(states[-1].flatten(0, 1), targets.flatten()).sum()}
+        if self.training and "activation" in self.parts:
+            parts["activation"] = in_full(states[-1]).square().mean(dim=-1).sum()
+        if self.training and "temporal" in self.parts:
+            before = in_full(cast(Tensor, states.undropped))
+            parts["temporal"] = before.diff(dim=1).square().mean(dim=-1).sum()
+        return parts, states.memory
 
 
 # --- what both recurrent objectives do about softmaxes ----------------------------------------------------------------

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +56,7 @@ class Reader(nn.Module):
         cell_clip: float | None = None,
         projection_clip: float | None = None,
         forget_bias: float = 0.0,
+        weight_dropout_rate: float = 0.0,
     ) -> None:
         super().__init__()
         self.n_cells = width if inner_width is None else inner_width
@@ -71,6 +72,8 @@ class Reader(nn.Module):
         self.bias = nn.Parameter(torch.empty(n_rows))
         self.recurrent_bias = nn.Parameter(torch.empty(n_rows)) if kind == "gru" else None
         self.projection = None if inner_width is None else nn.Parameter(torch.empty(width, inner_width))
+        self.weight_dropout = nn.Dropout(weight_dropout_rate)
+        """Of the recurrent weights, once for all times."""
         self.written_out = False
         """Whether the loop runs even where a kernel could."""
         self._second_bias: Tensor | None = None
@@ -101,10 +104,11 @@ class Reader(nn.Module):
         if self.backwards:
             x = mirrored(x, lengths)
         stops = lengths if carried else None
+        recurrent = self.weight_dropout(self.recurrent)
         if stops is None and self._has_kernel(x):
-            out, h, c = self._by_kernel(x, h, c)
+            out, h, c = self._by_kernel(x, h, c, recurrent)
         else:
-            out, h, c = self._step_by_step(x, stops, h, c)
+            out, h, c = self._step_by_step(x, stops, h, c, recurrent)
         return (mirrored(out, lengths) if self.backwards else out), h, c
 
     def _has_kernel(self, x: Tensor) -> bool:
@@ -116,9 +120,11 @@ class Reader(nn.Module):
 
     # --- the specification --------------------------------------------------------------------------------------------
 
-    def _step_by_step(self, x: Tensor, stops: Tensor | None, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _step_by_step(
+        self, x: Tensor, stops: Tensor | None, h: Tensor, c: Tensor, recurrent: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         read = F.linear(x.transpose(0, 1), self.input, self.bias)  # [T, R, gates · H]
-        recurrent, projection = self._laid_out(*x.shape[:2])
+        recurrent, projection = self._laid_out(recurrent, *x.shape[:2])
         out = []
         for time, now in enumerate(read.unbind(0)):
             new_h, new_c = self._step(now, h, c, recurrent, projection)
@@ -131,12 +137,12 @@ class Reader(nn.Module):
         states = torch.stack(out, dim=1) if out else x.new_zeros(x.shape[0], 0, self.width)
         return states, h, c
 
-    def _laid_out(self, n_rows: int, n_times: int) -> tuple[Tensor, Tensor | None]:
+    def _laid_out(self, recurrent: Tensor, n_rows: int, n_times: int) -> tuple[Tensor, Tensor | None]:
         """The weights that each step multiplies with, [P, gates · H] and [H, P].
 
         For many steps of few rows, inference copies them to a layout in which products take half the time on a CPU.
         """
-        recurrent = self.recurrent.t()
+        recurrent = recurrent.t()
         projection = None if self.projection is None else self.projection.t()
         few = n_rows <= FEW_ROWS and n_times >= MANY_TIMES and self.bias.device.type == "cpu"
         if not few or torch.is_grad_enabled():
@@ -174,10 +180,15 @@ class Reader(nn.Module):
 
     # --- torch's kernels ----------------------------------------------------------------------------------------------
 
-    def _by_kernel(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _by_kernel(self, x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # True for training keeps what gradients need
         settings = (True, 1, 0.0, self.training or torch.is_grad_enabled(), False, True)
-        weights = self._weights(x)
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            # There autocast means fp16, whatever its dtype, and gradients leave the range of that.
+            with torch.autocast("cuda", enabled=False):
+                own = self.input.dtype
+                return self._by_kernel(x.to(own), h.to(own), c.to(own), recurrent.to(own))
+        weights = self._weights(x, recurrent)
         if self.kind != "lstm":
             kernel = torch.rnn_tanh if self.kind == "tanh" else torch.gru
             out, last = kernel(x, h[None], weights, *settings)
@@ -185,15 +196,19 @@ class Reader(nn.Module):
         out, last, cells = torch.lstm(x, (h[None], c[None]), weights, *settings)
         return out, last[0], cells[0]
 
-    def _weights(self, x: Tensor) -> list[Tensor]:
-        """What the kernels read."""
+    def _weights(self, x: Tensor, recurrent: Tensor) -> list[Tensor]:
+        """What the kernels read; cuDNN wants it in one stretch of memory."""
         second = self._kept_second_bias() if self.recurrent_bias is None else self.recurrent_bias
-        weights = [self.input, self.recurrent, self.bias, second]
+        weights = [self.input, recurrent, self.bias, second]
         if self.projection is not None:
             weights.append(self.projection)
-        if x.is_cuda and not torch.compiler.is_compiling():
-            _lay_together(weights, x.shape[-1], self.n_cells, 0 if self.projection is None else self.width, self.kind)
-        return weights
+        if not x.is_cuda or torch.compiler.is_compiling() or not torch.backends.cudnn.is_acceptable(self.input):
+            return weights
+        shape = (x.shape[-1], CUDNN_MODES[self.kind], self.n_cells, 0 if self.projection is None else self.width)
+        if recurrent is self.recurrent:
+            _lay_together(weights, shape)
+            return weights
+        return list(_CopiedTogether.apply(shape, *weights))  # type: ignore[no-untyped-call]
 
     def _kept_second_bias(self) -> Tensor:
         if torch.compiler.is_compiling():
@@ -222,14 +237,28 @@ def mirrored(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x.gather(1, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
 
 
-def _lay_together(weights: list[Tensor], below: int, n_cells: int, projected: int, kind: CellKind) -> None:
+def _lay_together(weights: list[Tensor], shape: tuple[int, int, int, int]) -> None:
     """Give the weights one stretch of memory, as cuDNN wants them, in place; otherwise it copies them at every call."""
     first = weights[0].untyped_storage().data_ptr()
     if all(each.untyped_storage().data_ptr() == first for each in weights):
         return
-    if not torch.backends.cudnn.is_acceptable(weights[0]) or torch.is_autocast_enabled("cuda"):
-        return
     with torch.inference_mode(False), torch.no_grad():
-        torch._cudnn_rnn_flatten_weight(
-            weights, len(weights), below, CUDNN_MODES[kind], n_cells, projected, 1, True, False
-        )
+        torch._cudnn_rnn_flatten_weight(weights, len(weights), *shape, 1, True, False)
+
+
+class _CopiedTogether(torch.autograd.Function):
+    """Copies of weights in one stretch of memory, for weights of which some are dropped: those are new at every call.
+
+    The parameters themselves stay where they are, as optimizers and recorded steps need them; each call has its own
+    copy, since what ran before may still be waiting for its gradients.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, shape: tuple[int, int, int, int], *weights: Tensor) -> tuple[Tensor, ...]:
+        copies = [each.clone() for each in weights]
+        torch._cudnn_rnn_flatten_weight(copies, len(copies), *shape, 1, True, False)
+        return tuple(copies)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *gradients

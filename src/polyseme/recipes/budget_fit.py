@@ -13,6 +13,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves; T5 has its own |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
 | dropout | none up to 4 epochs of the text, then 0.1 |
+| … of AWD-LSTM | the published rates, in proportion to the logarithm of the epochs, all of it from 64 on |
 | first weights | with learned positions, as in BERT, attention begins near (`encoders.local_start`) |
 
 They were fitted to runs of 2 to 7 minutes on an H200 (12 × 384) and on two CPU cores (2 × 128). Every option of the
@@ -44,6 +45,8 @@ SHARE_OF_TEXT = 1 / 8
 WARMUP_STEPS, WARMUP_SHARE = 200, 0.05
 FEW_EPOCHS = 4.0
 """A text teaches almost as much as new text when it is read up to this often (Muennighoff et al. 2023)."""
+FULL_DROPOUT_EPOCHS = 64.0
+"""From so many passes on AWD-LSTM has all of its dropout."""
 MANY_EPOCHS = 200.0
 """More passes over a text teach nothing new, which is warned of."""
 
@@ -68,6 +71,11 @@ class Scaling:
     """Where the text is read more than a few times."""
     one_dropout: bool = False
     """The family's config has one rate for all places."""
+    dropouts: Mapping[str, float] = field(default_factory=dict)
+    """The rate at each place where the text is read `FULL_DROPOUT_EPOCHS` times or more, and in proportion where it is
+    read less often; `dropout` is the one that is reported. None: the one rate at all places."""
+    varied: bool = False
+    """Whether rows of streams vary in length."""
     objective: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the objective that suit a small budget better than the published ones."""
     cpu_objective: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +153,7 @@ def fit(scaling: Scaling, config: EncoderConfig, circumstances: Circumstances, c
         matrix_learning_rate=scaling.matrix_factor * rate if optimizer == "muon" else None,
         optimizer=optimizer,
         warmup=WARMUP_STEPS if n_steps * WARMUP_SHARE > WARMUP_STEPS else WARMUP_SHARE,
-        dropout=0.0 if epochs is None or epochs <= FEW_EPOCHS else scaling.dropout,
+        dropout=_dropout(scaling, epochs),
         pieces=pieces,
         epochs=epochs,
     )
@@ -167,16 +175,28 @@ def fitted_training(scaling: Scaling, fitted: Fit) -> TrainingSettings:
         max_grad_norm=scaling.max_grad_norm,
         sentence_starts=scaling.sentence_starts,
         local_start=scaling.local_start,
+        varied=scaling.varied,
     )
 
 
 def fitted_dropout(scaling: Scaling, config: EncoderConfig, rate: float) -> dict[str, float]:
     """The dropout rates of a config, where they are set: of what is added and of the token layer, and of nothing else
-    unless the family has one rate for all.
+    unless the family has one rate for all, or the recipe its own for each place.
     """
+    if scaling.dropouts:
+        return {name: value * rate / scaling.dropout for name, value in scaling.dropouts.items()}
     rates = dict.fromkeys(("dropout_rate", "embedding_dropout_rate", "attention_output_dropout_rate"), rate)
     rates |= dict.fromkeys(("attention_dropout_rate", "inner_dropout_rate"), rate if scaling.one_dropout else 0.0)
     return {name: value for name, value in rates.items() if getattr(config, name, None) is not None}
+
+
+def _dropout(scaling: Scaling, epochs: float | None) -> float:
+    if epochs is None:
+        return 0.0
+    if not scaling.dropouts:
+        return 0.0 if epochs <= FEW_EPOCHS else scaling.dropout
+    share = math.log(max(epochs, 1.0)) / math.log(FULL_DROPOUT_EPOCHS)
+    return scaling.dropout * min(share, 1.0)
 
 
 def _pieces(scaling: Scaling, circumstances: Circumstances, length: int) -> tuple[float, float | None]:

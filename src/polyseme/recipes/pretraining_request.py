@@ -132,7 +132,7 @@ class PretrainingRequest:
         """The job as far as a vocabulary of `n_pieces` pieces, and what the rules gave, decide it."""
         training = self._training(fitted)
         config = self._config(n_pieces, self._changes(n_pieces, fitted, training))
-        objective = self._objective()
+        objective = self._objective(config)
         settings = {name: value for name, value in objective.items() if name != "name"}
         start = self.start_bundle
         return Job(
@@ -196,13 +196,14 @@ class PretrainingRequest:
         on_cpu = torch.device(self.device).type == "cpu"
         return {**self.scaling.objective, **(self.scaling.cpu_objective if on_cpu else {})}
 
-    def _objective(self) -> dict[str, Any]:
+    def _objective(self, config: EncoderConfig) -> dict[str, Any]:
         """The objective by name, with all of its settings: the user's before those that suit the budget."""
         for_budget = dict(self.for_budget)
         if "mask_rate" in self.objective:
             for_budget.pop("final_mask_rate", None)
         settings = {**self.recipe.objective_settings, **for_budget, **self.objective}
-        return {"name": self.recipe.objective, **objective_from(self.recipe.objective, settings).to_json()}
+        objective = objective_from(self.recipe.objective, settings).for_encoder(config)
+        return {"name": self.recipe.objective, **objective.to_json()}
 
     def _training(self, fitted: Fit | None) -> TrainingSettings:
         """The settings of training, with the user's options instead."""
@@ -235,9 +236,9 @@ class PretrainingRequest:
 
     def _flops_per_piece(self, n_pieces: int, length: int) -> float:
         """Floating-point operations of training, forwards and backwards, by analysis."""
-        settings = {name: value for name, value in self._objective().items() if name != "name"}
-        objective = objective_from(self.recipe.objective, settings)
         start, config = self.start_bundle, self._config(n_pieces, {})
+        settings = {name: value for name, value in self._objective(config).items() if name != "name"}
+        objective = objective_from(self.recipe.objective, settings)
         family, tied = (FAMILIES[self.recipe.family], self.recipe.tied) if start is None else (start.family, start.tied)
         check_encoder(objective, family, config)
         with unfilled():

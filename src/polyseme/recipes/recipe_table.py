@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from polyseme.errors import OptionError, nearest
 from polyseme.recipes import (
     albert,
+    awd_lstm,
     bart,
     bert,
     electra,
@@ -30,7 +31,7 @@ from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
     *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(static, nnlm, lstm, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
+    *(static, nnlm, lstm, awd_lstm, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}

@@ -21,7 +21,7 @@ from polyseme.bundle import Bundle
 from polyseme.cost import Tally
 from polyseme.encoders.batch_runner import batches
 from polyseme.encoders.encoder import Encoder
-from polyseme.errors import OptionError
+from polyseme.errors import ModelError, OptionError
 from polyseme.scoring.neural_cache import Caches, NeuralCache
 from polyseme.scoring.target_rows import (
     Ints,
@@ -76,7 +76,15 @@ class TextReading:
 
 
 def causal_reading(bundle: Bundle, tokenizer: Tokenizer) -> TextReading:
-    """How a causal encoder reads."""
+    """How a causal encoder reads; one that reads from the end begins with the marker of a text's end."""
+    if bundle.config.reads_backwards:
+        lead = tokenizer.specials.get("end", tokenizer.specials.get("start"))
+        if lead is None:
+            raise ModelError(
+                "The model reads texts from the end, and its tokenizer has no piece that ends or starts texts, with "
+                "which it could begin. Name one in special_tokens_map.json (eos_token)."
+            )
+        return TextReading(lead=np.array(lead), backwards=True)
     return TextReading(
         lead=tokenizer.specials.get("start", tokenizer.specials.get("end")),
         lead_always=tokenizer.frame(np.zeros(1, np.int64)).offset > 0,

@@ -3,7 +3,7 @@
 | direction | output | method |
 |---|---|---|
 | two stacks | causal | from left to right, given a source (`seq2seq`) |
-| causal | causal | from left to right (`causal`) |
+| causal | causal | from left to right, or from right to left where it reads from the end (`causal`) |
 | two-way | two-way | in either direction, or both (`causal`) |
 | any-order | permuted | under any order, with a query stream (`any_order`) |
 | both | masked | from both sides, pieces hidden (`pseudo_likelihood`) |
@@ -63,7 +63,8 @@ def scorer_of(
     name = _fitting(bundle)
     if name is None:
         raise _cannot_score(bundle)
-    _refuse_useless(name, hide=hide, order=chosen_order, stride=stride, neural_cache=neural_cache)
+    backwards = bundle.config.reads_backwards
+    _refuse_useless(name, hide=hide, order=chosen_order, stride=stride, neural_cache=neural_cache, backwards=backwards)
     if precision != "own" and name in ("two stacks", "any-order"):
         raise OptionError(f"On a CPU, {precision} is for embed. To score with this model, load it in fp32.")
     making = _Making(bundle, tokenizer, batch_pieces, precision, inference)
@@ -88,7 +89,7 @@ def scorer_of(
         )
     word_ends = None
     if word_probability == "corrected":
-        _refuse_correction(name, neural_cache)
+        _refuse_correction("backwards" if backwards else name, neural_cache)
         if name == "two-way" and not isinstance(tokenizer, CharacterTokenizer):
             raise OptionError(
                 "Corrected word probabilities are not built for a model that predicts characters in two directions. "
@@ -101,8 +102,8 @@ def scorer_of(
 
 def _refuse_correction(name: str, neural_cache: NeuralCache | None) -> None:
     """Word probabilities are corrected where a text is predicted from left to right, by the model alone."""
-    if name in ("both", "any-order"):
-        sides = "from both sides" if name == "both" else "in any order"
+    sides = {"both": "from both sides", "any-order": "in any order", "backwards": "from right to left"}.get(name)
+    if sides is not None:
         raise OptionError(
             f"Corrected word probabilities are for models that predict from left to right; this one predicts {sides}. "
             "Leave the option out."
@@ -172,7 +173,13 @@ NO_CACHE = {"two stacks": "reads a source beside the text", "any-order": "predic
 
 
 def _refuse_useless(
-    name: str, *, hide: Hide | None, order: object, stride: int | None, neural_cache: NeuralCache | None
+    name: str,
+    *,
+    hide: Hide | None,
+    order: object,
+    stride: int | None,
+    neural_cache: NeuralCache | None,
+    backwards: bool,
 ) -> None:
     """Options that mean nothing for models of this direction."""
     if name == "both":
@@ -195,7 +202,8 @@ def _refuse_useless(
             "A neural cache keeps the states of one stream that reads on, each with the piece that came next. It is "
             f"not built for a model that {NO_CACHE[name]}. Leave it out."
         )
-    known = {"two-way": (ONWARD, BACK, BOTH), "any-order": None, "both": ()}.get(name, (ONWARD,))
+    one_way = (BACK,) if backwards else (ONWARD,)
+    known = {"two-way": (ONWARD, BACK, BOTH), "any-order": None, "both": ()}.get(name, one_way)
     if order is not None and known is not None and order not in known:
         takes = f"It knows: {', '.join(known)}." if known else "It has none: leave the option out."
         raise OptionError(f"This model cannot score in the order {order!r}. {takes}")

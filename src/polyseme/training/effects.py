@@ -107,6 +107,8 @@ class Evaluate:
             with moment.trainer.averaged():
                 means = moment.trainer.evaluate(self.rows())
             moment.held_out.update({"loss": moment.trainer.total(means), **means} if means else {})
+            if means and moment.trainer.average is not None:
+                moment.trainer.average.evaluated(moment.held_out["loss"])
 
 
 @dataclass

@@ -18,7 +18,7 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError, nearest
 from polyseme.training.muon import Muon
 
-OptimizerKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd"]
+OptimizerKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd", "nt-asgd"]
 Groups: TypeAlias = list[dict[str, Any]]
 
 
@@ -35,7 +35,7 @@ class OptimizerSettings(Config):
     """AdamW's, and that of the parameters which Muon leaves to it."""
     epsilon: float = 1e-6
     weight_decay: float = 0.01
-    """Decoupled from the gradient in AdamW and Muon, added to it in Adagrad and SGD. Biases, norms and other vectors
+    """Decoupled from the gradient in AdamW and Muon, added to it in the others. Biases, norms and other vectors
     have none."""
     momentum: float = 0.95
     """Muon's and SGD's."""
@@ -43,6 +43,8 @@ class OptimizerSettings(Config):
     """Whether Muon and SGD look ahead along the momentum."""
     initial_sum: float = 0.0
     """What Adagrad's sums of squares begin with (ELMo: 1)."""
+    patience: int = 5
+    """Evaluations without a better one after which NT-ASGD begins to average weights."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(OptimizerKind):
@@ -59,6 +61,13 @@ class OptimizerSettings(Config):
         for name in ("epsilon", "weight_decay", "initial_sum"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise OptionError(f"The {name} of an optimizer must be 0 or more. Got {getattr(self, name)} instead.")
+        if self.patience < 1:
+            raise OptionError(f"The patience of an optimizer must be at least 1. Got {self.patience} instead.")
+
+    @property
+    def averages(self) -> bool:
+        """Whether the weights that count are an average that the optimizer itself begins (NT-ASGD)."""
+        return self.kind == "nt-asgd"
 
 
 class UncorrectedAdamW(torch.optim.Optimizer):
@@ -236,6 +245,8 @@ def _single(groups: Groups, settings: OptimizerSettings, device: torch.device) -
         return UncorrectedAdamW(groups, betas=settings.betas, epsilon=settings.epsilon)
     if settings.kind == "adagrad":
         return torch.optim.Adagrad(groups, eps=settings.epsilon, initial_accumulator_value=settings.initial_sum)
+    if settings.kind == "nt-asgd":  # plain steps; the averaging is `weight_average.TriggeredAverage`
+        return torch.optim.SGD(groups, lr=settings.lr)
     if settings.kind == "sgd":
         nesterov = settings.nesterov and settings.momentum > 0
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, nesterov=nesterov)

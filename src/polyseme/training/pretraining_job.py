@@ -63,6 +63,11 @@ class Job(Config):
     def __post_init__(self) -> None:
         if self.ema is not None:
             check_decay(self.ema)
+        if self.training.optimizer.averages and (self.ema is not None or self.average_checkpoints is not None):
+            raise OptionError(
+                "The optimizer 'nt-asgd' averages weights itself. Leave out ema and average_checkpoints, or choose "
+                "'sgd'."
+            )
         if self.ema is not None and self.average_checkpoints is not None:
             raise OptionError(
                 "The saved model is either an exponential average of weights (ema) or the mean of checkpoints "
@@ -146,6 +151,7 @@ def _row_options(job: Job, phase: Phase, split: str = "train") -> RowOptions:
         reset_positions=training.reset_positions,
         sentence_starts=training.sentence_starts,
         varied=training.varied,
+        varied_by=training.varied_by,
     )
 
 

@@ -26,7 +26,7 @@ from polyseme.training.loader import StepRows
 from polyseme.training.optimizers import build_optimizer, can_be_recorded, prepare_for_recording, set_rate
 from polyseme.training.recorded_step import CudaRecorder, RecordedStep, Recorder
 from polyseme.training.training_settings import Plan, TrainingSettings
-from polyseme.training.weight_average import WeightAverage
+from polyseme.training.weight_average import TriggeredAverage, WeightAverage
 from polyseme.types import Objective
 
 WEIGHTS = "weights/"
@@ -59,6 +59,8 @@ class Trainer:
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""
         self.average: WeightAverage | None = None
         """Of the weights, where it is evaluated and saved instead of them."""
+        if settings.optimizer.averages:
+            self.average = TriggeredAverage(self.inner, settings.optimizer.patience)
         self.recorded: RecordedStep[Inputs, Taken] | None = None
         """Steps as they are recorded and replayed; None where they are plain."""
         if settings.record and devices.device.type == "cuda" and self.can_record():
@@ -94,8 +96,12 @@ class Trainer:
             torch.default_generator.manual_seed(seed)  # `torch.manual_seed` takes a millisecond where there is no GPU
         else:
             torch.manual_seed(seed)
-        set_rate(self.optimizer, self.settings.schedule.factor(rows.step, plan.n_steps))
         counts = {name: max(count, 1.0) for name, count in self.devices.sum_counts(rows.counts).items()}
+        factor = self.settings.schedule.factor(rows.step, plan.n_steps)
+        if self.settings.rate_by_length:
+            phase = self.settings.phases[plan.at(rows.step)[0]]
+            factor *= fmean(counts[name] for name in self.objective.prediction_parts) / phase.pieces
+        set_rate(self.optimizer, factor)
         inputs = Inputs(rows.passes, rows.sizes, counts, self.memory)
         if self.recorded is None:
             taken = self._take(inputs)
@@ -197,7 +203,7 @@ class Trainer:
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
         state = optimizer_tensors(self.optimizer, names)
         memory = {} if self.memory is None else self.memory.tensors()
-        average = {} if self.average is None else self.average.tensors()
+        average = {} if self.average is None else {**self.average.tensors(), **self.average.state()}
         return {
             **named,
             **{f"{AVERAGE}{name}": each for name, each in average.items()},

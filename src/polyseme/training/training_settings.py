@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from polyseme.config import Config
+from polyseme.corpus.layout import VariedBy
 from polyseme.errors import OptionError, nearest
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
@@ -62,7 +63,11 @@ class TrainingSettings(Config):
     local_start: bool = False
     """Whether a new model with learned positions begins with attention to what is near (`encoders.local_start`)."""
     varied: bool = False
-    """Whether rows of streams have lengths around that of their phase, from step to step another one."""
+    """Whether rows of streams have lengths around that of their phase, from step to step another one …"""
+    varied_by: VariedBy = "quarters"
+    """… of five, which recorded steps need, or drawn as in AWD-LSTM."""
+    rate_by_length: bool = False
+    """Whether the learning rate of a step is in proportion to the pieces that it predicts, where lengths vary."""
     dtype: TrainingDtype = "fp32"
     compile: bool = False
     record: bool = True
@@ -75,7 +80,8 @@ class TrainingSettings(Config):
     def __post_init__(self) -> None:
         if not self.phases or abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             raise OptionError("The shares of a run's phases must add up to 1.")
-        for name, known in (("dtype", get_args(TrainingDtype)), ("parallel", get_args(Parallel))):
+        choices = (("dtype", TrainingDtype), ("parallel", Parallel), ("varied_by", VariedBy))
+        for name, known in ((name, get_args(kind)) for name, kind in choices):
             value = getattr(self, name)
             if value not in known:
                 raise OptionError(f"There is no {name} {value!r} for training. {nearest(str(value), known)}")

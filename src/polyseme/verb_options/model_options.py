@@ -140,7 +140,8 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     model: AnyPath | None = model_option("convert")
     output: AnyPath = dataclasses.field(
         metadata=doc(
-            "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary); for arpa .arpa or .arpa.gz.",
+            "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary); for arpa .arpa or .arpa.gz; for "
+            "fastai .pth.",
             "OUTPUT",
             flags="-o --output",
         )
@@ -149,7 +150,7 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
         "polyseme",
         "Layout to write: polyseme (transformers loads it where it has the class), transformers (refused where it has "
         "none), sentence-transformers, word2vec (one vector per word type of some texts, or per word of static "
-        "vectors), or arpa (n-gram models).",
+        "vectors), arpa (n-gram models), or fastai (AWD-LSTM; the words go into a second file).",
         "TARGET",
     )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")

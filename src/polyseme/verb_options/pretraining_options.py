@@ -171,7 +171,7 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     length: int | None = option(None, "Sequence length, in pieces.", "N", default=FITTED)
     learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=FITTED)
     optimizer: str | None = option(
-        None, "Optimizer: adamw, adamw-uncorrected, muon, adagrad, sgd.", "NAME", default=FITTED
+        None, "Optimizer: adamw, adamw-uncorrected, muon, adagrad, sgd, nt-asgd.", "NAME", default=FITTED
     )
     schedule: str | None = option(None, f"Learning rate schedule: {SCHEDULES}.", "NAME", default=FITTED)
     warmup: float | None = option(

@@ -15,6 +15,9 @@ import numpy as np
 
 from polyseme import __version__
 from polyseme.api import Model, folder_of, load
+from polyseme.bundle import named_tensors
+from polyseme.convert.conversion_table import write
+from polyseme.convert.fastai_files import words_beside, write_fastai
 from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.sentence_model import sentence_bundle
@@ -108,6 +111,25 @@ def _write_arpa(options: ConvertOptions) -> None:
         write_arpa(model.model, new)
 
 
+def _write_fastai(options: ConvertOptions) -> None:
+    output = Path(os.fspath(options.output))
+    if output.suffix != ".pth":
+        raise OptionError(f"A file of fastai's is called NAME.pth. Got {output} instead.")
+    for path in (output, words_beside(output)):
+        check_output(path, force=options.force, inputs=[folder_of(options.model)])
+    bundle = load(model_or_default("convert", options.model), device="cpu").bundle
+    if bundle.family.fastai_names is None:
+        raise ModelError(
+            f"fastai has no class for models of the family {bundle.family.name}; of ours it knows AWD-LSTMs. Leave "
+            "--to out: polyseme's own layout holds every family."
+        )
+    table, outputs = bundle.family.table(bundle.config, bundle.tied), list(bundle.outputs)
+    weights = bundle.family.fastai_names(write(table, named_tensors(bundle), outputs, prefix=bool(outputs)))
+    n_rows, tokenizer = bundle.config.n_pieces, bundle.text_tokenizer
+    with explained(output):
+        write_fastai(output, weights, tokenizer.pieces(range(tokenizer.n_pieces)), n_rows, force=options.force)
+
+
 def _write_word2vec(options: ConvertOptions) -> Cost:
     started = time.perf_counter()
     if options.source is None:
@@ -187,6 +209,7 @@ TARGETS: Mapping[str, Target] = {
     "transformers": Target(write=_write_transformers, options=_FOLDER),
     "sentence-transformers": Target(write=_write_sentence_transformers, options=(*_FOLDER, "text_pool")),
     "arpa": Target(write=_write_arpa, options=()),
+    "fastai": Target(write=_write_fastai, options=()),
     "word2vec": Target(write=_write_word2vec, options=("source", "min_count", "lowercase", *_WORDS)),
 }
 """The one table of layouts, by the names that `--to` takes."""
