@@ -144,8 +144,12 @@ p.DELAY = 0.0
 main(prog_name="polyseme")
 """
 """A command that is at work until its input ends."""
-HEEDING = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
-"""Whoever started the tests may have had it ignored, as nohup does, and that is inherited."""
+HEEDING = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+"""Whoever started the tests may have had them ignored, as nohup and & do, and that is inherited."""
 
 
 def waiting(terminal: Terminal, script: str) -> subprocess.Popen[bytes]:

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import polyseme
 from polyseme.api import Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.text.marked_word import Marked
 from polyseme.text.word_forms import form
 from polyseme.text.words import split_words
-from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.word_senses import index as index_module
 from polyseme.word_senses.index import load_index
 from polyseme.word_senses.nearest_neighbors import unit
-from polyseme.word_senses.similar_uses import Similar, similar_uses
+from polyseme.word_senses.similar_uses import Similar
 from text.samples import texts, write_marks
 from tiny_models import tiny_model
 
@@ -51,7 +51,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def similar(text: str, source: Path | None = None, **options: Any) -> Similar:
-    return similar_uses(model().bundle, SimilarOptions(text=text, source=source, **options))
+    return polyseme.similar(text, source=source, model=model(), **options)
 
 
 def test_uses_are_found_as_their_cosines_say(source: Path) -> None:
@@ -81,11 +81,11 @@ def test_uses_of_the_word_are_compared_without_their_mean_if_there_are_enough(tm
     vectors = unit(np.stack([_vector_of("crane", line) for line in lines]))
     query = unit(_vector_of("crane", "One crane broke a beam."))
     expected = unit(vectors - vectors.mean(axis=0)) @ unit(query - vectors.mean(axis=0))
-    assert found.center
+    assert found.near.center
     for use in found.near.same or []:
         assert use.cosine == pytest.approx(expected[int(use.id) - 1], abs=1e-4)
     plain = similar("One [crane] broke a beam.", tmp_path / "cranes.txt", center=False)
-    assert not plain.center
+    assert not plain.near.center
     for use in plain.near.same or []:
         assert use.cosine == pytest.approx(float(vectors[int(use.id) - 1] @ query), abs=1e-4)
 
@@ -194,11 +194,11 @@ def test_an_index_of_another_model_is_refused_with_what_differs(source: Path, tm
     other = tiny_model("bert")
     next(other.bundle.encoder.parameters()).data[0, 0] += 1
     with pytest.raises(ModelError, match=r"differs in weights\. Query it with the model"):
-        similar_uses(other.bundle, SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
+        polyseme.similar("A [crane].", index=tmp_path / "uses", model=other)
     with pytest.raises(ModelError, match="differs in tokenizer, config, weights"):
-        similar_uses(tiny_model("roberta").bundle, SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
+        polyseme.similar("A [crane].", index=tmp_path / "uses", model=tiny_model("roberta"))
     with pytest.raises(ModelError, match="differs in config, weights"):
-        similar_uses(tiny_model("bert", n_layers=2).bundle, SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
+        polyseme.similar("A [crane].", index=tmp_path / "uses", model=tiny_model("bert", n_layers=2))
     with pytest.raises(ModelError, match=r"differs in layer \(3 there, 1 here\)\. "):
         similar("A [crane].", index=tmp_path / "uses", layer=1)
     with pytest.raises(ModelError, match=r"differs in layer \(3 there, mix:last2:0.5,0.25 here\)"):
@@ -206,7 +206,32 @@ def test_an_index_of_another_model_is_refused_with_what_differs(source: Path, tm
     with pytest.raises(ModelError, match=r"differs in pooling \(mean there, max here\)"):
         similar("A [crane].", index=tmp_path / "uses", pool="max")
     with pytest.raises(ModelError, match="differs in precision"):
-        similar_uses(tiny_model("bert").bundle.double(), SimilarOptions(text="A [crane].", index=tmp_path / "uses"))
+        polyseme.similar("A [crane].", index=tmp_path / "uses", model=Model(tiny_model("bert").bundle.double()))
+
+
+def test_uses_are_compared_by_another_model_too(tmp_path: Path) -> None:
+    """With vectors of words alone, every use of a word is alike; an index holds both, each with its own origin."""
+    source = tmp_path / "cranes.txt"
+    source.write_text("A crane broke.\n" * 4 + "The crane saw a fish.\n" * 4, encoding="utf-8")
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("crane 1 0 0\nfish 0.9 0.1 0\nbeam 0 1 0\na 0 0 1\n", encoding="utf-8")
+    with pytest.warns(PolysemeWarning, match="The other model's tokenizer has no pieces for"):
+        result = similar("A [crane].", source, against=str(vectors), index=tmp_path / "uses")
+    assert result.against is not None
+    assert result.against.same
+    assert [use.cosine for use in result.against.same] == pytest.approx([1.0] * len(result.against.same))
+    assert (result.near.center, result.against.center) == (True, False)
+    assert (result.against.model, result.against.layer) == (str(vectors), "-1")
+    alone = similar("A [crane].", source)
+    assert result.near == alone.near
+    assert result.cost.pieces > alone.cost.pieces
+    assert similar("A [crane].", index=tmp_path / "uses", against=f"{vectors}@0").against is not None
+    by_model = similar("A [crane].", source, against=tiny_model("roberta"), top=1)
+    itself = polyseme.similar("A [crane].", source=source, model=tiny_model("roberta"), top=1)
+    assert by_model.against is not None
+    assert by_model.against.other == itself.near.other
+    with pytest.raises(ModelError, match=r"no model at 'vectos\.txt'"):
+        similar("A [crane].", source, against="vectos.txt")
 
 
 def test_the_same_layer_by_another_name_is_the_same(source: Path, tmp_path: Path) -> None:

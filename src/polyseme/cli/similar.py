@@ -22,6 +22,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     Examples:
       polyseme similar "A [crane] caught a fish." --in sentences.txt
       polyseme similar "A [crane] caught a fish." --in sentences.txt --against 0 -o crane.html
+      polyseme similar "A [crane] caught a fish." --in sentences.txt --against glove.6B.50d.txt
       polyseme similar "We [broke] even." --in corpus.txt --index uses
       polyseme similar "Dawn [broke]." --index uses --same-word --top 20
       polyseme similar "Dawn [broke]." --in novel.txt --split sentence

@@ -17,6 +17,7 @@ from polyseme.config import EncoderConfig
 from polyseme.errors import OptionError, nearest
 
 Mode = Literal["one", "all", "sum", "mean", "concat", "mix"]
+MODES = ("all", "sum", "mean", "concat", "mix")
 FORMS = ("-1", "0", "all", "sum:a:b", "mean:a:b", "concat:a:b", "mix", "mix:lastN:w1,…,wN")
 
 
@@ -49,6 +50,16 @@ class LayerChoice:
         return combined
 
 
+def is_layer(text: str | int) -> bool:
+    """Whether something is written as a layer is, rather than as the name of a model.
+
+    >>> is_layer(0), is_layer("mean:-4:-1"), is_layer("glove.txt"), is_layer("models/mean")
+    (True, True, False, False)
+    """
+    spec = str(text).strip()
+    return _is_int(spec) or spec.partition(":")[0] in MODES
+
+
 def parse_layers(spec: str | int, config: EncoderConfig) -> LayerChoice:
     """What a user's `--layer` means for an encoder. An unknown form is refused with the nearest one."""
     spec = str(spec).strip()
@@ -66,9 +77,7 @@ def parse_layers(spec: str | int, config: EncoderConfig) -> LayerChoice:
     if head == "mix":
         return _same_width(_mix(rest, depth, spec), config, spec)
     meant = "mean" if head in ("avg", "average") else "concat" if head in ("cat", "range") or _is_int(head) else head
-    raise OptionError(
-        f"There is no layer {spec!r}. {nearest(meant, ['all', 'sum', 'mean', 'concat', 'mix'])} {_forms()}"
-    )
+    raise OptionError(f"There is no layer {spec!r}. {nearest(meant, MODES)} {_forms()}")
 
 
 def _mix(rest: str, depth: int, spec: str) -> LayerChoice:

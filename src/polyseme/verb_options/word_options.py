@@ -140,8 +140,12 @@ class SimilarOptions(IndexOptions):
         kw_only=False, metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`.")
     )
     top: int = option(10, "Uses per list.", "N")
-    against: str | int | None = option(
-        None, "Second layer whose neighbors are listed: 0 shows those without context.", "LAYER", default="none"
+    against: str | int | Model | None = option(
+        None,
+        "What else neighbors are listed of: a layer (0 shows those without context) or a model, perhaps with its layer "
+        "(glove.txt, models/elmo@-1).",
+        "LAYER|MODEL",
+        default="none",
     )
     center: bool = option(
         True,

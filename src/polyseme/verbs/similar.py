@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from polyseme.api import Model, load
+from polyseme.embedding.layer_selection import is_layer
+from polyseme.embedding.side_by_side import named_models
 from polyseme.options import flat
 from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.verbs.model_of_uses import model_for_uses
 from polyseme.word_senses.result_files import check_result_output, write_result
-from polyseme.word_senses.similar_uses import Similar, similar_uses
+from polyseme.word_senses.similar_uses import ComparedBy, Similar, similar_uses
 
 
 @flat(SimilarOptions)
@@ -22,7 +27,26 @@ def similar(options: SimilarOptions) -> Similar:
     if options.output is not None:
         check_result_output(options.output, Similar, force=options.force)
     loaded = model_for_uses("similar", options)
-    result = similar_uses(loaded.bundle, options, precision=loaded.precision, model=loaded.path)
+    compared_by = [_compared_by(loaded, options.layer)]
+    if options.against is not None:
+        compared_by.append(_against(loaded, options))
+    result = similar_uses(options, compared_by)
     if options.output is not None:
         write_result(result, options.output, force=options.force)
     return result
+
+
+def _compared_by(model: Model, layer: str | int) -> ComparedBy:
+    return ComparedBy(bundle=model.bundle, layer=layer, precision=model.precision, model=model.path)
+
+
+def _against(model: Model, options: SimilarOptions) -> ComparedBy:
+    """What else uses are compared by: another layer of the model, or another model, its top layer or a named one."""
+    against = options.against
+    if isinstance(against, str | int) and is_layer(against):
+        return _compared_by(model, against)
+    name, layer = against, None
+    if isinstance(against, str) and not Path(against).exists():
+        [(name, layer)] = named_models(against)
+    other = load(name, device=options.device, dtype=options.dtype)  # type: ignore[arg-type]
+    return _compared_by(other, "-1" if layer is None else layer)

@@ -130,7 +130,13 @@ class TextUses:
                 for each in chunk.documents
             ]
             yield Gathered(documents, chunk.words, chunk.vectors)
-        warn_unread(self._embedders[0].tally)
+        for number, embedder in enumerate(_distinct(self._embedders)):
+            warn_unread(embedder.tally, "The other model's tokenizer" if number else "The model's tokenizer")
+
+
+def _distinct(embedders: Sequence[Embedder]) -> list[Embedder]:
+    """One embedder of each tokenizer."""
+    return list({id(embedder.tokenizer): embedder for embedder in reversed(embedders)}.values())[::-1]
 
 
 def gather(
@@ -143,10 +149,10 @@ def gather(
     for chunk in row_chunks(rows):
         documents, places = _selected(map(document_of, chunk), select)
         if documents:
-            encoded = embedders[0].tokenizer.encode_many(documents)
+            encoded = {id(each.tokenizer): each.encode(documents) for each in _distinct(embedders)}
             vectors = [
                 np.concatenate([each.vectors[at] for each, at in zip(embedded, places, strict=True)])
-                for embedded in (embedder.embed(documents, encoded) for embedder in embedders)
+                for embedded in (each.embed(documents, encoded[id(each.tokenizer)]) for each in embedders)
             ]
             documents = [document.in_original() for document in documents]
             yield Gathered(documents, _words_at(documents, places), vectors)

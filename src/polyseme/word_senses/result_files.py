@@ -14,6 +14,7 @@ import numpy as np
 from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, whole_file
+from polyseme.packaged_models import model_name
 from polyseme.plots.sense_plots import SenseLabel, SenseMap, UseList, senses_figure, similar_page
 from polyseme.plots.senses_page import senses_page
 from polyseme.plots.similarity_heatmaps import figure_bytes
@@ -46,9 +47,11 @@ def lists_of(result: Similar) -> list[UseList]:
     lists = []
     for near in filter(None, (result.near, result.against)):
         layer = f"layer {near.layer}"
-        if near is result.against and near.layer == "0":
+        if near is result.against and near.model != result.near.model:
+            layer = model_name(near.model) + ("" if near.layer == "-1" else f", {layer}")
+        elif near is result.against and near.layer == "0":
             layer += ": the word and its place, no context"
-        centered = ", without their mean" if result.center else ""
+        centered = ", without their mean" if near.center else ""
         for words, uses in ((f"of {result.word!r}{centered}", near.same), ("of other words", near.other)):
             if uses is not None:
                 sign = " " if any(use.cosine < 0 for use in uses) else ""  # a blank in the place of a minus

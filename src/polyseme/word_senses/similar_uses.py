@@ -1,10 +1,10 @@
-"""The nearest uses of a marked use: of the same word and of other words, at one layer or at two to compare."""
+"""The nearest uses of a marked use: of the same word and of other words; to compare, also by another layer or model."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
-from polyseme.cost import Cost
+from polyseme.cost import Cost, Tally
 from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision, build_inference_encoder
@@ -47,9 +47,13 @@ class NearUse(Use):
 
 @dataclass(frozen=True)
 class Neighbors:
-    """The nearest uses at one layer, nearest first; None for lists that were not requested."""
+    """The nearest uses by one layer of a model, nearest first; None for lists that were not requested."""
 
     layer: str
+    model: str
+    """Its path; empty: it comes from no folder."""
+    center: bool
+    """Whether uses of the marked word were compared without their mean."""
     same: list[NearUse] | None
     """Uses of the marked word, in any case."""
     other: list[NearUse] | None
@@ -65,11 +69,9 @@ class Similar(ShownAsTable):
     start: int
     end: int
     pool: str
-    center: bool
-    """Whether uses of the marked word were compared without their mean."""
     near: Neighbors
     against: Neighbors | None
-    """The neighbors at another layer, to compare."""
+    """The neighbors by another layer or model, to compare."""
     n_uses: int
     """The number of uses that were compared."""
     n_same: int
@@ -96,27 +98,52 @@ class Similar(ShownAsTable):
         )
 
 
-def similar_uses(bundle: Bundle, options: SimilarOptions, *, precision: Precision = "own", model: str = "") -> Similar:
+@dataclass(frozen=True, kw_only=True)
+class ComparedBy:
+    """A layer of a model, by whose vectors uses are compared."""
+
+    bundle: Bundle
+    layer: str | int
+    precision: Precision = "own"
+    model: str = ""
+    """Its path."""
+
+    @property
+    def without_context(self) -> bool:
+        """Whether a word has the same vector everywhere."""
+        return self.bundle.config.direction == "none"
+
+
+def similar_uses(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> Similar:
     """The nearest uses of the word marked in the text of `options`, among all words of its source or index.
 
-    With `center`, uses of the marked word are compared without their mean, if there are enough. `model` is what an
-    index names as its model.
+    They are compared by one layer, or by two. With `center`, uses of the marked word are compared without their mean,
+    if there are enough, and if they differ.
     """
     started = time.perf_counter()
     top, same_word = options.top, options.same_word
     if top < 1:
         raise OptionError(f"The number of neighbors must be at least 1. Got {top} instead.")
-    layers = [options.layer] if options.against is None else [options.layer, options.against]
-    inference = build_inference_encoder(bundle.encoder, precision)
-    embedders = [use_embedder(bundle, options, layer=each, precision=precision, inference=inference) for each in layers]
-    marked = marked_use(options.text, masks=_masks(bundle))
+    packed = {
+        id(each.bundle): build_inference_encoder(each.bundle.encoder, each.precision) for each in reversed(compared_by)
+    }
+    embedders = [
+        use_embedder(
+            each.bundle, options, layer=each.layer, precision=each.precision, inference=packed[id(each.bundle)]
+        )
+        for each in compared_by
+    ]
+    marked = marked_use(options.text, masks=_masks(compared_by[0].bundle))
     [use] = marked.words
     queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
     warn_unread(embedders[0].tally)
-    embedders[0].tally.vanished = embedders[0].tally.unknown = 0
-    parts = fingerprint(bundle, precision)
-    views = [View(fingerprint=parts, layer=embedder.choice, pool=embedder.pool) for embedder in embedders]
-    settings = index_settings(options, model)
+    for embedder in embedders:
+        embedder.tally.vanished = embedder.tally.unknown = 0
+    views = [
+        View(fingerprint=fingerprint(each.bundle, each.precision), layer=embedder.choice, pool=embedder.pool)
+        for each, embedder in zip(compared_by, embedders, strict=True)
+    ]
+    settings = index_settings(options, compared_by[0].model)
     with opened_index(options.source, options.index, embedders, views, **settings) as uses:
         same = uses.is_word(use)
         itself = uses.rows_of(marked.text, use.start, use.end)
@@ -128,26 +155,32 @@ def similar_uses(bundle: Bundle, options: SimilarOptions, *, precision: Precisio
         center = options.center and int(same_but_itself.sum()) >= MIN_CENTERED
         near, *rest = [
             Neighbors(
-                str(spec),
-                None if same_word is False else _near(uses, query, number, top, same_but_itself, center=center),
-                None if same_word is True else _near(uses, query, number, top, others),
+                layer=str(each.layer),
+                model=each.model,
+                center=center and not each.without_context,
+                same=None
+                if same_word is False
+                else _near(uses, query, number, top, same_but_itself, center=center and not each.without_context),
+                other=None if same_word is True else _near(uses, query, number, top, others),
             )
-            for number, (query, spec) in enumerate(zip(queries, layers, strict=True))
+            for number, (query, each) in enumerate(zip(queries, compared_by, strict=True))
         ]
+        tally = embedders[0].tally.copy()
+        for embedder in embedders[1:]:
+            tally.add(Tally(pieces=embedder.tally.pieces, flops=embedder.tally.flops))
         return Similar(
             word=str(use),
             text=marked.text,
             start=use.start,
             end=use.end,
             pool=embedders[0].pool,
-            center=center,
             near=near,
             against=rest[0] if rest else None,
             n_uses=len(uses),
             n_same=n_same,
             n_left_out=len(itself),
             exact=uses.is_exact,
-            cost=embedders[0].tally.cost(time.perf_counter() - started, embedders[0].device),
+            cost=tally.cost(time.perf_counter() - started, embedders[0].device),
         )
 
 
