@@ -126,6 +126,8 @@ def model_or_default(verb: str, model: Named | None) -> Named | str:
 
 def model_name(path: str) -> str:
     """A model's name for headings: that of a packaged one, else the name of its folder."""
+    if not path:
+        return "a model from no folder"
     packaged = (model.name for model in PACKAGED.values() if model.find() == Path(path))
     return next(packaged, Path(path).name or path)
 

@@ -110,6 +110,11 @@ def test_evaluate_reports_a_cloze_set(tmp_path: Path, family: str) -> None:
     assert report.cost.flops > 0
 
 
+def test_a_model_from_no_folder_has_a_name(tmp_path: Path) -> None:
+    report = polyseme.evaluate("cloze", data=write(tmp_path / "set.jsonl", LINES[:1]), model=tiny_model("bert"))
+    assert repr(report).startswith("cloze: a model from no folder")
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "error", "said"),
     [

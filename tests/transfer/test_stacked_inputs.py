@@ -89,6 +89,15 @@ def test_a_word_s_vector_is_the_concatenation_of_its_inputs(case: str, models: d
         np.testing.assert_array_equal(np.array(one.probabilities), np.array(other.probabilities))
 
 
+def test_a_loaded_model_goes_by_its_folder(models: dict[str, str]) -> None:
+    loaded = polyseme.load(models["elmo"], device="cpu")
+    assert input_names([loaded, "char-cnn"]) == (loaded.path, "char-cnn")
+    with pytest.raises(OptionError, match="comes from no folder"):
+        input_names([tiny_model("bert")])
+    with pytest.raises(OptionError, match="Got int instead"):
+        input_names([3])
+
+
 def test_only_the_mixes_of_the_inputs_learn(models: dict[str, str]) -> None:
     names = "{glove},{elmo}@mix".format(**models)
     loaded = load_inputs(input_names(names))

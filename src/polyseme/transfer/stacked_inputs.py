@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -104,14 +106,14 @@ class FrozenInput(nn.Module):
         return mixed
 
 
-def input_names(inputs: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Inputs as a list, however they are written; None where there are none.
+def input_names(inputs: str | Sequence[Any] | None) -> tuple[str, ...] | None:
+    """Inputs as a list, however they are written; None where there are none. A loaded model goes by its folder.
 
     >>> input_names("glove.txt, char-cnn"), input_names(["models/elmo@mix"]), input_names(())
     (('glove.txt', 'char-cnn'), ('models/elmo@mix',), None)
     """
     listed = inputs.split(",") if isinstance(inputs, str) else list(inputs or ())
-    names = tuple(str(name).strip() for name in listed)
+    names = tuple(str(name).strip() if isinstance(name, str | PathLike) else _folder_of(name) for name in listed)
     if not names:
         return None
     for name in names:
@@ -134,6 +136,17 @@ def load_inputs(names: Iterable[str] | None) -> list[InputModel]:
 def folders_of(names: Iterable[str] | None) -> list[str]:
     """Where the models among the inputs are."""
     return [_parts(name)[0] for name in names or () if name != CHARACTERS]
+
+
+def _folder_of(model: object) -> str:
+    path = getattr(model, "path", None)
+    if not isinstance(path, str):
+        raise OptionError(
+            f"An input is {CHARACTERS}, the name of a model or a loaded Model. Got {type(model).__name__} instead."
+        )
+    if not path:
+        raise OptionError("A loaded model among the inputs comes from no folder. Save it, and give its folder.")
+    return path
 
 
 def _parts(name: str) -> tuple[str, str | None]:

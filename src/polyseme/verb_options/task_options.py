@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polyseme.files.reading_options import FieldName, ReadingOptions, TableOptions
 from polyseme.options import Options, callback, column_option, doc, option, output_option
@@ -121,9 +121,10 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
     reread_inputs: bool = option(
         False, "Let the head read the words' vectors a second time, beside its own output (ELMo)."
     )
-    inputs: str | Sequence[str] | None = option(
+    inputs: str | Sequence[Any] | None = option(
         None,
-        "Further inputs of the head, separated by commas: frozen models or files of static vectors, each perhaps with "
+        "Further inputs of the head, separated by commas (in Python also a list, with loaded models in it): frozen "
+        "models or files of static vectors, each perhaps with "
         "its layer (glove.txt,models/elmo@mix), and char-cnn, word vectors and a character CNN that are learned.",
         "NAMES",
         default="none",
