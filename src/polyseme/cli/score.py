@@ -34,11 +34,11 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     """
     with bar_over(sources, then="scoring") as bar:
         result = polyseme.score(sources, **settings, progress=bar)
-    from polyseme.scoring import score_files
+    from polyseme.scoring import score_formats
 
     output, by = settings["output"], settings["by"]
     if as_json:
-        texts = [score_files.as_json(each, by, result.method) for each in result.texts]
+        texts = [score_formats.as_json(each, by, result.method) for each in result.texts]
         print_json({"how": result.method, "totals": result.totals.to_json(), "texts": texts})
     else:
         if output is None:
@@ -53,7 +53,7 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
 
 
 def _rows(scored: Any, by: Any) -> list[tuple[str, str, str, str]]:
-    from polyseme.scoring.score_files import unit_log_probs, units
+    from polyseme.scoring.score_formats import unit_log_probs, units
     from polyseme.scoring.text_scores import surprisal
 
     spelled, _ = units(scored, by)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,7 +16,7 @@ from polyseme.extras import require
 from polyseme.files.vector_files import Per
 from polyseme.options import doc, flat_method, option, same
 from polyseme.sklearn.inputs import MODEL, TextEstimator, Texts, documents, model_of
-from polyseme.types import Document
+from polyseme.text.documents import document_chunks
 from polyseme.verb_options.model_options import ComputeOptions, Dtype, LayerOptions
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         """[texts, D], or [words, D] with `per="word"`."""
         embedder = self._embedder()
         features = [np.zeros((0, *embedder.shape), dtype=np.float32)]
-        for chunk in _chunks(documents(X)):
+        for chunk in document_chunks(documents(X), CHUNK_CHARACTERS):
             features += [each.vectors for each in embedder(chunk)]
         warn_unread(embedder.tally)
         if embedder.tally.wordless and self.per == "text":
@@ -118,16 +117,3 @@ class ContextualVectorizer(_base.ClassNamePrefixFeaturesOutMixin, _base.Transfor
         tags.requires_fit = False
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _chunks(texts: Iterable[Document]) -> Iterator[list[Document]]:
-    taken: list[Document] = []
-    size = 0
-    for document in texts:
-        taken.append(document)
-        size += len(document.text)
-        if size >= CHUNK_CHARACTERS:
-            yield taken
-            taken, size = [], 0
-    if taken:
-        yield taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,20 @@ def make_document(
         start += len(word) + 1
     source = None if original is None or spans is None else Original(_readable([original])[0], spans)
     return Document(text=" ".join(strings), words=words, id=id, fields=fields or {}, pretokenized=True, original=source)
+
+
+def document_chunks(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
+    """As many documents at a time as have at least so many characters together; the last ones may have fewer."""
+    chunk: list[Document] = []
+    size = 0
+    for document in documents:
+        chunk.append(document)
+        size += len(document.text)
+        if size >= characters:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def to_documents(texts: Any) -> list[Document]:

@@ -39,6 +39,7 @@ from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
 from polyseme.tasks.encoder_rows import RowTally, TaskRow, Text, document_of, other_documents
 from polyseme.tasks.items import Item
+from polyseme.text.documents import document_chunks
 from polyseme.transfer.stacked_inputs import InputVectors
 from polyseme.transfer.unit_batches import StackedSource, TaskBatch, Unit, beside, widened
 from polyseme.types import Document, Progress
@@ -279,7 +280,7 @@ def word_store(
         embedder.n_pieces = reading.n_pieces
         embedder.inference.prepare()
         done = 0
-        for chunk in _chunks(texts):
+        for chunk in document_chunks(texts, CHUNK_CHARACTERS):
             yield [each.vectors for each in embedder(chunk)]
             reading.flops = embedder.tally.flops
             done += len(chunk)
@@ -406,19 +407,6 @@ def _digest(keys: Sequence[Any]) -> str:
         digest.update(repr(key).encode("utf-8", "surrogatepass"))
         digest.update(b"\n")
     return digest.hexdigest()
-
-
-def _chunks(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    chunk: list[Document] = []
-    size = 0
-    for each in documents:
-        chunk.append(each)
-        size += len(each.text)
-        if size >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _fitting(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterator[list[int]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from polyseme.filling.masked_words import WordHide
     from polyseme.generating.text_generator import OnText
     from polyseme.scoring.pseudo_likelihood import Hide
-    from polyseme.scoring.score_files import By
+    from polyseme.scoring.score_formats import By
     from polyseme.scoring.word_bounds import WordProbability
     from polyseme.types import Progress
     from polyseme.verb_options.model_options import Texts

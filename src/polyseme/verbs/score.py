@@ -23,7 +23,8 @@ from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
-from polyseme.scoring.score_files import SourcedRows, check_by, check_scores_output, score_files
+from polyseme.scoring.score_files import SourcedRows, check_scores_output, score_files
+from polyseme.scoring.score_formats import check_by
 from polyseme.scoring.text_scores import Scored, Totals, scores_table, shaded_html
 from polyseme.scoring.word_bounds import check_word_probability
 from polyseme.text.sentences import split_sentences
