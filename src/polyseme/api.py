@@ -371,7 +371,7 @@ class Model:
         """What the model is and what it can do."""
         config = self.bundle.config
         tokenizer = self.bundle.text_tokenizer
-        can = ["embed", "similar", "senses", "compare", "pieces", "convert", "finetune"]
+        can = ["embed", "similar", "senses", "concordance", "compare", "pieces", "convert", "finetune", "benchmark"]
         can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(self.bundle) else []
         can += ["next"] if "next" in self.bundle.outputs else []
         strategy = later("polyseme.generating.language_model").generation_strategy(self.bundle)

@@ -77,7 +77,17 @@ def test_a_loaded_model_says_what_it_is(tmp_path: Path) -> None:
     card = model.show()
     assert (card.family, card.direction, card.layers, card.width, card.window) == ("elmo", "two-way", 2, 32, None)
     assert card.outputs == ()
-    assert card.can == ("embed", "similar", "senses", "compare", "pieces", "convert", "finetune")
+    assert card.can == (
+        "embed",
+        "similar",
+        "senses",
+        "concordance",
+        "compare",
+        "pieces",
+        "convert",
+        "finetune",
+        "benchmark",
+    )
     found = model.pieces("Dawn broke.")
     assert found.pieces == ["<S>", "Dawn", "broke", ".", "</S>"]
     assert found.states.shape == (3, 5, 32)

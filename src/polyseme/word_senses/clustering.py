@@ -147,7 +147,7 @@ class Count:
 
         >>> Count(2, (3.2, 1.1, 1.0), 80).sentence()
         'The uses fall into 2 groups 3.2 times as easily as a cloud without senses would (1.75 times is required), \
-and into 3 only 1.1 times.'
+and into 3 groups only 1.1 times.'
         """
         if not self.ease:
             return (
@@ -160,8 +160,8 @@ and into 3 only 1.1 times.'
                 f"{self.min_ease:g} times is required. {HINT}"
             )
         eases = [f"{ease:.1f} times" for ease in self.ease]
-        more = [f"into {number} {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]
-        after = [f"into {self.n_senses + 1} only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
+        more = [f"into {number} groups {ease}" for number, ease in enumerate(eases[1 : self.n_senses - 1], start=3)]
+        after = [f"into {self.n_senses + 1} groups only {ease}" for ease in eases[self.n_senses - 1 :][:1]]
         rest = "".join(f", and {clause}" for clause in [*more, *after])
         return (
             f"The uses fall into 2 groups {eases[0]} as easily as a cloud without senses would "

@@ -45,10 +45,11 @@ def write_result(result: Similar | Senses, output: AnyPath, *, force: bool = Fal
 def lists_of(result: Similar) -> list[UseList]:
     """The requested lists of neighbors, each with a heading."""
     lists = []
+    two_models = result.against is not None and result.against.model != result.near.model
     for near in filter(None, (result.near, result.against)):
         layer = f"layer {near.layer}"
-        if near is result.against and near.model != result.near.model:
-            layer = model_name(near.model) + ("" if near.layer == "-1" else f", {layer}")
+        if two_models:
+            layer = f"{model_name(near.model)}, {layer}"
         elif near is result.against and near.layer == "0":
             layer += ": the word and its place, no context"
         centered = ", without their mean" if near.center else ""
