@@ -67,7 +67,7 @@ def test_scores_are_printed_with_their_totals(run: Run, causal: Path, essay: Pat
     assert "scored left to right; 4 texts" in ended.err
 
 
-@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
+@pytest.mark.filterwarnings("ignore:.*that the model's output vocabulary lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("by", ["word", "piece", "byte"])
 def test_tables_hold_every_unit(run: Run, tiny: Path, essay: Path, tmp_path: Path, by: str) -> None:
     scored = expected(tiny)

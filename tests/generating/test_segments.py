@@ -29,7 +29,7 @@ def one_pass(model: Model, ids: list[int]) -> torch.Tensor:
         return model.bundle.outputs["causal"].log_probs(states[-1][0])  # type: ignore[operator, no-any-return]
 
 
-@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
+@pytest.mark.filterwarnings("ignore:.*that the model's output vocabulary lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("window", [8, 40])
 def test_where_every_piece_sees_as_much_it_is_one_long_pass(window: int) -> None:
     """With `same_length` no piece sees more than the memory holds, so that segments do not show."""
@@ -50,13 +50,13 @@ def test_where_every_piece_sees_as_much_it_is_one_long_pass(window: int) -> None
         found, memory = language.next_piece.step(Batch(torch.tensor([[ids[place]]])), memory)
 
 
-@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
+@pytest.mark.filterwarnings("ignore:.*that the model's output vocabulary lacks:polyseme.errors.PolysemeWarning")
 def test_segments_show_where_a_piece_sees_its_whole_segment() -> None:
     [one], [other] = (transformer_xl(max_positions=window).score([TEXT]) for window in (8, 40))
     assert not np.allclose(one.piece_log_probs, other.piece_log_probs)
 
 
-@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
+@pytest.mark.filterwarnings("ignore:.*that the model's output vocabulary lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("window", [8, 40])
 def test_texts_together_and_alone(window: int) -> None:
     """Also where a batch has room for less than a segment."""

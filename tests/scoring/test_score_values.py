@@ -183,7 +183,7 @@ def test_the_ways_of_hiding_differ() -> None:
     assert len({round(float(each), 6) for each in every}) == 3
 
 
-@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
+@pytest.mark.filterwarnings("ignore:.*that the model's output vocabulary lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("hide", ["word", "left-to-right"])
 def test_a_long_text_is_guessed_in_the_windows_that_keep_its_pieces(hide: str) -> None:
     from polyseme.text.windows import cut
@@ -207,7 +207,7 @@ def test_a_long_text_is_guessed_in_the_windows_that_keep_its_pieces(hide: str) -
 EVERY = [*TEXTS, LONG, TEXTS[0], "The the THE", "x" * 50]
 
 
-@pytest.mark.filterwarnings("ignore:.*that the model's softmax lacks:polyseme.errors.PolysemeWarning")
+@pytest.mark.filterwarnings("ignore:.*that the model's output vocabulary lacks:polyseme.errors.PolysemeWarning")
 @pytest.mark.parametrize("family", ["gpt2", "bert", "roberta", "xlm-roberta", "albert", "distilbert"])
 def test_a_text_has_the_same_scores_alone_and_in_a_batch(family: str) -> None:
     model = tiny_model(family)
@@ -278,7 +278,7 @@ def test_half_precision_keeps_log_probabilities_in_full() -> None:
 
 # --- words that are not known -----------------------------------------------------------------------------------------
 
-LACKED = r"^{} that the model's softmax lacks were scored as the unknown word"
+LACKED = r"^{} that the model's output vocabulary lacks were scored as the unknown word"
 
 
 @pytest.mark.parametrize("family", ["lstm", "transfo-xl", "bert", "t5"])

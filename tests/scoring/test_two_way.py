@@ -52,7 +52,9 @@ def by_definition(model: Model, words: list[str], *, backwards: bool) -> list[fl
 @pytest.mark.parametrize("order", ["left-to-right", "right-to-left"])
 def test_each_half_equals_its_definition(order: str) -> None:
     model = elmo()
-    with pytest.warns(PolysemeWarning, match="words that the model's softmax lacks were scored as the unknown word"):
+    with pytest.warns(
+        PolysemeWarning, match="words that the model's output vocabulary lacks were scored as the unknown word"
+    ):
         found = model.score(TEXTS, order=order)
     for scored in found:
         expected = by_definition(model, list(map(str, scored.words)), backwards=order == "right-to-left")
