@@ -201,8 +201,9 @@ class Scorer:
                 f" ({self.tally.unknown / self.tally.words:.1%} of {self.tally.words:,})" if self.tally.words else ""
             )
             cautions.append(
-                f"{self.tally.unknown:,} word{'' if self.tally.unknown == 1 else 's'} that the model's output vocabulary lacks "
-                f"were scored as the unknown word{share}, which makes perplexities look better than they are."
+                f"{self.tally.unknown:,} word{'' if self.tally.unknown == 1 else 's'} that the model's output "
+                f"vocabulary lacks were scored as the unknown word{share}, which makes perplexities look better than "
+                "they are."
             )
         if self.tally.vanished:
             cautions.append(
