@@ -266,10 +266,9 @@ class Model:
         """
         model, card = self.task_model
         named = later("polyseme.transfer.predict_columns").Columns.named
-        columns = named(**{name: getattr(options, name) for name in ("field", "second", "choices", "marks")})
         fields = (options.fields,) if isinstance(options.fields, str) else tuple(options.fields)
         judged = later("polyseme.transfer.predict_inputs").predict_inputs(
-            model, card, inputs_of(options.texts), columns=columns, reading={"fields": fields}
+            model, card, inputs_of(options.texts), columns=named(options), reading={"fields": fields}
         )
         return ResultList(judged.predictions, later("polyseme.tasks.kind").predictions_table)
 

@@ -164,6 +164,8 @@ SOME_VALUE = {
     "choices": ("a", "b"),
     "start": "begin",
     "marks": "predicate",
+    "first_span": "mention",
+    "second_span": "pronoun",
     "regression": True,
     "separator": "|",
     "scheme": "BIOES",

@@ -52,6 +52,9 @@ COUNTS: Mapping[str, tuple[dict[str, int], tuple[str, ...]]] = {
     "arc-challenge": ({"train": 1119, "dev": 299, "test": 1172}, ()),
     "csqa": ({"train": 9741, "dev": 1221}, ()),
     "swag": ({"dev": 500}, ("dev",)),
+    "gap": ({"train": 4000, "dev": 908, "test": 4000}, ()),
+    "wsc": ({"train": 2632, "dev": 1128, "test": 538}, ()),
+    "wic": ({"train": 5428, "dev": 638, "test": 1400}, ()),
 }
 LABELS = {
     ("cola", "train"): {"1": 6023, "0": 2528},
@@ -66,6 +69,8 @@ LABELS = {
     ("sst3", "test"): {"negative": 912, "neutral": 389, "positive": 909},
     ("trec", "test"): {"DESC": 138, "NUM": 113, "ENTY": 94, "LOC": 81, "HUM": 65, "ABBR": 9},
     ("imdb", "test"): {"pos": 1000, "neg": 1000},
+    ("gap", "test"): {"true": 1773, "false": 2227},
+    ("wic", "test"): {"T": 700, "F": 700},
 }
 SIZES = {"ud-ewt": 17, "trec-fine": 50, "trec": 6, "wnut17": 13, "wikigold": 9}
 ENTITIES = {"wnut17": (1975, 836, 1079), "wikigold": (2438, 540, 580), "srl": (81409, 9583, 9337)}
@@ -82,7 +87,7 @@ MAJORITIES = {
 }
 
 
-LARGE = ("srl", "ud-ewt", "sst2", "snli", "qqp")
+LARGE = ("srl", "ud-ewt", "sst2", "snli", "qqp", "gap")
 """Large files, whose readers have small tests besides."""
 
 

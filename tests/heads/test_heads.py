@@ -296,8 +296,8 @@ def test_draws_weights_as_bert_does() -> None:
 
 
 def test_names_are_configs() -> None:
-    assert set(KINDS) == {"classify", "pair", "tag", "span", "choose"}
-    for name in set(NAMES) - {"text"}:
+    assert set(KINDS) == {"classify", "pair", "tag", "span", "choose", "edge", "edge-pair"}
+    for name in set(NAMES) - {"text", "cosine"}:
         build_head(HeadConfig(kind="tag", labels=TAGS, width=4, **named_settings(name)))
     written = HeadConfig(kind="pair", labels=("a", "b"), width=4, pieces=((3,), (4, 1)), **named_settings("text"))
     assert build_head(HeadConfig.from_json(written.to_json())).config == written

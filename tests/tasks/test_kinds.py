@@ -31,6 +31,14 @@ ITEMS: dict[str, list[Item]] = {
         Item(text="the crane", choices=("broke", "swims"), gold=0),
         Item(text="a fish", choices=("broke", "flew", "swims"), gold=2),
     ],
+    "edge": [
+        Item(text="the crane broke", spans=((0, 9), (10, 15)), gold="yes"),
+        Item(text="a fish", spans=((0, 1), (0, 6)), gold="no"),
+    ],
+    "edge-pair": [
+        Item(text="the crane", second="it broke", spans=((4, 9), (0, 2)), gold="no"),
+        Item(text="a fish", second="swims", spans=((2, 6), (0, 5)), gold="yes"),
+    ],
 }
 every_kind = pytest.mark.parametrize("name", KINDS)
 
@@ -82,6 +90,8 @@ ROWS: dict[str, tuple[Any, dict[str, Any]]] = {
     "tag": (["a", "fish"], {"label": ["no", "yes"]}),
     "span": ("a fish swims", {"second": "who?", "label": "fish"}),
     "choose": ("a fish", {"choices": ["broke", "swims"], "label": 1}),
+    "edge": ("a fish", {"first_span": "a", "second_span": [2, 6], "label": "no"}),
+    "edge-pair": ("a fish", {"second": "it swims", "first_span": "2:6", "second_span": "it", "label": "no"}),
 }
 
 
@@ -99,7 +109,7 @@ def test_no_other_file_compares_the_names_of_kinds() -> None:
     names = "|".join(KINDS)
     compared = re.compile(rf"""(?:==|!=|\bin)\s*\(?\s*["'](?:{names})["']|["'](?:{names})["']\s*(?:==|!=|:\s)""")
     root = Path(polyseme.__file__).parent
-    own = {root / "tasks" / f"{name}.py" for name in KINDS}
+    own = {root / "tasks" / f"{name.partition('-')[0]}.py" for name in KINDS}
     rooms = ("tasks", "datasets", "metrics", "heads", "transfer", "verbs", "sklearn", "cli")
     files = [file for room in rooms for file in (root / room).rglob("*.py") if file not in own]
     assert len(files) > 50

@@ -46,12 +46,35 @@ def choose(draw: random.Random) -> Item:
     return Item(text="the crane broke", choices=tuple(choices), gold=right)
 
 
+def edge(draw: random.Random) -> Item:
+    """Of which sort the first span is, among words of both sorts."""
+    good, bad, words = draw.choice(GOOD), draw.choice(BAD), [*draw.sample(OTHERS, 2)]
+    shuffled = draw.sample([good, bad, *words], 4)
+    text, first = " ".join(shuffled), draw.choice((good, bad))
+    spans = tuple(_span(text, word) for word in (first, words[0]))
+    return Item(text=text, spans=spans, gold="yes" if first == good else "no")
+
+
+def edge_pair(draw: random.Random) -> Item:
+    """The same of the second span, which is in the second text."""
+    item = edge(draw)
+    text = f"the {draw.choice(GOOD)} broke"
+    return Item(text=text, second=item.text, spans=(_span(text, "broke"), item.spans[0]), gold=item.gold)
+
+
+def _span(text: str, word: str) -> tuple[int, int]:
+    start = f" {text} ".index(f" {word} ")
+    return start, start + len(word)
+
+
 MAKERS: dict[str, tuple[Callable[[random.Random], Item], dict[str, Any]]] = {
     "classify": (classify, {"labels": ("bad", "good"), "metrics": ("accuracy",)}),
     "pair": (pair, {"labels": ("no", "yes"), "metrics": ("accuracy", "f1")}),
     "tag": (tag, {"labels": ("B", "G", "O"), "metrics": ("word_accuracy",)}),
     "span": (span, {"metrics": ("answer_f1", "exact_match")}),
     "choose": (choose, {"metrics": ("accuracy",)}),
+    "edge": (edge, {"labels": ("no", "yes"), "metrics": ("accuracy",)}),
+    "edge-pair": (edge_pair, {"labels": ("no", "yes"), "metrics": ("accuracy",)}),
 }
 
 

@@ -16,7 +16,7 @@ from polyseme.transfer.prepare_items import judge, prepare
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 
-LEARNT = {"classify": 0.85, "pair": 0.85, "tag": 0.8, "span": 0.7, "choose": 0.85}
+LEARNT = {"classify": 0.85, "pair": 0.85, "tag": 0.8, "span": 0.7, "choose": 0.85, "edge": 0.85, "edge-pair": 0.85}
 """The first figure on dev from which a small task counts as learned; the baseline is near a half, or nothing."""
 
 
@@ -34,7 +34,7 @@ def fitted(kind: str, bundle: Bundle | None, *, frozen: bool, n_train: int = 160
     return finetune_task(small_task(kind, n_train=n_train), bundle, FinetuneSettings(**{**chosen, **settings}))
 
 
-FROZEN_BY_DEFAULT = ("classify", "pair", "choose")
+FROZEN_BY_DEFAULT = ("classify", "pair", "choose", "edge", "edge-pair")
 """Kinds that are learned over a frozen encoder by default, and tuned among the slow tests; the others the reverse."""
 
 

@@ -26,6 +26,9 @@ def pairs_of(kind: str, items: list[Item]) -> list[Any]:
     """Items as one would type them."""
     if kind == "tag":
         return [list(item.words) for item in items]
+    if item_spans := [item.spans for item in items if item.spans]:
+        texts = [(item.text,) if item.second is None else (item.text, item.second) for item in items]
+        return [(*text, *map(list, spans)) for text, spans in zip(texts, item_spans, strict=True)]
     if kind == "choose":
         return [(item.text, list(item.choices)) for item in items]
     return [item.text if item.second is None else (item.text, item.second) for item in items]
@@ -35,7 +38,13 @@ def records_of(kind: str, items: list[Item]) -> list[dict[str, Any]]:
     records = [
         {"text": list(item.words) or item.text, "second": item.second, "choices": list(item.choices)} for item in items
     ]
-    used = {"tag": ("text",), "classify": ("text",), "choose": ("text", "choices")}.get(kind, ("text", "second"))
+    for record, item in zip(records, items, strict=True):
+        record |= {name: list(span) for name, span in zip(("first_span", "second_span"), item.spans, strict=False)}
+    spans = ("first_span", "second_span")
+    edges = {"edge": ("text", *spans), "edge-pair": ("text", "second", *spans)}
+    used = {**edges, "tag": ("text",), "classify": ("text",), "choose": ("text", "choices")}.get(
+        kind, ("text", "second")
+    )
     return [{name: record[name] for name in used} for record in records]
 
 
@@ -57,7 +66,7 @@ def test_texts_lists_frames_and_files_say_the_same(kind: str, fitted: Path, tmp_
     records = records_of(kind, items)
     path = tmp_path / "in.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    named = {"field": "text", "second": "second", "choices": "choices"}
+    named = {name: name for name in ("second", "choices", "first_span", "second_span")} | {"field": "text"}
     named = {role: name for role, name in named.items() if name in records[0] or role == "field"}
     expected = polyseme.predict(path, model=fitted / kind, device="cpu", **named).predictions  # type: ignore[arg-type]
     model = polyseme.load(fitted / kind, device="cpu")

@@ -20,9 +20,12 @@ DEEPEST = 2
 
 @command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, cloze, or your own pairs.
+    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, wsc, gap, cloze; or pairs.
 
     With a model that `polyseme finetune` has written, FILE has labels as in training, or NAME is a benchmark.
+
+    wsc and gap put each mention in the place of the pronoun, and compare the two readings: whole (full), and behind the
+    mention (partial).
 
     cloze fills one [MASK] per line of JSON lines (LAMA's layout: masked_sentences and obj_label, or text and answer).
 
@@ -39,6 +42,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
       polyseme evaluate lambada -m path/to/gpt2 --data lambada_test.jsonl
       polyseme evaluate wikitext2 -m models/kn5 --data data/tasks
       polyseme evaluate agreement -m path/to/bert --data data/tasks -o agreement.png
+      polyseme evaluate wsc -m path/to/gpt2 --data data/tasks
       polyseme evaluate cloze -m path/to/bert --data P19.jsonl --among answers
       polyseme evaluate pairs.tsv -m path/to/bert --hide left-to-right -o pairs.json
       polyseme evaluate test.conll -m models/ner

@@ -14,7 +14,7 @@ from polyseme.verb_options.task_options import FinetuneTaskOptions
 
 @command_of(FinetuneTaskOptions, json=True)
 def command(task: str, as_json: bool, **settings: Any) -> None:
-    """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose with files of your own.
+    """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose, edge with files of your own.
 
     The whole encoder is fine-tuned, or with --frozen its vectors are computed once and only a head learns. Dev chooses
     the best step and the best seed; test is scored once. Interrupted work is resumed by the same command.

@@ -58,6 +58,8 @@ class Benchmark:
     labels: tuple[str, ...] = ()
     """Where they are known; else those that occur."""
     regression: bool = False
+    grouped_by: str = ""
+    """The field of items by whose values the first metric is given, too."""
     makes_dev: bool = True
     """Whether a dev split is made of training items where there is none."""
 
@@ -82,6 +84,7 @@ class Benchmark:
             sampled=tuple(split for split in splits if split in sampled),
             metrics=self.metrics,
             scheme=read.scheme,
+            grouped_by=self.grouped_by,
             notes=tuple(notes),
         )
 

@@ -32,6 +32,8 @@ class MinimalPair:
     """From the widest to the narrowest, as the levels of `PairSet` are named."""
     focus: int | None = None
     """The number of the word, counted from 0, that alone is compared; None: the whole text."""
+    last_words: int | None = None
+    """How many last words alone are compared, given those before them; None: the whole text."""
     place: str = ""
     """Where it stands, for messages."""
 

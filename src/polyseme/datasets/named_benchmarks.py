@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from polyseme.datasets.benchmark import Benchmark
+from polyseme.datasets.coreference import COREFERENCE
 from polyseme.datasets.glue import GLUE
 from polyseme.datasets.multiple_choice import CHOICES
 from polyseme.datasets.nli import INFERENCE
@@ -15,11 +16,23 @@ from polyseme.datasets.semantic_roles import ROLES
 from polyseme.datasets.sequence_labeling import TAGGING
 from polyseme.datasets.squad import SQUAD
 from polyseme.datasets.text_classification import SENTENCES
+from polyseme.datasets.word_in_context import WORD_IN_CONTEXT
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.tasks.items import TaskData
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    benchmark.name: benchmark for benchmark in (*GLUE, *INFERENCE, *SENTENCES, *TAGGING, *ROLES, *SQUAD, *CHOICES)
+    benchmark.name: benchmark
+    for benchmark in (
+        *GLUE,
+        *INFERENCE,
+        *SENTENCES,
+        *TAGGING,
+        *ROLES,
+        *SQUAD,
+        *CHOICES,
+        *COREFERENCE,
+        *WORD_IN_CONTEXT,
+    )
 }
 """All of them, GLUE's nine first."""
 
@@ -72,7 +85,8 @@ def benchmark_folder(benchmark: Benchmark, data: str | PathLike[str] | None) -> 
     if not place.is_dir():
         raise InputError(
             f"{place} is a file. The data of {benchmark.name} is a folder, with files such as {', '.join(names[:4])}; "
-            "for files of your own name the kind of the task instead: classify, pair, tag, span or choose."
+            "for files of your own name the kind of the task instead: classify, pair, tag, span, choose, "
+            "edge or edge-pair."
         )
     places = [
         *(place / "tasks" / folder for folder in benchmark.folders),

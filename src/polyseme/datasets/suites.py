@@ -81,6 +81,19 @@ SUITES: Mapping[str, Suite] = {
             shown_models=("ELMo", "GPT", "BERT-base"),
         ),
         Suite(
+            name="wic",
+            noun="WiC",
+            tasks=(SuiteTask(name="wic"),),
+            strategies=(
+                Strategy(name="cosine", settings={"frozen": True, "head": "cosine", "learning_rate": 0.02}),
+                Strategy(name="frozen", settings={"frozen": True, "head": "mlp"}),
+                Strategy(name="tuned", settings={"frozen": False, "head": "linear"}),
+            ),
+            mean_over=(),
+            shown_models=("ELMo", "context2vec", "BERT-large", "BERT-large, tuned"),
+            prefers_test=True,
+        ),
+        Suite(
             name="babylm",
             noun="BabyLM",
             tasks=(SuiteTask(name="blimp"), SuiteTask(name="supplement")),

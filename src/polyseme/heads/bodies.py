@@ -201,6 +201,7 @@ def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
 BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
     "linear": AsGiven,
     "mlp": AsGiven,
+    "cosine": AsGiven,
     "bilstm": Recurrent,
     "bilstm-attention": Aligned,
     "bcn": Biattentive,

@@ -41,7 +41,10 @@ class Features:
     second_mask: Tensor | None = None
     """[R, V], true where there is a word of the second text."""
     marks: Tensor | None = None
-    """[R, W], one small whole number per word: 1 at the predicate of semantic roles, 0 elsewhere."""
+    """[R, W], one small whole number per word: 1 at the predicate of semantic roles, 0 elsewhere; of edges, 1 and 2
+    (and 3) in the first and the second span (in both)."""
+    second_marks: Tensor | None = None
+    """[R, V], the same of the second text, where it is a row of its own."""
     passage: Tensor | None = None
     """[R, W], true at words that may be in an answer (span tasks), where `words` has others too; None: at all."""
     groups: Tensor | None = None

@@ -10,9 +10,9 @@ from polyseme.config import Config
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.parts.crf import SCHEMES
 
-Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "bcn", "text"]
+Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
-TASK_KINDS = ("classify", "pair", "tag", "span", "choose")
+TASK_KINDS = ("classify", "pair", "tag", "span", "choose", "edge", "edge-pair")
 """The kinds of task that heads are for; `tasks.kinds.KINDS` has an object for each."""
 KIND_OPTIONS = ("regression", "multi", "crf", "scheme", "no_answer", "separate_rows", "n_marks")
 """Fields that only some kinds of task have a use for (`tasks.kind.Kind.head_options`)."""
@@ -23,6 +23,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "bilstm": {"body": "bilstm", "dropout_rate": 0.5},
     "bilstm-attention": {"body": "bilstm-attention", "dropout_rate": 0.5},
     "bcn": {"body": "bcn", "dropout_rate": 0.3},
+    "cosine": {"body": "cosine", "dropout_rate": 0.0},
     "crf": {"body": "linear", "crf": True, "dropout_rate": 0.1},
     "bilstm-crf": {"body": "bilstm", "crf": True, "dropout_rate": 0.5},
     "text": {"body": "text", "dropout_rate": 0.0},
@@ -35,7 +36,7 @@ class HeadConfig(Config):
     """A head, but for its weights. Labels are part of it, so that a head always knows what its numbers mean."""
 
     kind: str
-    """The task: classify a text, a pair of texts, tag words, find a span, choose one of several."""
+    """The task: classify a text, a pair of texts, tag words, find a span, choose one of several, judge an edge."""
     labels: tuple[str, ...] = ()
     """The names of classes or tags, in the order of the gold numbers; none for regression, spans and choices."""
     regression: bool = False
@@ -50,11 +51,12 @@ class HeadConfig(Config):
     of whole-text tasks read. None: the words are read out."""
 
     separate_rows: bool = False
-    """Whether two texts were read in separate rows, each without sight of the other (pair; span: the question; choose:
-    the choice); the head then combines them."""
+    """Whether two texts were read in separate rows, each without sight of the other (pair, edge-pair; span: the
+    question; choose: the choice); the head then combines them."""
 
     body: Body = "linear"
-    """What is computed over words; `text`: nothing, the label is written by the model's decoder (classify and pair)."""
+    """What is computed over words; `cosine`: nothing, two spans are compared as they are (edges); `text`: nothing, the
+    label is written by the model's decoder (classify and pair)."""
     readout: WordReadout = "mean"
     """How words become one vector; `concat` is [last; max; mean]."""
     inner_width: int | None = None

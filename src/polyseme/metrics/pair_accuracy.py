@@ -55,6 +55,17 @@ def pair_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float,
     return Figures(columns=COLUMNS, lines=lines, baseline=0.5, items=pair_items(sets, scores))
 
 
+def set_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> Figures:
+    """The same where sets are the same items, scored differently: each has its figures, and there is none for all."""
+    lines: list[Line] = []
+    for each, theirs in zip(sets, scores, strict=True):
+        margins = _margins(theirs)
+        groups = _grouped(each.levels, [pair.groups for pair in each.pairs], margins, parent=each.name)
+        direct = [line for line in groups if line.depth == 1]
+        lines += [Line("set", each.name, len(margins), _figures(margins, direct)), *groups]
+    return Figures(columns=COLUMNS, lines=lines, baseline=0.5, items=pair_items(sets, scores))
+
+
 def _margins(scores: Sequence[tuple[float, ...]]) -> Floats:
     return np.array([good - max(bad) for good, *bad in scores], dtype=np.float64)
 

@@ -57,6 +57,26 @@ def measure(names: Sequence[str], gold: Labels, predicted: Labels, *, labels: Se
     return figures
 
 
+def measure_groups(
+    name: str, gold: Labels, predicted: Labels, groups: Sequence[str], *, labels: Sequence[Any] = ()
+) -> dict[str, float]:
+    """A metric within each group; where the groups are genders, also GAP's bias, the feminine figure by the masculine.
+
+    >>> measure_groups("accuracy", [1, 0], [1, 1], ["masculine", "feminine"])
+    {'accuracy (feminine)': 0.0, 'accuracy (masculine)': 1.0, 'bias': 0.0}
+    """
+    names = sorted(set(groups))
+    figures: dict[str, float] = {}
+    for group in names:
+        places = [place for place, each in enumerate(groups) if each == group]
+        ours, theirs = [gold[place] for place in places], [predicted[place] for place in places]
+        figures[f"{name} ({group})"] = METRICS[name].compute(ours, theirs, labels)
+    if names == ["feminine", "masculine"]:
+        feminine, masculine = figures.values()
+        figures["bias"] = feminine / masculine if masculine else 0.0
+    return figures
+
+
 def undefined(names: Sequence[str], gold: Labels, predicted: Labels) -> tuple[str, ...]:
     """Notes on figures that are not defined for these predictions, and therefore given as 0."""
     return tuple(

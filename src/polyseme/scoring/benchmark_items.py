@@ -23,38 +23,43 @@ PairScores = list[tuple[float, ...]]
 
 
 def score_pairs(scorer: Scorer, sets: Sequence[PairSet], on_batch: OnBatch | None = None) -> list[PairScores]:
-    """Log-probabilities of both sides of every pair: of the word in focus, or of the whole text."""
-    texts: dict[tuple[object, int | None], int] = {}
-    requests: list[tuple[Document, int | None, MinimalPair]] = []
+    """Log-probabilities of both sides of every pair: of the word in focus, of the last words, or of the whole text."""
+    texts: dict[tuple[object, int | None, int | None], int] = {}
+    requests: list[tuple[Document, MinimalPair]] = []
     places: list[list[list[int]]] = []
     for each in sets:
         places.append([])
         for pair in each.pairs:
             numbers: list[int] = []
             for text in (pair.good, *pair.bad):
-                key = (text, pair.focus)
+                key = (text, pair.focus, pair.last_words)
                 if key not in texts:
                     texts[key] = len(requests)
-                    requests.append((_document(text, pair), pair.focus, pair))
+                    requests.append((_document(text, pair), pair))
                 numbers.append(texts[key])
             places[-1].append(numbers)
     scores = _scores(scorer, requests, on_batch)
     return [[tuple(scores[number] for number in numbers) for numbers in each] for each in places]
 
 
-def _scores(
-    scorer: Scorer, requests: Sequence[tuple[Document, int | None, MinimalPair]], on_batch: OnBatch | None
-) -> list[float]:
-    encoded = scorer.tokenizer.encode_many([document for document, _, _ in requests])
+def _scores(scorer: Scorer, requests: Sequence[tuple[Document, MinimalPair]], on_batch: OnBatch | None) -> list[float]:
+    encoded = scorer.tokenizer.encode_many([document for document, _ in requests])
     runs: list[tuple[int, int]] = []
-    for (_, focus, pair), each in zip(requests, encoded, strict=True):
+    for (_, pair), each in zip(requests, encoded, strict=True):
         if not len(each):
             raise InputError(f"{pair.place}: the model's tokenizer makes nothing of a side of this pair.")
-        runs.append((0, len(each)) if focus is None else pieces_of_word(each, focus))
-    scorer.tally.words += sum(len(document.words) for document, _, _ in requests)
+        runs.append(_run(each, pair))
+    scorer.tally.words += sum(len(document.words) for document, _ in requests)
     scorer.tally.vanished += sum(each.n_unknown for each in encoded)
     piece_scores = scorer.pieces(encoded, only=runs, on_batch=on_batch)
     return [_sum(scores, run) for scores, run in zip(piece_scores, runs, strict=True)]
+
+
+def _run(pieces: Pieces, pair: MinimalPair) -> tuple[int, int]:
+    """The pieces that are compared."""
+    if pair.focus is not None:
+        return pieces_of_word(pieces, pair.focus)
+    return (0 if pair.last_words is None else pieces_of_word(pieces, -pair.last_words)[0], len(pieces))
 
 
 def _sum(scores: PieceScores, run: tuple[int, int]) -> float:

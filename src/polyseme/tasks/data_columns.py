@@ -30,7 +30,9 @@ DEV_SHARE = 0.1
 class DataOptions(TaskDataOptions):
     """How users' files are read: what `finetune` takes, and what only callers from Python need."""
 
-    kind: str = dataclasses.field(kw_only=False, metadata=doc("Kind of the task: classify, pair, tag, span, choose."))
+    kind: str = dataclasses.field(
+        kw_only=False, metadata=doc("Kind of the task: classify, pair, tag, span, choose, edge, edge-pair.")
+    )
     files: Mapping[str, Sources] = dataclasses.field(
         kw_only=False,
         metadata=doc("File or table of each split (train, dev, test). Without dev, part of train becomes dev."),
@@ -79,7 +81,7 @@ def resolve_columns(options: DataOptions, file: str | InMemory, usual: UsualName
             f"{file} has {len(names)} columns ({_listed(names)}), counted from 1. Got {column} for {role!r} instead."
         )
 
-    roles = ("text", "second", "label", "start", "marks", "id")
+    roles = ("text", "second", "label", "start", "marks", "first_span", "second_span", "id")
     resolved: dict[str, Any] = {role: name_of(role, getattr(options, role)) for role in roles}
     if "choices" in usual:
         listed: list[Column | None] = [*options.choice_columns()]
@@ -109,7 +111,8 @@ def column_in(names: Sequence[str], column: Column | None, usual: Sequence[str])
 
 def column_rows(file: str | InMemory, format: str, options: DataOptions) -> Iterator[Row]:
     """The rows of a file, or of a table in memory, with the values of the columns."""
-    others = [options.second, options.label, options.start, options.marks, *options.choice_columns()]
+    spans = [options.first_span, options.second_span]
+    others = [options.second, options.label, options.start, options.marks, *spans, *options.choice_columns()]
     reading: dict[str, Any] = {} if isinstance(file, InMemory) else {"format": format}
     if format in ("csv", "tsv"):
         reading |= {"quotes": options.quotes, "delimiter": options.delimiter}

@@ -58,6 +58,9 @@ class TaskRow:
     strings: tuple[str, ...] = ()
     """The words themselves, where inputs are learned from them."""
     second_strings: tuple[str, ...] = ()
+    marks: tuple[int, ...] = ()
+    """The marks of its words, where these are not those of the item's words from `first_word` on."""
+    second_marks: tuple[int, ...] = ()
 
     @property
     def n_words(self) -> int:
@@ -151,7 +154,7 @@ class RowMaker:
         wholes = [_joined(self.prompt, pair) for pair in texts]
         encoded = self.encode([item_document(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
         self.tally.words -= len(items) * len(make_document("".join(self.prompt)).words)
-        room = self._room_of_one()
+        room = self.room_of_one()
         for (_, places), pieces in zip(wholes, encoded, strict=True):
             fits = np.ones(len(pieces), np.bool_)
             if len(pieces) > room:
@@ -181,7 +184,7 @@ class RowMaker:
 
     def single(self, pieces: Pieces) -> Text:
         """A row with one text, truncated to fit."""
-        pieces = self.cut(pieces, self._room_of_one())
+        pieces = self.cut(pieces, self.room_of_one())
         framed = self.tokenizer.frame(pieces.ids)
         return self.text(framed, pieces.words + framed.offset, close=True)
 
@@ -228,7 +231,8 @@ class RowMaker:
         words = pieces.words[pieces.words[:, 1] < room]
         return Pieces(pieces.ids[:room], pieces.spans[:room], words)
 
-    def _room_of_one(self) -> int:
+    def room_of_one(self) -> int:
+        """Pieces that a text has in a row of its own."""
         return self.max_pieces - self.tokenizer.n_specials - (0 if self.ends or not self._closes else 1)
 
     def room_of_pair(self) -> int:

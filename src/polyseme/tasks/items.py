@@ -24,7 +24,7 @@ class Item:
     """One thing to be judged."""
 
     text: str = ""
-    """classify: the text; pair: the first text; span: the passage; choose: the question or context."""
+    """classify, edge: the text; pair: the first text; span: the passage; choose: the question or context."""
     words: tuple[str, ...] = ()
     """The words where they were given (always in tagging; `text` is then the words with spaces between); else empty."""
     second: str | None = None
@@ -32,6 +32,10 @@ class Item:
     choices: tuple[str, ...] = ()
     marks: tuple[int, ...] = ()
     """One number per word, such as 1 at the predicate whose roles are tagged; empty: none."""
+    second_marks: tuple[int, ...] = ()
+    """The same of the second text."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """edge: the two spans, in characters, end excluded; edge-pair: the second is in the second text."""
     gold: Any = None
     """The answer, as the kind of task has it (`tasks.kinds`): a label, a float (regression), a tuple of labels, one tag
     per word, a tuple of `Answer` (empty: the passage has none), the index of the right choice. None: not labeled."""
@@ -65,6 +69,8 @@ class TaskData:
     """The splits that are samples of the published ones: a figure on or from them is not comparable."""
     metrics: tuple[str, ...]
     """Their names; the first is what dev chooses by."""
+    grouped_by: str = ""
+    """The field of items by whose values the first metric is given, too: the gender of pronouns; empty: none."""
     scheme: str | None = None
     """How tags mark spans ("IOB1", "BIO", "BIOES"); None where a tag is a word's own, as in parts of speech."""
     notes: tuple[str, ...] = ()

@@ -66,6 +66,8 @@ class Prediction:
     """The words that have a tag each; None: the task has none."""
     answers: tuple[Mapping[str, Any], ...] | None = None
     """The best answers, with their places in the text; None: the task has none."""
+    spans: tuple[str, ...] | None = None
+    """The two spans that have the label together; None: the task has none."""
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -84,7 +86,7 @@ class Prediction:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Prediction:
-        lists = {name: tuple(content[name]) for name in ("words", "answers") if content[name] is not None}
+        lists = {name: tuple(content[name]) for name in ("words", "answers", "spans") if content[name] is not None}
         return cls(**{**content, **lists})
 
     def record(self) -> dict[str, Any]:
@@ -96,6 +98,8 @@ class Prediction:
             content |= {"text": self.text}
             if self.second is not None:
                 content["second"] = self.second
+            if self.spans is not None:
+                content["spans"] = list(self.spans)
             content["label"] = list(self.label) if isinstance(self.label, tuple) else self.label
             if self.probability is not None:
                 content["probability"] = self.probability
@@ -134,6 +138,8 @@ class Kind(ABC):
     second: str | None = None
     """What the second text is called, where there is one."""
     has_choices: bool = False
+    has_spans: bool = False
+    """Whether an item is two spans, each in a column of its own."""
     has_labels: bool = False
     """Whether an answer is one of a set of labels, unless it is a number."""
     labels_words: bool = False
@@ -214,6 +220,10 @@ class Kind(ABC):
     def seconds(self, item: Item) -> list[Document | None]:
         """Of each row of an item the text that is read with the first, or none."""
         return [None]
+
+    def marked(self, item: Item) -> Item:
+        """An item with marks on those words that the head must know of."""
+        return item
 
     def encoder_rows(self, maker: RowMaker, items: Sequence[Item]) -> list[list[TaskRow]]:
         """What the encoder reads of each item."""

@@ -11,13 +11,16 @@ from polyseme.heads.text_head import TextHead
 from polyseme.metrics.task_metrics import measure
 from polyseme.tasks.choose import Choose
 from polyseme.tasks.classify import Classify
+from polyseme.tasks.edge import Edge, EdgePair
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.kind import Kind
 from polyseme.tasks.pair import Pair
 from polyseme.tasks.span import Span
 from polyseme.tasks.tag import Tag
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Classify(), Pair(), Tag(), Span(), Choose())}
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (Classify(), Pair(), Tag(), Span(), Choose(), Edge(), EdgePair())
+}
 """A new kind is one more object here, and a name in `heads.head_config.TASK_KINDS`."""
 
 
@@ -41,6 +44,9 @@ def check_head(config: HeadConfig) -> None:
         noun = "regression" if config.regression else f"task {config.kind!r}"
         listed = ", ".join(config.labels[:5])
         raise ModelError(f"A head for {noun} has no labels. Got {len(config.labels)}: {listed} …")
+    if config.body == "cosine" and not kind.has_spans:
+        kinds = ", ".join(each.name for each in KINDS.values() if each.has_spans)
+        raise ModelError(f"The head 'cosine' compares two spans: it is for {kinds}, not for task {config.kind!r}.")
     if config.body == "text":
         _check_text_head(config)
 

@@ -53,7 +53,7 @@ def build_task_model(
         bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, other_inputs=beside
     )
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
-    config = config.replace(with_marks=bool(settings.get("n_marks")))
+    config = config.replace(with_marks=bool(settings.get("n_marks")) or KINDS[kind].has_spans)
     words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
         kind=kind,

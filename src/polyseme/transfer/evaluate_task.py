@@ -14,7 +14,7 @@ from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.in_memory import InMemory
 from polyseme.metrics.evaluation_report import Line, Report
-from polyseme.metrics.task_metrics import METRICS, measure, undefined
+from polyseme.metrics.task_metrics import METRICS, measure, measure_groups, undefined
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kinds import KINDS, check_kind
 from polyseme.tasks.own_data import read_own
@@ -22,6 +22,8 @@ from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.task_folder import task_card
 from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
+
+_OF_GROUPS = "the first figure within a group of items; bias: that of feminine pronouns by that of masculine ones"
 
 
 def evaluate_labeled(
@@ -52,6 +54,9 @@ def evaluate_labeled(
         answers = [each.label for each in predictor.in_chunks(labeled, progress)]
         golds = [kind.comparable_gold(model.head.config, item) for item in labeled]
         figures = measure(metrics, golds, answers, labels=model.head.config.labels)
+        if task.grouped_by:
+            groups = [item.fields[task.grouped_by] for item in labeled]
+            figures |= measure_groups(metrics[0], golds, answers, groups, labels=model.head.config.labels)
         for note in undefined(metrics, golds, answers):
             notes.append(f"{split}: {note}")
             warnings.warn(notes[-1], PolysemeWarning, stacklevel=2)
@@ -67,7 +72,7 @@ def evaluate_labeled(
     if len(lines) == 1:
         lines = [Line("all", "all", lines[0].n, lines[0].figures)]
     return Report(
-        columns={metric: METRICS[metric].description for metric in metrics},
+        columns={name: METRICS[name].description if name in METRICS else _OF_GROUPS for name in lines[0].figures},
         lines=lines,
         items=records,
         evaluation=task.name,

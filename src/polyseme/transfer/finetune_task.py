@@ -18,7 +18,7 @@ from polyseme.bundle import Bundle
 from polyseme.errors import PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
-from polyseme.metrics.task_metrics import CORRELATIONS, confusion, measure, undefined
+from polyseme.metrics.task_metrics import CORRELATIONS, confusion, measure, measure_groups, undefined
 from polyseme.tasks.encoder_rows import RowMaker, document_of
 from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kind import Judgment
@@ -255,7 +255,12 @@ class _Finetuning:
         return self._figures("dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
 
     def _figures(self, split: str, judgments: Sequence[Judgment]) -> dict[str, float]:
-        return measure(self.data.metrics, *self._compared(split, judgments), labels=self.data.labels)
+        gold, answers = self._compared(split, judgments)
+        figures = measure(self.data.metrics, gold, answers, labels=self.data.labels)
+        if self.data.grouped_by:
+            groups = [item.fields[self.data.grouped_by] for item in self.data.splits[split] if item.gold is not None]
+            figures |= measure_groups(self.data.metrics[0], gold, answers, groups, labels=self.data.labels)
+        return figures
 
     def _compared(self, split: str, judgments: Sequence[Judgment]) -> tuple[list[Any], list[Any]]:
         """The gold answers of a split, and the model's."""

@@ -186,7 +186,7 @@ class VectorSource:
                 result.features.second, result.features.second_mask = self.store.rows(
                     [other for _, other in pairs], self.device, longest
                 )
-        return widened(result) if longest is not None and self.tags else result
+        return result if longest is None else widened(result, tags=self.tags)
 
 
 class WholeSource:

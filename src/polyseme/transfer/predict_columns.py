@@ -21,10 +21,13 @@ from polyseme.files.source import Reading, suffixes
 from polyseme.files.source_paths import InputFiles, Sources, find_files
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.data_columns import column_in, header_of, marks_of, text_of
+from polyseme.tasks.edge import SPANS, Edge
 from polyseme.tasks.items import Item
+from polyseme.tasks.kind import Kind
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.span import squad_questions
 from polyseme.tasks.tag import SENTENCES, conllu_name
+from polyseme.verb_options.task_options import PredictOptions, PredictTextsOptions
 
 QUESTION = "question"
 SQUAD_FIELDS = (QUESTION, "title")
@@ -40,20 +43,23 @@ class Columns:
     second: str | None = None
     choices: tuple[str, ...] = ()
     marks: str | None = None
+    first_span: str | None = None
+    second_span: str | None = None
     missing: Mapping[str, str] = dataclass_field(default_factory=dict)
     """Those of training that the input lacks, by what they held."""
 
     @classmethod
-    def named(cls, field: str | None, second: str | None, choices: str | Sequence[str], marks: str | None) -> Columns:
+    def named(cls, options: PredictOptions | PredictTextsOptions) -> Columns:
         """As a user names them."""
-        several = (choices,) if isinstance(choices, str) else tuple(choices)
-        return cls(field=field, second=second, choices=several, marks=marks)
+        choices = options.choices
+        one_each = {name: getattr(options, name) for name in ("field", "second", "marks", *SPANS)}
+        return cls(choices=(choices,) if isinstance(choices, str) else tuple(choices), **one_each)
 
     def fields(self, kept_fields: Sequence[str]) -> tuple[str, ...]:
         """The fields besides the text that must be read."""
         if tuple(kept_fields) == ("all",):
             return ("all",)
-        needed = (self.second, *self.choices, self.marks)
+        needed = (self.second, *self.choices, self.marks, self.first_span, self.second_span)
         return tuple(dict.fromkeys([*kept_fields, *(name for name in needed if name is not None)]))
 
     def check(self, head: HeadConfig) -> None:
@@ -70,6 +76,12 @@ class Columns:
         if self.marks is not None and not head.n_marks:
             raise OptionError("The model was trained without marks, and has no use for marks: leave them out.")
 
+        for role in SPANS:
+            if kind.has_spans and getattr(self, role) is None:
+                raise self._lacks(f"A model for task {kind.name!r} needs the field with the {role}.", role)
+            if getattr(self, role) is not None and not kind.has_spans:
+                raise OptionError(f"A model for task {kind.name!r} has no use for a {role}: leave it out.")
+
     def _lacks(self, message: str, role: str) -> OptionError:
         several = role == "choices"
         before = self.missing.get(role)
@@ -77,10 +89,10 @@ class Columns:
             message += f" In training they were {before}, of which the input lacks some."
         elif before is not None:
             message += f" In training it was {before}, which the input lacks."
-        return OptionError(f"{message} Name {'them' if several else 'it'} ({role}=…, --{role}).")
+        return OptionError(f"{message} Name {'them' if several else 'it'} ({role}=…, --{role.replace('_', '-')}).")
 
-    def item(self, row: Row, kept_fields: Sequence[str]) -> Item:
-        """A row as an item."""
+    def item(self, row: Row, kept_fields: Sequence[str], kind: Kind) -> Item:
+        """A row as an item of this kind."""
         place = str(row.place)
         is_text = isinstance(row.content, str)
         choices: list[str] = []
@@ -93,7 +105,7 @@ class Columns:
         fields = dict(row.fields)
         if tuple(kept_fields) != ("all",):
             fields = {name: value for name, value in fields.items() if name in kept_fields}
-        return Item(
+        item = Item(
             text=str(row.content) if is_text else " ".join(row.content),
             words=() if is_text else tuple(row.content),
             second=None if self.second is None else text_of(_value(row.fields, self.second), self.second, row.place),
@@ -103,6 +115,10 @@ class Columns:
             place=place,
             fields=fields,
         )
+        if not isinstance(kind, Edge):
+            return item
+        spans = [(name, _value(row.fields, str(getattr(self, name)))) for name in SPANS]
+        return kind.with_spans(item, spans, row.place)
 
 
 def _value(fields: Any, name: str) -> Any:
@@ -134,7 +150,8 @@ def as_trained(
         return columns
     filled: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
     taken = columns.field or filled.get("field")
-    roles = {"second": KINDS[head.kind].second is not None, "marks": bool(head.n_marks)}
+    kind = KINDS[head.kind]
+    roles = {"second": kind.second is not None, "marks": bool(head.n_marks), **dict.fromkeys(SPANS, kind.has_spans)}
     for role, is_needed in roles.items():
         if is_needed and getattr(columns, role) is None:
             name = look(role, card.get(role))
@@ -155,17 +172,24 @@ def by_role(inputs: Inputs, head: HeadConfig) -> Inputs:
     Where a task has one text, such a list is one of words.
     """
     kind = KINDS[head.kind]
-    if not isinstance(inputs, InMemory) or inputs.columns is not None or not (kind.has_two_texts or head.n_marks):
+    several = kind.has_two_texts or kind.has_spans or head.n_marks
+    if not isinstance(inputs, InMemory) or inputs.columns is not None or not several:
         return inputs
-    names = ("text", "marks" if head.n_marks else "choices" if kind.has_choices else "second")
+    names: tuple[str, ...] = ("text", "marks" if head.n_marks else "choices" if kind.has_choices else "second")
+    if kind.has_spans:
+        names = ("text", *(("second",) if kind.second else ()), *SPANS)
 
     def records() -> Iterator[dict[str, Any]]:
         for number, item in enumerate(inputs.rows(), start=1):
-            if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2:
-                of_what = {"marks": "words and their marks", "choices": "a question and a list of choices"}
+            if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != len(names):
+                of_what = {
+                    "marks": "pairs of words and their marks",
+                    "choices": "pairs of a question and a list of choices",
+                    "second": f"pairs of a text and the {kind.second}",
+                }
                 raise InputError(
-                    f"{inputs.name}, {inputs.unit} {number}: a model for task {kind.name!r} reads pairs of "
-                    f"{of_what.get(names[1], f'a text and the {kind.second}')}. Got {item!r:.80} instead."
+                    f"{inputs.name}, {inputs.unit} {number}: a model for task {kind.name!r} reads "
+                    f"{of_what[names[1]] if len(names) == 2 else ', '.join(names)}. Got {item!r:.80} instead."
                 )
             yield dict(zip(names, item, strict=True))
 

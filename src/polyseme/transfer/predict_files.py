@@ -122,7 +122,7 @@ def predict_files(
     job = Job(
         noun="texts",
         ends_chunk=every(CHUNK_TEXTS),
-        prepare=lambda rows: [columns.item(row, fields) for row in rows],
+        prepare=lambda rows: [columns.item(row, fields, KINDS[config.kind]) for row in rows],
         compute=lambda chunk, on_batch: predictor(chunk.units),
         tally=predictor.tally,
         open_output=open_output,
@@ -142,7 +142,7 @@ def _rows(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], colu
     fields = tuple(reading.get("fields", ()))
     options = {**reading, "field": columns.field, "fields": columns.fields(fields)}
     read = read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows
-    return read(sources, **options).without_bad(lambda row: columns.item(row, fields))
+    return read(sources, **options).without_bad(lambda row: columns.item(row, fields, KINDS[config.kind]))
 
 
 # --- files of predictions ---------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ def predict_inputs(
             "second": columns.second,
             "choices": list(columns.choices),
             "marks": columns.marks,
+            "first_span": columns.first_span,
+            "second_span": columns.second_span,
             "dtype": "bf16" if bf16 else "fp32",
             "device": model.device.type,
             "polyseme": __version__,

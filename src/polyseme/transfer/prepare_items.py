@@ -85,6 +85,7 @@ def prepare(
     """Make items ready; frozen vectors are computed here, unless the cache has them."""
     config, kind = model.config, KINDS[model.config.kind]
     _check_marks(model.head.config.n_marks, items)
+    items = [kind.marked(item) for item in items]
     reads = model.row_maker is not None and (not config.frozen or config.whole)
     if reads and model.row_maker is not None:
         rows = kind.encoder_rows(model.row_maker, items)

@@ -57,7 +57,7 @@ class TaskConfig(Config):
     whole: bool = False
     """Whether the head reads one vector for the row; otherwise, and in span tasks too, it reads words."""
     with_marks: bool = False
-    """Whether words come with marks (predicates)."""
+    """Whether words come with marks (predicates, spans)."""
     stack: str = "encoder"
     """Whose layers are read, of a model that has two stacks."""
     prompt: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class TaskModel(nn.Module):
             features = self._with_inputs(features, batch)
         if features is None:
             raise ModelError("A batch has neither rows, nor vectors, nor words.")
-        features.marks, features.groups = batch.marks, batch.groups
+        features.marks, features.second_marks, features.groups = batch.marks, batch.second_marks, batch.groups
         return features
 
     def _features(self, batch: TaskBatch) -> Features | None:

@@ -63,6 +63,7 @@ class TaskBatch:
     """The vectors of frozen inputs."""
     second_stacked: InputVectors | None = None
     marks: Tensor | None = None
+    second_marks: Tensor | None = None
     groups: Tensor | None = None
     gold: Tensor | None = None
     n_pieces: int = 0
@@ -148,7 +149,7 @@ class RowSource:
             n_pieces=sum(map(len, rows)),
             **beside(units, with_marks=self.with_marks, inputs=self.inputs, stacked=self.stacked, longest=longest),
         )
-        return widened(batch) if longest is not None and self.tags else batch
+        return batch if longest is None else widened(batch, tags=self.tags)
 
 
 def read_rows(texts: Sequence[Text], longest: int | None = None) -> ReadRows:
@@ -191,6 +192,9 @@ def beside(
         tensors["gold"] = torch.from_numpy(_padded(golds, NO_GOLD))
     if with_marks:
         tensors["marks"] = torch.from_numpy(_padded([_marks(unit.item, row) for unit, row in rows], 0))
+        seconds = [_second_marks(unit.item, row) for unit, row in rows if row.second is not None]
+        if seconds:
+            tensors["second_marks"] = torch.from_numpy(_padded(seconds, 0))
     if any(unit.item.choices or len(unit.rows) > 1 for unit in units):
         groups = [number for number, unit in enumerate(units) for _ in unit.rows]
         tensors["groups"] = torch.tensor(groups, dtype=torch.long)
@@ -234,8 +238,13 @@ def by_length(lengths: NDArray[np.int64], budget: int, most: int = 1024) -> list
 
 
 def _marks(item: Item, row: TaskRow) -> NDArray[np.int64]:
-    marks = item.marks[row.first_word : row.first_word + row.n_words] or (0,) * row.n_words
+    marks = row.marks or item.marks[row.first_word : row.first_word + row.n_words] or (0,) * row.n_words
     return np.array(marks, dtype=np.int64)
+
+
+def _second_marks(item: Item, row: TaskRow) -> NDArray[np.int64]:
+    n_words = 0 if row.second is None else len(row.second.words)
+    return np.array(row.second_marks or item.second_marks or (0,) * n_words, dtype=np.int64)
 
 
 def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
@@ -248,15 +257,21 @@ def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
     return room
 
 
-def widened(batch: TaskBatch) -> TaskBatch:
-    """Marks and gold of words, padded to as many words as the rows have room for."""
-    n_words = max(
-        each.mask.shape[1] for each in (batch.rows, batch.features, batch.words, batch.stacked) if each is not None
-    )
-    for name, filling in (("marks", 0), ("gold", NO_GOLD)):
+def widened(batch: TaskBatch, *, tags: bool) -> TaskBatch:
+    """Marks, and gold that is one number per word (`tags`), padded to as many words as the rows have room for."""
+    of_words = (batch.rows, batch.features, batch.words, batch.stacked)
+    n_words = max(each.mask.shape[1] for each in of_words if each is not None)
+    fillings = {"marks": (0, n_words), **({"gold": (NO_GOLD, n_words)} if tags else {})}
+    if batch.second_marks is not None:
+        seconds = [batch.second, batch.second_words, batch.second_stacked]
+        masks = [each.mask for each in seconds if each is not None]
+        if batch.features is not None and batch.features.second_mask is not None:
+            masks.append(batch.features.second_mask)
+        fillings["second_marks"] = (0, max(mask.shape[1] for mask in masks))
+    for name, (filling, width) in fillings.items():
         tensor = getattr(batch, name)
         if tensor is not None:
-            setattr(batch, name, F.pad(tensor, (0, n_words - tensor.shape[1]), value=filling))
+            setattr(batch, name, F.pad(tensor, (0, width - tensor.shape[1]), value=filling))
     return batch
 
 

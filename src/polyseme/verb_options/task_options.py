@@ -56,6 +56,10 @@ class TaskColumns(Options):
     marks: Column | None = column_option(
         "Column with one number per word: 1 at the predicate whose roles are labeled.", default="none"
     )
+    first_span: Column | None = column_option(
+        "Column with the first span of an edge: [start, end] or start:end in characters, or the span itself."
+    )
+    second_span: Column | None = column_option("Column with its second span, likewise.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,8 @@ class TaskModelOptions(Options):
     )
     head: str | None = option(
         None,
-        "Head of the task: linear, mlp, bilstm, bilstm-attention, bcn, crf, bilstm-crf; text: the decoder writes it.",
+        "Head of the task: linear, mlp, bilstm, bilstm-attention, bcn, crf, bilstm-crf, cosine (of two spans); text: "
+        "the decoder writes it.",
         "NAME",
         default="by the task and the model",
     )
@@ -196,7 +201,7 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
         kw_only=False,
         metadata=doc(
             "A benchmark by its name (rte, sst2, ud-ewt, squad …), or the kind of a task of your own: classify, pair, "
-            "tag, span or choose; or its data."
+            "tag, span, choose, edge or edge-pair; or its data."
         ),
     )
     output: AnyPath | None = output_option(
@@ -229,7 +234,8 @@ class BenchmarkOptions(FinetuneRunOptions):
     """What `benchmark` takes."""
 
     suite: str = dataclasses.field(
-        kw_only=False, metadata=doc("Suite of tasks: glue (nine tasks), babylm (minimal pairs, nothing is fitted).")
+        kw_only=False,
+        metadata=doc("Suite of tasks: glue (nine tasks), wic (by cosine, frozen, tuned), babylm (nothing is fitted)."),
     )
     data: AnyPath = dataclasses.field(metadata=doc("Folder with the folders of the tasks.", "FOLDER"))
     tasks: Sequence[str] = option(
@@ -271,6 +277,8 @@ class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
         "NAME",
         default="as in training",
     )
+    first_span: FieldName | None = option(None, "Field with the first span of an edge.", "NAME", default="as in training")
+    second_span: FieldName | None = option(None, "Field with its second span.", "NAME", default="as in training")
     dtype: str = option("fp32", "Precision to compute in: fp32, bf16.", "DTYPE")
     progress: Progress | None = callback(BYTES_DONE)
 
@@ -283,7 +291,8 @@ class PredictTextsOptions(Options):
         kw_only=False,
         metadata=doc(
             "Texts: strings, or lists of words; for two texts, pairs of them; for choices, pairs of a question and a "
-            "list of choices; or a table (a frame, an Arrow table, a dataset, mappings); or files."
+            "list of choices; for edges, a text (or two) and two spans; or a table (a frame, an Arrow table, a "
+            "dataset, mappings); or files."
         ),
     )
     field: str | None = option(
@@ -296,6 +305,8 @@ class PredictTextsOptions(Options):
     marks: FieldName | None = option(
         None, "Field with one number per word: 1 at the predicate.", default="as in training"
     )
+    first_span: FieldName | None = option(None, "Field with the first span of an edge.", default="as in training")
+    second_span: FieldName | None = option(None, "Field with its second span.", default="as in training")
     fields: str | Sequence[str] = option((), "Other fields to copy to the predictions, or all.")
 
 
@@ -307,10 +318,10 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     name: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A benchmark (blimp, babylm, lambada, wikitext2, agreement, pairs, cloze, bleu), or a file of minimal "
-            "pairs: a table with the columns good and bad, and group where there are several kinds. For a model that "
-            "finetune has written: a file with labels (in Python also a table: a frame, a dataset, mappings), or the "
-            "name of its benchmark.",
+            "A benchmark (blimp, babylm, lambada, wikitext2, agreement, wsc, gap, pairs, cloze, bleu), or a file of "
+            "minimal pairs: a table with the columns good and bad, and group where there are several kinds. For a "
+            "model that finetune has written: a file with labels (in Python also a table: a frame, a dataset, mappings)"
+            ", or the name of its benchmark.",
             "NAME|FILE",
         ),
     )

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from polyseme.api import AnyPath, folder_of, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost, sum_of
-from polyseme.datasets import agreement, babylm, cloze, lambada, wikitext
+from polyseme.datasets import agreement, babylm, cloze, coreference, lambada, wikitext
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
+from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
@@ -97,7 +98,8 @@ def evaluate(options: EvaluateOptions) -> Report:
     if name != "cloze" and (options.among != "words" or options.max_pieces is not None):
         useless = "among" if options.among != "words" else "max_pieces"
         raise OptionError(f"The option {useless} is for cloze. Leave it out.")
-    folder = None if model is None or (isinstance(name, str) and name in EVALUATIONS) else find_model(str(model))
+    only_scored = isinstance(name, str) and name in EVALUATIONS and name not in BENCHMARKS
+    folder = None if model is None or only_scored else find_model(str(model))
     if folder is not None and has_head(folder):
         if options.curve or options.pairs is not None:
             useless = "curve" if options.curve else "pairs"
@@ -281,6 +283,20 @@ EVALUATIONS: Mapping[str, Evaluation] = {
         read=agreement.read_agreement,
         score=_score_pairs,
         measure=accuracy.pair_figures,
+        of_pairs=True,
+    ),
+    "wsc": Evaluation(
+        files=coreference.WSC_FILES,
+        read=coreference.read_wsc,
+        score=_score_pairs,
+        measure=accuracy.set_figures,
+        of_pairs=True,
+    ),
+    "gap": Evaluation(
+        files=coreference.GAP_FILES,
+        read=coreference.read_gap,
+        score=_score_pairs,
+        measure=accuracy.set_figures,
         of_pairs=True,
     ),
     "pairs": Evaluation(

@@ -136,7 +136,7 @@ def _decides(
         digest.update(split.encode())
         for item in items:
             digest.update(
-                repr((item.text, item.words, item.second, item.choices, item.marks, item.gold)).encode(
+                repr((item.text, item.words, item.second, item.choices, item.marks, item.spans, item.gold)).encode(
                     "utf-8", "surrogatepass"
                 )
             )

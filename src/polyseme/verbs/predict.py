@@ -66,7 +66,7 @@ def predict(options: PredictOptions) -> Predicted:
         loaded,
         card,
         inputs,
-        columns=Columns.named(**{name: getattr(options, name) for name in ("field", "second", "choices", "marks")}),
+        columns=Columns.named(options),
         reading=options.values(ReadingOptions),
         output=output,
         bf16=dtype == "bf16",
