@@ -277,7 +277,9 @@ class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
         "NAME",
         default="as in training",
     )
-    first_span: FieldName | None = option(None, "Field with the first span of an edge.", "NAME", default="as in training")
+    first_span: FieldName | None = option(
+        None, "Field with the first span of an edge.", "NAME", default="as in training"
+    )
     second_span: FieldName | None = option(None, "Field with its second span.", "NAME", default="as in training")
     dtype: str = option("fp32", "Precision to compute in: fp32, bf16.", "DTYPE")
     progress: Progress | None = callback(BYTES_DONE)
