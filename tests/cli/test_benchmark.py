@@ -11,10 +11,13 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from cli.test_finetune import QUICK, write_rte
+from cli.test_finetune import QUICK, write_conll, write_rte
+from gap_files import ROW, changed, gap
 from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.datasets.suites import SUITES
+from polyseme.tasks.items import Item
 from polyseme.transfer.finetune_settings import FinetuneSettings
+from polyseme.verbs.benchmark import _spaced
 
 LABELS = ["entailment", "not_entailment"] * 4
 
@@ -51,7 +54,7 @@ def test_a_suite_that_there_is_not(tiny: Path, tmp_path: Path, refuse: Refuse) -
     assert "fits nothing, so epochs" in refuse("benchmark", "babylm", *line, "--epochs", "2", folder=tmp_path)
     assert "no task of BabyLM 'blip'" in refuse("benchmark", "babylm", *line, "--tasks", "blip", folder=tmp_path)
     write_rte(tmp_path / "rte", LABELS)
-    assert "one training item" in refuse("benchmark", "glue", *line, "--train-items", "0", folder=tmp_path)
+    assert "train_items must be at least 1" in refuse("benchmark", "glue", *line, "--train-items", "0", folder=tmp_path)
 
 
 def test_a_suite_is_one_table_of_what_is_there(tiny: Path, tmp_path: Path, run: Run) -> None:
@@ -71,7 +74,7 @@ def test_a_suite_is_one_table_of_what_is_there(tiny: Path, tmp_path: Path, run: 
     assert "layer was" in other.err
     report = json.loads(table.read_text())["reports"]["rte"]
     assert report["sizes"]["train"] == 6
-    assert "Trained on 6 of 8 items, evenly spaced." in report["notes"]
+    assert "6 of 8 items of train, evenly spaced." in report["notes"]
     page = (tmp_path / "glue" / "benchmark.html").read_text()
     assert "BERT-base (published, test)" in page
     assert (tmp_path / "glue" / "benchmark.md").read_text().startswith("| task | figure | frozen (dev, median) |")
@@ -105,6 +108,40 @@ def test_one_file_is_resumed_task_by_task(
     assert before
     assert not done.exists()
     assert "wnli" in (tmp_path / "glue.html").read_text()
+
+
+def test_elmo_s_tasks_with_and_without_the_vectors(tiny: Path, tmp_path: Path, run: Run, refuse: Refuse) -> None:
+    """A baseline without the model, its vectors beside that, what they gain, and the mean over what is there."""
+    gap(tmp_path / "data" / "gap", *([ROW, changed(A_coref="FALSE", B_coref="TRUE")] * 4))
+    for split in ("train", "dev", "test"):
+        write_conll(tmp_path / "data" / "wnut17" / f"{split}.conll", 6)
+    line = ("benchmark", "elmo-six", "--data", tmp_path / "data", "-o", tmp_path / "six.json", "--inner-width", "4")
+    assert "elmo-six decides frozen (baseline, + vectors)" in refuse(*line, "-m", tiny, "--frozen", folder=tmp_path)
+    assert "compares a model with none" in refuse(*line, "-m", "none", folder=tmp_path)
+    assert run(*line, "-m", tiny, "--seeds", "2", *QUICK).code == 0
+    table = json.loads((tmp_path / "six.json").read_text())
+    rows = {row[0]: dict(zip(table["columns"], row, strict=False)) for row in table["rows"]}
+    assert list(rows) == ["gap†", "wnut17†", "mean of gap, wnut17"]
+    assert (rows["wnut17†"]["split"], rows["gap†"]["split"]) == ("test", "dev")
+    assert (rows["gap†"]["baseline of 2018 (test)"], rows["gap†"]["ELMo (test)"]) == ("67.2", "70.4")
+    assert any("without squad, snli, srl, sst5" in note for note in table["notes"])
+    reports = table["reports"]
+    assert set(reports) == {f"{task}/{name}" for task in ("gap", "wnut17") for name in ("baseline", "+ vectors")}
+    assert reports["gap/baseline"]["model"] == "no language model"
+    assert reports["gap/+ vectors"]["settings"]["layer"] == "mix"
+    assert {each["settings"]["inputs"][0] for each in reports.values()} == {"char-cnn"}
+    medians = [reports[f"gap/{name}"]["summary"]["dev"]["f1"]["median"] for name in ("baseline", "+ vectors")]
+    gain = table["gains"]["gap"]["+ vectors"]
+    assert gain["increase"] == pytest.approx(medians[1] - medians[0])
+    assert gain["error_reduction"] == pytest.approx((medians[1] - medians[0]) / (1 - medians[0]))
+    assert {"f1 (feminine)"} <= set(reports["gap/baseline"]["summary"]["dev"])
+
+
+def test_samples_are_spaced_by_text() -> None:
+    items = [Item(text=f"passage {number // 5}", second=str(number)) for number in range(100)]
+    sample = _spaced(items, 10)
+    assert [item.text for item in sample] == ["passage 0"] * 5 + ["passage 10"] * 5
+    assert len(_spaced(items, 7)) == 7
 
 
 def test_babylm_is_a_suite_that_fits_nothing(tmp_path: Path, tiny: Path, run: Run) -> None:

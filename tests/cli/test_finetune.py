@@ -32,6 +32,7 @@ def write_table(path: Path, n: int, *, seed: int = 0, kind: str = "classify") ->
 
 
 def write_conll(path: Path, n: int, *, seed: int = 0) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
     draw = random.Random(seed)
     items = [MAKERS["tag"][0](draw) for _ in range(n)]
     lines = [

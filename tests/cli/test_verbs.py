@@ -191,6 +191,7 @@ SOME_VALUE = {
     "checkpoint_seconds": 30.5,
     "tasks": ("rte", "mrpc"),
     "train_items": 50,
+    "dev_items": 40,
     "train_share": "1%,10%",
     "scratch": True,
 }

@@ -14,7 +14,7 @@ from polyseme.verb_options.task_options import BenchmarkOptions
 
 @command_of(BenchmarkOptions, json=True)
 def command(suite: str, as_json: bool, **settings: Any) -> None:
-    """Fit a model to each task of SUITE (glue, wic, babylm), and print one table beside published figures.
+    """Fit a model to each task of SUITE (glue, elmo-six, wic, babylm), and print one table beside published figures.
 
     The table names the split of each figure. Tasks whose data is missing are left out, which is reported. Interrupted
     work is resumed by the same command; with a folder as the output, finished tasks are not repeated.
@@ -23,6 +23,7 @@ def command(suite: str, as_json: bool, **settings: Any) -> None:
     Examples:
       polyseme benchmark glue -m models/mine --data data/tasks --seeds 5 -o glue.html
       polyseme benchmark glue -m models/mine --data data/tasks --tasks rte,mrpc,cola -o glue/
+      polyseme benchmark elmo-six -m models/elmo --data data/tasks --seeds 3 -o six.html
       polyseme benchmark babylm -m models/mine --data path/to/evaluation_data -o babylm.html
     """
     with FinetuneLine() as line:

@@ -23,6 +23,8 @@ class SuiteTask:
     """Options of `finetune` for it, unless the user sets them."""
     train_items: int | None = None
     """Most training items, unless the user says otherwise; None: all."""
+    dev_items: int | None = None
+    """Most dev items, likewise."""
     published_as: str = ""
     """The task of the published figures beside it, where that is another."""
     published_metric: str = ""
@@ -61,6 +63,8 @@ class Suite:
     """Models whose published figures are shown."""
     prefers_test: bool = False
     """Whether a task's figure is that of its test split, where it has one; otherwise it is that of dev."""
+    about: str = ""
+    """What the strategies are, for those who read the table."""
     evaluation: str = ""
     """The evaluation (`verbs.evaluate.EVALUATIONS`) by which a language model is scored, and nothing is fitted."""
 
@@ -81,6 +85,57 @@ SUITES: Mapping[str, Suite] = {
             shown_models=("ELMo", "GPT", "BERT-base"),
         ),
         Suite(
+            name="elmo-six",
+            noun="ELMo's six tasks",
+            tasks=(
+                SuiteTask(
+                    name="squad",
+                    settings={"head": "bilstm-attention", "inputs": "char-cnn", "epochs": 6},
+                    train_items=3000,
+                    dev_items=2000,
+                    differs="part of 44 training articles of 442, and part of dev",
+                ),
+                SuiteTask(
+                    name="snli",
+                    settings={"head": "bilstm-attention", "inputs": "char-cnn", "epochs": 5},
+                    train_items=8000,
+                    dev_items=2000,
+                    differs="8,000 of 549,367 training pairs at most, and part of dev",
+                ),
+                SuiteTask(
+                    name="srl",
+                    settings={"head": "bilstm-crf", "inputs": "char-cnn", "epochs": 5},
+                    train_items=8000,
+                    dev_items=2000,
+                    differs="PropBank on the English Web Treebank; published on OntoNotes",
+                ),
+                SuiteTask(
+                    name="gap",
+                    settings={"head": "bilstm", "inputs": "char-cnn", "epochs": 8},
+                    published_as="coref",
+                    published_metric="average",
+                    differs="names and pronouns in pairs; published is the average F1 of coreference on OntoNotes",
+                ),
+                SuiteTask(
+                    name="wnut17",
+                    settings={"head": "bilstm-crf", "inputs": "char-cnn", "epochs": 10},
+                    published_as="conll",
+                    differs="entities of WNUT-17, noisy text; published on CoNLL-2003",
+                ),
+                SuiteTask(name="sst5", settings={"head": "bcn", "inputs": "char-cnn", "epochs": 5}),
+            ),
+            strategies=(
+                Strategy(name="baseline", settings={"model": "none"}),
+                Strategy(name="+ vectors", settings={"frozen": True}),
+            ),
+            about="Baseline is the head over word vectors and a character CNN that are learned, or the inputs that are "
+            "set, without a model; + vectors has the model's vectors beside these, frozen, its layers mixed by learned "
+            "weights.",
+            mean_over=("squad", "snli", "srl", "gap", "wnut17", "sst5"),
+            shown_models=("baseline of 2018", "ELMo"),
+            prefers_test=True,
+        ),
+        Suite(
             name="wic",
             noun="WiC",
             tasks=(SuiteTask(name="wic"),),
@@ -89,6 +144,7 @@ SUITES: Mapping[str, Suite] = {
                 Strategy(name="frozen", settings={"frozen": True, "head": "mlp"}),
                 Strategy(name="tuned", settings={"frozen": False, "head": "linear"}),
             ),
+            about="Cosine is a threshold on the cosine of the two vectors, frozen has a hidden layer over them.",
             mean_over=(),
             shown_models=("ELMo", "context2vec", "BERT-large", "BERT-large, tuned"),
             prefers_test=True,

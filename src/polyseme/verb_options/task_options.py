@@ -230,19 +230,31 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkOptions(FinetuneRunOptions):
+class ItemLimits(Options):
+    """How many items of each task are used."""
+
+    train_items: int | None = option(
+        None, "Most training items of each task, evenly spaced.", "N", default="as the suite says, or all"
+    )
+    dev_items: int | None = option(
+        None, "Most dev items of each task, evenly spaced.", "N", default="as the suite says, or all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions(ItemLimits, FinetuneRunOptions):
     """What `benchmark` takes."""
 
     suite: str = dataclasses.field(
         kw_only=False,
-        metadata=doc("Suite of tasks: glue (nine tasks), wic (by cosine, frozen, tuned), babylm (nothing is fitted)."),
+        metadata=doc(
+            "Suite of tasks: glue (nine tasks), elmo-six (a baseline, and the model's vectors beside it), wic (by "
+            "cosine, frozen, tuned), babylm (nothing is fitted)."
+        ),
     )
     data: AnyPath = dataclasses.field(metadata=doc("Folder with the folders of the tasks.", "FOLDER"))
     tasks: Sequence[str] = option(
         (), "Tasks of the suite, separated by commas.  [default: those whose data is there]", "NAMES", parse="names"
-    )
-    train_items: int | None = option(
-        None, "Most training items of each task, evenly spaced.", "N", default="as the suite says, or all"
     )
     output: AnyPath | None = output_option(
         "File of the table: .html (with a picture), .json or .md; or a folder for all three and one model per task.",

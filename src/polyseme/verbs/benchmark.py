@@ -19,19 +19,20 @@ from polyseme.files.unfinished_folder import check_ours, discard, has_work, prep
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
-from polyseme.tasks.items import TaskData
+from polyseme.tasks.items import Item, TaskData
 from polyseme.training.energy_ledger import Rates
 from polyseme.transfer.benchmark_table import BenchmarkReport, TaskResult
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import settings_of
 from polyseme.transfer.task_folder import REPORT
-from polyseme.verb_options.task_options import BenchmarkOptions, FinetuneOptions, FinetuneRunOptions
+from polyseme.verb_options.task_options import BenchmarkOptions, FinetuneOptions, FinetuneRunOptions, ItemLimits
 from polyseme.verbs.evaluate import evaluate
 from polyseme.verbs.finetune import NO_MODEL, finetune
 
 ENDINGS = (".html", ".json", ".md")
 """Of outputs that are one file; any other is a folder with all three, and one model per task."""
 IN_FOLDER = "benchmark"
+_ITEMS = tuple(each.name for each in dataclasses.fields(ItemLimits))
 
 
 @flat(BenchmarkOptions)
@@ -56,7 +57,7 @@ def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
     if not isinstance(model, Model) and name != NO_MODEL:
         find_model(name)
     tasks, notes = _tasks(suite, options.tasks, options.data)
-    record = {"suite": suite.name, "model": name, **settings.to_json(), "train_items": options.train_items}
+    record = {"suite": suite.name, "model": name, **settings.to_json(), **options.values(ItemLimits)}
     with _folder(options.output, record, [options.data, folder_of(model)], force=options.force) as folder:
         if suite.evaluation:
             results, of_evaluation = _scored(suite, tasks, dataclasses.replace(options, model=model))
@@ -76,7 +77,7 @@ def _check_options(suite: Suite, options: BenchmarkOptions) -> None:
     """Refuse an option that the suite decides, or has no use for."""
     changed = options.changed(FinetuneOptions)
     if suite.evaluation:
-        useless = [*changed, *(["train_items"] if options.train_items is not None else [])]
+        useless = [*changed, *(name for name in _ITEMS if getattr(options, name) is not None)]
         if useless:
             raise OptionError(f"The suite {suite.name} fits nothing, so {useless[0]} means nothing. Leave it out.")
     decided = [name for strategy in suite.strategies for name in strategy.settings if name in changed]
@@ -85,8 +86,10 @@ def _check_options(suite: Suite, options: BenchmarkOptions) -> None:
         raise OptionError(f"The suite {suite.name} decides {decided[0]} ({strategies}). Leave it out.")
     if any("model" in strategy.settings for strategy in suite.strategies) and options.model == NO_MODEL:
         raise OptionError(f"The suite {suite.name} compares a model with none. Name a model with -m (model=…).")
-    if options.train_items is not None and options.train_items < 1:
-        raise OptionError(f"There must be one training item at least. Got train_items={options.train_items} instead.")
+    for name in _ITEMS:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise OptionError(f"The option {name} must be at least 1. Got {value} instead.")
 
 
 def _tasks(suite: Suite, names: Sequence[str], data: AnyPath) -> tuple[tuple[SuiteTask, ...], tuple[str, ...]]:
@@ -126,11 +129,11 @@ def _fitted(
     for strategy in suite.strategies:
         if options.on_start is not None:
             options.on_start(f"{task.name}, {strategy.name}" if strategy.name else task.name)
-        place = None if folder is None else folder / task.name / strategy.name
+        place = None if folder is None else folder / task.name / strategy.name.replace(" ", "-")
         if place is not None and (place / REPORT).is_file():
             report = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
         else:
-            data = data or _thinned(read_benchmark(task.name, options.data), options.train_items or task.train_items)
+            data = data or _sample(read_benchmark(task.name, options.data), options, task)
             report = finetune(data, output=place, unseen="keep", **_options(options, task, strategy, model))
         results[strategy.name] = TaskResult.of_fit(report, prefers_test=suite.prefers_test)
     return results
@@ -143,17 +146,28 @@ def _options(options: BenchmarkOptions, task: SuiteTask, strategy: Strategy, mod
     return {**options.values(FinetuneRunOptions), "model": model, **own, **strategy.settings}
 
 
-def _thinned(data: TaskData, most: int | None) -> TaskData:
-    """The data with at most so many training items, evenly spaced."""
-    train = data.splits.get("train", ())
-    if most is None or len(train) <= most:
-        return data
-    items = [train[number * len(train) // most] for number in range(most)]
-    note = f"Trained on {most:,} of {len(train):,} items, evenly spaced."
-    sampled = tuple(dict.fromkeys(("train", *data.sampled)))
-    return dataclasses.replace(
-        data, splits={**data.splits, "train": items}, sampled=sampled, notes=(*data.notes, note)
-    )  # fmt: skip
+def _sample(data: TaskData, options: BenchmarkOptions, task: SuiteTask) -> TaskData:
+    """The data with at most so many items of train and dev as the user or the suite says."""
+    most = {"train": options.train_items or task.train_items, "dev": options.dev_items or task.dev_items}
+    splits, notes = dict(data.splits), list(data.notes)
+    for split, count in most.items():
+        items = splits.get(split, ())
+        if count is not None and len(items) > count:
+            splits[split] = _spaced(items, count)
+            notes.append(f"{len(splits[split]):,} of {len(items):,} items of {split}, evenly spaced.")
+    sampled = tuple(name for name in splits if name in data.sampled or len(splits[name]) < len(data.splits[name]))
+    return dataclasses.replace(data, splits=splits, sampled=sampled, notes=tuple(notes))
+
+
+def _spaced(items: Sequence[Item], count: int) -> list[Item]:
+    """At most so many items, evenly spaced; those of one text (questions on a passage) stay together."""
+    texts: dict[str, list[Item]] = {}
+    for item in items:
+        texts.setdefault(item.text, []).append(item)
+    groups = list(texts.values())
+    n_groups = -(-count * len(groups) // len(items))
+    chosen = [groups[number * len(groups) // n_groups] for number in range(n_groups)]
+    return [item for group in chosen for item in group][:count]
 
 
 def _scored(
