@@ -63,7 +63,7 @@ class Suite:
     """Models whose published figures are shown."""
     prefers_test: bool = False
     """Whether a task's figure is that of its test split, where it has one; otherwise it is that of dev."""
-    about: str = ""
+    description: str = ""
     """What the strategies are, for those who read the table."""
     evaluation: str = ""
     """The evaluation (`verbs.evaluate.EVALUATIONS`) by which a language model is scored, and nothing is fitted."""
@@ -128,7 +128,7 @@ SUITES: Mapping[str, Suite] = {
                 Strategy(name="baseline", settings={"model": "none"}),
                 Strategy(name="+ vectors", settings={"frozen": True}),
             ),
-            about="Baseline is the head over word vectors and a character CNN that are learned, or the inputs that are "
+            description="Baseline is the head over word vectors and a character CNN that are learned, or the inputs that are "
             "set, without a model; + vectors has the model's vectors beside these, frozen, its layers mixed by learned "
             "weights.",
             mean_over=("squad", "snli", "srl", "gap", "wnut17", "sst5"),
@@ -144,7 +144,7 @@ SUITES: Mapping[str, Suite] = {
                 Strategy(name="frozen", settings={"frozen": True, "head": "mlp"}),
                 Strategy(name="tuned", settings={"frozen": False, "head": "linear"}),
             ),
-            about="Cosine is a threshold on the cosine of the two vectors, frozen has a hidden layer over them.",
+            description="Cosine is a threshold on the cosine of the two vectors, frozen has a hidden layer over them.",
             mean_over=(),
             shown_models=("ELMo", "context2vec", "BERT-large", "BERT-large, tuned"),
             prefers_test=True,

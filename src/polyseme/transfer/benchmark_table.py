@@ -247,7 +247,7 @@ class BenchmarkReport:
     def lines(self) -> list[str]:
         """What must be known to read the table."""
         suite = self.definition
-        lines = [_reading(suite, self.compares), *([suite.about] if suite.about else [])]
+        lines = [_reading(suite, self.compares), *([suite.description] if suite.description else [])]
         if any(self.seed_means(strategy.name) is not None for strategy in suite.strategies) and not self.compares:
             lines.append("The mean is of the medians; its range and spread are over the mean as each seed has it.")
         left_out = [task for task in suite.mean_over if task not in self.mean_tasks]
