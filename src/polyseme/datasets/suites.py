@@ -128,9 +128,11 @@ SUITES: Mapping[str, Suite] = {
                 Strategy(name="baseline", settings={"model": "none"}),
                 Strategy(name="+ vectors", settings={"frozen": True}),
             ),
-            description="Baseline is the head over word vectors and a character CNN that are learned, or the inputs that are "
-            "set, without a model; + vectors has the model's vectors beside these, frozen, its layers mixed by learned "
-            "weights.",
+            description=(
+                "Baseline is the head over word vectors and a character CNN that are learned, or the inputs that are set, "
+                "without a model; + vectors has the model's vectors beside these, frozen, its layers mixed by learned "
+                "weights."
+            ),
             mean_over=("squad", "snli", "srl", "gap", "wnut17", "sst5"),
             shown_models=("baseline of 2018", "ELMo"),
             prefers_test=True,
