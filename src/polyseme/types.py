@@ -336,6 +336,7 @@ class Objective(Protocol):
     baseline_name: ClassVar[str]
     least_gain: ClassVar[float]
     fair_share: ClassVar[float]
+    updates_in_place: ClassVar[bool]
 
     @property
     def needs(self) -> Needs: ...
@@ -368,6 +369,9 @@ class Objective(Protocol):
 
     def loss(self, nets: nn.Module, batch: Mapping[str, Tensor], memory: Memory | None) -> Loss:
         """Calls `nets(…)` itself, once, since DDP and FSDP hook the root's forward."""
+
+    def update(self, nets: nn.Module, batch: Mapping[str, Tensor], rate: float) -> Mapping[str, Tensor]:
+        """Where it `updates_in_place`: move the networks by plain SGD; the parts of the loss, as they were before."""
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """Floating-point operations of one step over so many rows, forwards and backwards, by analysis."""

@@ -21,9 +21,10 @@ from polyseme.corpus.random_keys import row_keys
 from polyseme.encoders.static import StaticConfig
 from polyseme.errors import OptionError
 from polyseme.objectives.cbow import Cbow
+from polyseme.objectives.counted_words import CountedWords
 from polyseme.objectives.glove import Glove
 from polyseme.objectives.skip_gram import SkipGram
-from polyseme.objectives.word_windows import CountedWords, NegativeSampling, n_contexts
+from polyseme.objectives.word_windows import NegativeSampling, n_contexts
 from polyseme.text.character_ngrams import CharacterNgrams
 from polyseme.types import Rows
 from polyseme.verbs.corpus import build_corpus
@@ -136,6 +137,61 @@ def test_a_word_with_ngrams_is_the_mean_of_its_rows_and_each_gets_the_whole_grad
         for row in its_rows:
             expected[row] += weights[place]
     assert_close(gradients(nets, (found * weights).sum())["table"], expected, 1e-12)
+
+
+@pytest.mark.parametrize("ngrams", [None, NGRAMS], ids=["words", "ngrams"])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_update_in_place_is_one_by_the_gradient_row_after_row(name: str, ngrams: dict[str, int] | None) -> None:
+    objective = told(OBJECTIVES[name](window=3, subsample=0.05, block=4, shared_negatives=6))
+    moved, stepped = nets_for(objective, ngrams), nets_for(objective, ngrams)
+    arrays, _ = tensors(objective, rows())
+    rate = 1e-4  # so low that a row is one update
+    loss = objective.update(moved, arrays, rate)[name]
+    expected = torch.zeros((), dtype=torch.float64)
+    for row in range(len(arrays["words"])):
+        of_row = objective.loss(stepped, {key: each[row : row + 1] for key, each in arrays.items()}).parts[name]
+        for parameter, gradient in gradients(stepped, of_row).items():
+            stepped.get_parameter(parameter).data.sub_(rate * gradient)
+        expected = expected + of_row.detach()
+    assert_close(loss, expected, 1e-12)
+    for parameter, each in stepped.named_parameters():
+        assert_close(moved.get_parameter(parameter), each, 1e-12)
+    assert not torch.equal(moved.table, nets_for(objective, ngrams).table)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_words", "rate", "ngrams"),
+    [
+        ("skip-gram", 2, 0.1, None),
+        ("skip-gram", 60, 0.1, None),
+        ("skip-gram", 20, 1.0, None),
+        ("cbow", 20, 0.2, None),
+        ("skip-gram", 20, 0.2, NGRAMS),
+    ],
+)
+def test_texts_of_few_words_do_not_diverge(name: str, n_words: int, rate: float, ngrams: dict[str, int] | None) -> None:
+    """Words come in pairs of neighbors; summed over a row at these rates, the vectors of most of these are infinite."""
+    rng = np.random.default_rng(0)
+    pieces = 2 + (2 * rng.integers(n_words // 2, size=(30, 128)).repeat(2, 1) + np.arange(256) % 2)
+    words = ("</s>", "<unk>", *(f"word{n}" for n in range(n_words)))
+    vocabulary = CountedWords(
+        n_pieces=len(words),
+        specials={"end": 0, "unknown": 1},
+        words=words,
+        counts=np.bincount(pieces.ravel(), minlength=len(words)),
+    )
+    objective = OBJECTIVES[name](window=1, subsample=0.0).replace(known_vocabulary=vocabulary)
+    n_buckets = (ngrams or {}).get("n_buckets", 0)
+    config = StaticConfig(width=20, n_words=len(words), n_pieces=len(words) + n_buckets + 1, **(ngrams or {}))
+    nets = objective.nets(new_bundle(FAMILIES["static"], config, ()))
+    losses = []
+    for row in range(len(pieces)):
+        keys = row_keys(0, 0, np.array([row]))
+        there = np.zeros((1, 256), np.bool_)
+        arrays, counts = tensors(objective, Rows(pieces=pieces[row : row + 1], starts=~there, special=there, keys=keys))
+        losses.append(float(objective.update(nets, arrays, rate)[name]) / counts[name])
+    assert losses[-1] < losses[0] - 0.2
+    assert max(float(each.detach().norm(dim=1).max()) for each in nets.parameters()) < 30
 
 
 def test_subsampling_and_noise_are_word2vec_s() -> None:

@@ -147,6 +147,9 @@ def test_a_dry_run_and_a_budget_of_time_and_of_epochs(text: Path, tmp_path: Path
     assert not (tmp_path / "none").exists()
     bill = trained(text, tmp_path / "timed", "cbow", budget="2s")
     assert bill.steps >= 1
+    small = trained(text, tmp_path / "none", "cbow", dry_run=True, budget="3epochs", batch_size=None, length=1024)
+    assert small.pieces_per_step == (5 * 1024,), "a step has no more rows than the text"
+    assert RECIPES["cbow"].training.phases[0].batch_size > 5
     assert RECIPES["cbow"].budget == "5epochs"
     assert RECIPES["glove"].budget == "25epochs"
 

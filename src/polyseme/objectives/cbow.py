@@ -18,12 +18,12 @@ from typing import ClassVar
 import numpy as np
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.objectives.objective import Arrays, Parts, in_full
-from polyseme.objectives.word_windows import NegativeSampling, WordNets, mean_with_whole_gradient, rows_of
-from polyseme.parts.memory_and_cache import Memory
+from polyseme.objectives.objective import in_full
+from polyseme.objectives.table_rows import add_rows, mean_with_whole_gradient, rows_of
+from polyseme.objectives.word_windows import NegativeSampling, Windows, WordNets, logistic_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,10 @@ class Cbow(NegativeSampling):
     def n_targets(self, contexts: NDArray[np.int64]) -> int:
         return int((contexts > 0).sum())
 
+    @property
+    def targets_per_word(self) -> float:
+        return 1.0
+
     def nets(self, bundle: Bundle) -> nn.Module:
         return CbowNets(bundle, self)
 
@@ -42,16 +46,33 @@ class Cbow(NegativeSampling):
 class CbowNets(WordNets):
     """The mean around each word of a block scores the word itself and the block's noise words."""
 
-    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
-        """`arrays`: words, documents and reach [R, L], noise [R, B, K]."""
-        centers, contexts, in_reach, noise = self.windows(arrays)
-        n_around = in_reach.sum(3)  # [R, B, N]
-        sums = in_reach @ self.look_up(contexts)  # [R, B, N, D]
-        means = mean_with_whole_gradient(sums, n_around.clamp(min=1)[..., None])
-        counted = (n_around > 0).to(means.dtype)
-        scores = (means * rows_of(self.predicted, centers)).sum(3)
-        against = in_full(means @ rows_of(self.predicted, noise).transpose(2, 3))  # [R, B, N, K]
-        differs = (centers[..., None] != noise[:, :, None]).to(means.dtype)
-        times = counted[..., None] * differs * (self.objective.negatives / noise.shape[2])
-        loss = -(counted * F.logsigmoid(scores)).sum()
-        return {self.objective.name: loss - (times * F.logsigmoid(-against)).sum()}, None
+    def blocks(self, windows: Windows) -> tuple[Tensor, ...]:
+        """Contexts [S, C], which of them are averaged [S, N, C], centers [S, N], whether each counts [S, N], noise
+        [S, K], and how often each of that counts [S, N, K].
+        """
+        centers, contexts, in_reach, noise, _ = windows
+        counted = (in_reach.sum(2) > 0).to(in_reach.dtype)
+        differs = (centers[..., None] != noise[:, None]).to(in_reach.dtype)  # [S, N, K]
+        times = counted[..., None] * differs * (self.objective.negatives / noise.shape[1])
+        return contexts, in_reach, centers, counted, noise, times
+
+    def loss(self, blocks: tuple[Tensor, ...]) -> Tensor:
+        contexts, in_reach, centers, counted, noise, times = blocks
+        sums = in_reach @ self.look_up(contexts)  # [S, N, D]
+        means = mean_with_whole_gradient(sums, in_reach.sum(2, keepdim=True).clamp(min=1))
+        scores = in_full((means * rows_of(self.predicted, centers)).sum(2))  # [S, N]
+        against = in_full(means @ rows_of(self.predicted, noise).transpose(1, 2))  # [S, N, K]
+        return -(counted * F.logsigmoid(scores)).sum() - (times * F.logsigmoid(-against)).sum()
+
+    def move(self, blocks: tuple[Tensor, ...], rate: float) -> Tensor:
+        contexts, in_reach, centers, counted, noise, times = blocks
+        means = (in_reach @ self.look_up(contexts)).div_(in_reach.sum(2, keepdim=True).clamp(min=1))
+        own = rows_of(self.predicted, centers)
+        scores = (means * own).sum(2)
+        of_scores = ((scores.sigmoid() - 1) * counted)[..., None]
+        loss, of_means, of_noise = logistic_loss(means, rows_of(self.predicted, noise), times, 0)
+        of_means.addcmul_(of_scores, own)
+        add_rows(self.predicted, centers, of_scores * means, -rate)
+        add_rows(self.predicted, noise, of_noise, -rate)
+        self.add(contexts, (in_reach.transpose(1, 2) @ of_means).mul_(-rate))
+        return loss - (counted * F.logsigmoid(scores)).sum()

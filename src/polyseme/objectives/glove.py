@@ -25,8 +25,9 @@ from polyseme.corpus.cooccurrences import Cooccurrences, Pairs, pairs_of
 from polyseme.corpus.corpus import Corpus
 from polyseme.encoders.static import Static
 from polyseme.errors import OptionError
+from polyseme.objectives.counted_words import Floats, Ints
 from polyseme.objectives.objective import Arrays, Parts
-from polyseme.objectives.word_windows import Floats, Ints, WordObjective, trained_vectors
+from polyseme.objectives.word_windows import WordObjective, trained_vectors
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Example, Needs, Rows
 

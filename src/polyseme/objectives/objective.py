@@ -100,6 +100,8 @@ class BaseObjective(Config, ABC):
     """How far below the baseline the loss must be for a model to have learned something from context …"""
     fair_share: ClassVar[float] = 0.2
     """… after this share of the steps."""
+    updates_in_place: ClassVar[bool] = False
+    """Whether plain SGD is taken by `update`: where each step touches a few rows of large tables."""
 
     known_vocabulary: Vocabulary | None = field(default=None, repr=False)
     """Of the tokenizer that its rows are made with; no setting, so it is not in the JSON."""
@@ -204,6 +206,10 @@ class BaseObjective(Config, ABC):
         """The parts of the loss, summed; the memory that comes back is cut off from this step's graph."""
         parts, after = nets(batch, memory)
         return Loss(parts, None if after is None else after.detach())
+
+    def update(self, nets: nn.Module, batch: Mapping[str, Tensor], rate: float) -> Mapping[str, Tensor]:
+        """Move the networks by plain SGD; the parts of the loss, as they were before."""
+        raise NotImplementedError
 
     @abstractmethod
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float: ...

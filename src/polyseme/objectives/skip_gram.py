@@ -20,12 +20,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.objectives.objective import Arrays, Parts, in_full
-from polyseme.objectives.word_windows import NegativeSampling, WordNets, rows_of
-from polyseme.parts.memory_and_cache import Memory
+from polyseme.objectives.objective import in_full
+from polyseme.objectives.table_rows import add_rows, rows_of
+from polyseme.objectives.word_windows import NegativeSampling, Windows, WordNets, logistic_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,10 @@ class SkipGram(NegativeSampling):
     def n_targets(self, contexts: NDArray[np.int64]) -> int:
         return int(contexts.sum())
 
+    @property
+    def targets_per_word(self) -> float:
+        return self.window + 1.0
+
     def nets(self, bundle: Bundle) -> nn.Module:
         return SkipGramNets(bundle, self)
 
@@ -44,14 +48,27 @@ class SkipGram(NegativeSampling):
 class SkipGramNets(WordNets):
     """Scores of all words in reach of a block, and of its noise words, for each word of the block."""
 
-    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
-        """`arrays`: words, documents and reach [R, L], noise [R, B, K]."""
-        centers, contexts, in_reach, noise = self.windows(arrays)
-        vectors = self.look_up(centers)  # [R, B, N, D]
-        others = rows_of(self.predicted, torch.cat([contexts, noise], dim=2))  # [R, B, C + K, D]
-        scores = in_full(vectors @ others.transpose(2, 3))  # [R, B, N, C + K]
-        reach = contexts.shape[2]
-        differs = (contexts[..., None] != noise[:, :, None]).to(in_reach.dtype)  # [R, B, C, K]
-        times = in_reach @ differs * (self.objective.negatives / noise.shape[2])  # [R, B, N, K]
-        loss = -(in_reach * F.logsigmoid(scores[..., :reach])).sum()
-        return {self.objective.name: loss - (times * F.logsigmoid(-scores[..., reach:])).sum()}, None
+    def blocks(self, windows: Windows) -> tuple[Tensor, ...]:
+        """Centers [S, N], the words that they score [S, C + K], and how often each counts [S, N, C + K]."""
+        centers, contexts, in_reach, noise, _ = windows
+        differs = (contexts[..., None] != noise[:, None]).to(in_reach.dtype)  # [S, C, K]
+        times = in_reach @ differs * (self.objective.negatives / noise.shape[1])  # [S, N, K]
+        return centers, torch.cat([contexts, noise], dim=1), torch.cat([in_reach, times], dim=2)
+
+    def loss(self, blocks: tuple[Tensor, ...]) -> Tensor:
+        centers, others, times = blocks
+        scores = in_full(self.look_up(centers) @ rows_of(self.predicted, others).transpose(1, 2))  # [S, N, C + K]
+        true, noise = scores.split([self._reach(others), self.objective.shared_negatives], dim=2)
+        return -(times * F.logsigmoid(torch.cat([true, -noise], dim=2))).sum()
+
+    def move(self, blocks: tuple[Tensor, ...], rate: float) -> Tensor:
+        centers, others, times = blocks
+        vectors, scored = self.look_up(centers), rows_of(self.predicted, others)
+        loss, of_vectors, of_scored = logistic_loss(vectors, scored, times, self._reach(others))
+        self.add(centers, of_vectors.mul_(-rate))
+        add_rows(self.predicted, others, of_scored, -rate)
+        return loss
+
+    def _reach(self, others: Tensor) -> int:
+        """C: the others that are no noise."""
+        return others.shape[1] - self.objective.shared_negatives

@@ -7,18 +7,18 @@ power of 0.75, in proportion, without the table of 10⁸ entries.
 
 The original has noise words of its own for each pair of words. Here a block of consecutive words shares its noise
 words, and each counts as often as the original would have drawn one, so that the expected loss and gradient are the
-same, and products of small matrices compute both (as in Ji et al. 2016). The updates of a step are added up, while the
-original moves after each pair.
+same, and products of small matrices compute both (as in Ji et al. 2016). The original moves after each pair; here the
+tables move after each row of the text, or part of one, by the sum over its pairs (`WordNets.update`).
 
-Shapes: R rows, T pieces of a row, L of them in whole blocks, B blocks of a row, N words of a block, C = N + 2 · window
-words in reach of a block, K noise words of a block, D width.
+Shapes: R rows, T pieces of a row, L of them in whole blocks, B blocks of a row, S blocks of all rows, N words of a
+block, C = N + 2 · window words in reach of a block, K noise words of a block, D width.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -34,53 +34,17 @@ from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import uniform
 from polyseme.encoders.static import Static
 from polyseme.errors import ModelError, OptionError
-from polyseme.objectives.objective import Arrays, BaseObjective, Vocabulary
+from polyseme.objectives.counted_words import CountedWords, Floats, Ints
+from polyseme.objectives.objective import Arrays, BaseObjective, Parts
+from polyseme.objectives.table_rows import Spellings, add_rows, mean_with_whole_gradient, rows_of
+from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.character_ngrams import CharacterNgrams
 from polyseme.text.word_tokenizer import WordTokenizer
-from polyseme.types import Example, Needs, Rows, Tokenizer
+from polyseme.types import Example, Needs, Rows
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 FEWEST_WORDS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedWords(Vocabulary):
-    """The words of a corpus and how often each piece occurs in its training text; special pieces do not count."""
-
-    words: Sequence[str] = field(repr=False)
-    """By the numbers of their pieces."""
-    counts: Ints = field(repr=False, compare=False)
-
-    @classmethod
-    def of_corpus(cls, corpus: Corpus) -> CountedWords:
-        return cls.counted(corpus.tokenizer, corpus.piece_counts("train"))
-
-    @classmethod
-    def counted(cls, tokenizer: Tokenizer, counts: Ints) -> CountedWords:
-        """The words of a tokenizer, with these counts of its pieces."""
-        ordinary = counts.copy()
-        ordinary[sorted(set(tokenizer.specials.values()))] = 0
-        return cls.of(tokenizer, words=tokenizer.pieces(range(tokenizer.n_pieces)), counts=ordinary)
-
-    @cached_property
-    def shares(self) -> Floats:
-        """[V]: of all words of the text."""
-        return self.counts / max(int(self.counts.sum()), 1)
-
-    def selection(self, threshold: float) -> Floats:
-        """[V]: the probability that a word of the text is read; 0 of special pieces. With threshold 0 all are."""
-        if not threshold:
-            return (self.counts > 0).astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = threshold / self.shares
-            selected = np.sqrt(ratio) + ratio
-        return np.where(self.counts > 0, np.minimum(selected, 1.0), 0.0)
-
-    def noise(self, power: float) -> Floats:
-        """[V]: the distribution of noise words."""
-        weights = np.where(self.counts > 0, self.counts.astype(np.float64) ** power, 0.0)
-        return weights / max(float(weights.sum()), 1e-300)
+LARGEST_UPDATE = 1.0
+"""Pairs of words, times the learning rate, that may move one vector in one update, on average."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +85,8 @@ class WordObjective(BaseObjective):
 @dataclass(frozen=True, kw_only=True)
 class NegativeSampling(WordObjective):
     """A word of a window is distinguished from noise words (Mikolov et al. 2013), k of them for each."""
+
+    updates_in_place = True
 
     negatives: int = 5
     """k: noise words for each word that is predicted."""
@@ -186,6 +152,11 @@ class NegativeSampling(WordObjective):
     def n_targets(self, contexts: Ints) -> int:
         """Words that are predicted, from the words in reach of each."""
 
+    @property
+    @abstractmethod
+    def targets_per_word(self) -> float:
+        """The same for each word that is read, on average and at most."""
+
     def baseline(self, nets: nn.Module, corpus: Corpus, most: int) -> float:
         """The held-out loss of the best scores that depend on nothing but the word that is scored."""
         train, held = (
@@ -198,6 +169,9 @@ class NegativeSampling(WordObjective):
         odds = np.maximum(p, 1e-300) / np.maximum(self.negatives * q * (1 - p), 1e-300)
         noise = self.negatives * q * (1 - held)
         return float(held @ np.log1p(1 / odds) + noise @ np.log1p(odds))
+
+    def update(self, nets: nn.Module, batch: Arrays, rate: float) -> Mapping[str, Tensor]:
+        return cast(WordNets, nets).update(batch, rate)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         """Of the products of vectors alone: each score once forwards and twice backwards."""
@@ -244,16 +218,18 @@ def n_contexts(documents: Ints, reach: Ints, window: int) -> Ints:
 
 
 class Windows(NamedTuple):
-    """Blocks of words and what is in their reach."""
+    """Blocks of words and what is in their reach; blocks without words are left out."""
 
     centers: Tensor
-    """[R, B, N]"""
+    """[S, N]"""
     contexts: Tensor
-    """[R, B, C]"""
+    """[S, C]"""
     in_reach: Tensor
-    """[R, B, N, C]: 1 where a word of the block has the other in its window."""
+    """[S, N, C]: 1 where a word of the block has the other in its window."""
     noise: Tensor
-    """[R, B, K]"""
+    """[S, K]"""
+    n_blocks: list[int]
+    """[R]: of each row of the text."""
 
 
 class WordNets(nn.Module):
@@ -266,30 +242,80 @@ class WordNets(nn.Module):
         self.predicted = nn.Parameter(torch.zeros(encoder.config.n_words, encoder.config.width))
         self.objective = objective
         self._bundle = (bundle,)  # in a tuple, so that it is no submodule
-        self.spellings = _Spellings.of(bundle, objective.known_vocabulary)
+        self.spellings = Spellings.of(encoder.config, objective.known_vocabulary)
 
     @property
     def bundle(self) -> Bundle:
         return self._bundle[0]
+
+    def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
+        """`arrays`: words, documents and reach [R, L], noise [R, B, K]."""
+        return {self.objective.name: self.loss(self.blocks(self.windows(arrays)))}, None
+
+    @torch.no_grad()
+    def update(self, arrays: Arrays, rate: float) -> dict[str, Tensor]:
+        """Move the tables by plain SGD, row after row of the text; the sum of the loss, of each before its update.
+
+        Where the vocabulary is small, a row of the text takes several updates.
+        """
+        windows = self.windows(arrays)
+        n_blocks, rate = self.update_size(rate)
+        sizes = [min(n_blocks, left) for n in windows.n_blocks for left in range(n, 0, -n_blocks)]
+        total = self.table.new_zeros(())
+        for blocks in zip(*(each.split(sizes) for each in self.blocks(windows)), strict=True):
+            total += self.move(blocks, rate)
+        return {self.objective.name: total}
+
+    def update_size(self, rate: float) -> tuple[int, float]:
+        """Blocks whose gradients may be added up, and the learning rate, which is lower where one block is too many.
+
+        The sum over n pairs of the same word goes n times as far as one of them, while the original sees after each
+        what the one before has done. In a text of few words that diverges.
+        """
+        of_block = rate * self.objective.block * self._pairs_of_vector
+        return max(int(LARGEST_UPDATE / of_block), 1), rate * min(1.0, LARGEST_UPDATE / of_block)
+
+    @cached_property
+    def _pairs_of_vector(self) -> float:
+        """For each word that is read, the pairs of words that move one vector, on average over words that are read."""
+        objective = self.objective
+        read = objective.words.shares * objective.words.selection(objective.subsample)
+        read /= read.sum()
+        predicted = objective.targets_per_word * (read + objective.negatives * objective.words.noise(objective.power))
+        shares = read if self.spellings is None else self.spellings.mean_shares(read)
+        centers = (objective.window + 1) * (1 + objective.negatives) * shares
+        return float(max(read @ predicted, read @ centers))
+
+    @abstractmethod
+    def blocks(self, windows: Windows) -> tuple[Tensor, ...]:
+        """[S, …] each: what the loss reads of windows; any of the blocks can be taken from all of them."""
+
+    @abstractmethod
+    def loss(self, blocks: tuple[Tensor, ...]) -> Tensor:
+        """The sum over blocks."""
+
+    @abstractmethod
+    def move(self, blocks: tuple[Tensor, ...], rate: float) -> Tensor:
+        """The same; and move the rows that blocks read against its gradient, without making one of whole tables."""
 
     def windows(self, arrays: Arrays) -> Windows:
         """What a pass reads, in blocks."""
         window, size = self.objective.window, self.objective.block
         places = torch.arange(size + 2 * window, device=arrays["words"].device)
         distance = (places - window - places[:size, None]).abs()  # [N, C]
-        longest = max(int((arrays["documents"] >= 0).sum(1).max()), 1)
-        n_blocks = -(-longest // size)  # those behind hold no word of any row
-        words, documents, reach = (
-            arrays[name][:, : n_blocks * size].long() for name in ("words", "documents", "reach")
-        )
-        ours, theirs = documents.unfold(1, size, size), _around(documents, window, size, -1)
-        near = (distance > 0) & (distance <= reach.unfold(1, size, size)[..., None])
-        in_reach = near & (ours[..., None] == theirs[:, :, None]) & (ours >= 0)[..., None]
+        n_blocks = -(-(arrays["documents"] >= 0).sum(1) // size)
+        longest = max(int(n_blocks.max()), 1)
+        words, documents, reach = (arrays[name][:, : longest * size].long() for name in ("words", "documents", "reach"))
+        filled = torch.arange(longest, device=n_blocks.device) < n_blocks[:, None]  # [R, B]
+        ours, theirs = documents.unfold(1, size, size)[filled], _around(documents, window, size, -1)[filled]
+        near = (distance > 0) & (distance <= reach.unfold(1, size, size)[filled][..., None])
+        in_reach = near & (ours[..., None] == theirs[:, None]) & (ours >= 0)[..., None]
         return Windows(
-            words.unfold(1, size, size),
-            _around(words, window, size, 0),
+            words.unfold(1, size, size)[filled],
+            _around(words, window, size, 0)[filled],
             in_reach.to(self.predicted.dtype),
-            arrays["noise"][:, :n_blocks].long(),
+            arrays["noise"][:, :longest][filled].long(),
+            n_blocks.tolist(),
         )
 
     def look_up(self, words: Tensor) -> Tensor:
@@ -300,51 +326,35 @@ class WordNets(nn.Module):
         if self.spellings is None:
             return rows_of(self.table, words)
         unique, places = words.unique(return_inverse=True)
-        rows, begins, counts = self.spellings.of_words(unique)
-        sums = F.embedding_bag(rows, self.table, begins, mode="sum", sparse=True)
-        return mean_with_whole_gradient(sums, counts[:, None]).index_select(0, places.flatten()).view(*words.shape, -1)
+        rows, counts = self.spellings.of_words(unique)
+        sums = F.embedding_bag(rows, self.table, counts.cumsum(0) - counts, mode="sum", sparse=True)
+        return F.embedding(places, mean_with_whole_gradient(sums, counts[:, None]))
+
+    def add(self, words: Tensor, moves: Tensor) -> None:
+        """Add to the rows of words [...] what each occurrence of them moves by [..., D]."""
+        if self.spellings is None:
+            return add_rows(self.table, words, moves)
+        unique, places = words.unique(return_inverse=True)
+        rows, counts = self.spellings.of_words(unique)
+        sums = moves.new_zeros(len(unique), moves.shape[-1])
+        add_rows(sums, places, moves)
+        add_rows(self.table, rows, sums.repeat_interleave(counts, 0))
 
 
-@dataclass
-class _Spellings:
-    """The rows of every word: its own, and those of its n-grams."""
+def logistic_loss(vectors: Tensor, others: Tensor, times: Tensor, n_true: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of - log σ(s) of the first `n_true` others and of - log σ(-s) of the rest, which are noise; and the
+    gradients of vectors and others.
 
-    rows: Tensor
-    begins: Tensor
-    counts: Tensor
-
-    @classmethod
-    def of(cls, bundle: Bundle, vocabulary: Vocabulary | None) -> _Spellings | None:
-        config = cast(Static, bundle.encoder).config
-        if not config.max_ngram or not isinstance(vocabulary, CountedWords):
-            return None
-        ngrams = CharacterNgrams(config.min_ngram, config.max_ngram, config.n_buckets)
-        special = set(vocabulary.specials.values())
-        rows = [
-            [piece, *(config.n_words + row for row, _, _ in (() if piece in special else ngrams.of(word)))]
-            for piece, word in enumerate(vocabulary.words)
-        ]
-        counts = torch.tensor([len(each) for each in rows])
-        return cls(torch.tensor([row for each in rows for row in each]), counts.cumsum(0) - counts, counts)
-
-    def of_words(self, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The rows of words one after another, where those of each begin, and how many each has."""
-        for name in ("rows", "begins", "counts"):
-            setattr(self, name, getattr(self, name).to(words.device))
-        counts = self.counts[words]
-        begins = counts.cumsum(0) - counts
-        places = torch.arange(int(counts.sum()), device=words.device) - begins.repeat_interleave(counts)
-        return self.rows[self.begins[words].repeat_interleave(counts) + places], begins, counts
-
-
-def rows_of(table: nn.Parameter, ids: Tensor) -> Tensor:
-    """Rows of a table, whose gradient is of these rows alone."""
-    return F.embedding(ids, table, sparse=True)
-
-
-def mean_with_whole_gradient(sums: Tensor, counts: Tensor) -> Tensor:
-    """The mean, sums / counts, but with the gradient of the sums, as in word2vec.c and fastText."""
-    return sums - (sums - sums / counts).detach()
+    s are the products of vectors [S, N, D] and others [S, n, D]; each counts `times` [S, N, n]. A loss that is larger
+    than single precision can tell counts 87.
+    """
+    right = vectors @ others.transpose(1, 2)
+    right[..., n_true:].neg_()
+    right.sigmoid_()
+    loss = -right.clamp(min=torch.finfo(right.dtype).tiny).log_().mul_(times).sum()
+    of_scores = right.sub_(1).mul_(times)
+    of_scores[..., n_true:].neg_()
+    return loss, of_scores @ others, of_scores.transpose(1, 2) @ vectors
 
 
 def _around(numbers: Tensor, window: int, size: int, fill: int) -> Tensor:

@@ -25,7 +25,7 @@ from polyseme.recipes.recipe import Recipe, flops_of_rows
 from polyseme.training.budget import Budget
 from polyseme.training.device_group import Devices
 from polyseme.training.energy_ledger import measured_peak
-from polyseme.training.pretraining_job import Job, check_sides
+from polyseme.training.pretraining_job import Job, check_sides, rows_of
 from polyseme.training.training_settings import Phase, TrainingSettings
 
 
@@ -105,7 +105,8 @@ class PretrainingRequest:
         """The job, now that there is a corpus; `fitted`: what the rules gave when the run began."""
         n_pieces = corpus.tokenizer.n_pieces
         fitted = fitted or self.fit(n_pieces, devices, text_pieces=corpus.n_pieces("train"))
-        return self.plan(n_pieces, fitted, corpus=path, corpus_fingerprint=corpus.fingerprint)
+        job = self.plan(n_pieces, fitted, corpus=path, corpus_fingerprint=corpus.fingerprint)
+        return job if self.options["batch_size"] is not None else _with_rows_of_text(job, corpus)
 
     def fit(self, n_pieces: int, devices: Devices, *, text_pieces: int | None = None) -> Fit | None:
         """What the rules of `budget_fit` give for a vocabulary of `n_pieces`; None: training is as published.
@@ -248,6 +249,17 @@ class PretrainingRequest:
 
 RATE_OF_TRAINED = 0.25
 """Of the learning rate, where a model is trained further."""
+
+
+def _with_rows_of_text(job: Job, corpus: Corpus) -> Job:
+    """The job with no more rows in a step than the text has, where a step is no more than its rows one by one."""
+    training = job.training
+    if not (job.make_objective().updates_in_place and training.optimizer.is_plain_sgd):
+        return job
+    n_rows = [rows_of(job, corpus, phase).n_rows for phase in training.phases]
+    sizes = [max(1, min(each, phase.batch_size)) for each, phase in zip(n_rows, training.phases, strict=True)]
+    phases = tuple(phase.replace(batch_size=n) for phase, n in zip(training.phases, sizes, strict=True))
+    return job.replace(training=training.replace(phases=phases))  # type: ignore[no-any-return]
 
 
 def _with(settings: Config, **changes: Any) -> Any:

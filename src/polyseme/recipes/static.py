@@ -1,7 +1,7 @@
 """Static vectors: word2vec (Mikolov et al. 2013), GloVe (Pennington et al. 2014), fastText (Bojanowski et al. 2017).
 
-The settings are the defaults of the published programs. A step is as many words, or pairs of words, as are computed
-together; its updates are added up, so the learning rate is that of a single pair.
+The settings are the defaults of the published programs. The updates of a row of text, and of a step of GloVe's pairs,
+are computed together and added up, so the learning rate is that of a single pair.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORDS = 400_000
 def _training(rate: float, **changes: Any) -> TrainingSettings:
     """Plain SGD with a rate that falls in a straight line."""
     settings = TrainingSettings(
-        phases=(Phase(length=512, batch_size=2),),
+        phases=(Phase(length=1024, batch_size=8),),
         optimizer=OptimizerSettings(kind="sgd", lr=rate, momentum=0.0, nesterov=False, weight_decay=0.0),
         schedule=Schedule(kind="linear", warmup=0, floor=1e-4),
         summed=True,
@@ -46,7 +46,7 @@ _SKIP_GRAM = Recipe(
     training=_training(0.025),
     budget="5epochs",
     compiled=False,
-    note="noise words are shared by 16 consecutive words; updates of 1,024 words are added up; lower case",
+    note="noise words are shared by 16 consecutive words; updates of up to 1,024 words are added up; lower case",
 )
 
 RECIPES = (

@@ -69,6 +69,11 @@ class OptimizerSettings(Config):
         """Whether the weights that count are an average that the optimizer itself begins (NT-ASGD)."""
         return self.kind == "nt-asgd"
 
+    @property
+    def is_plain_sgd(self) -> bool:
+        """Whether a weight moves by its gradient times the learning rate and nothing else."""
+        return self.kind == "sgd" and self.momentum == 0 and self.weight_decay == 0
+
 
 class UncorrectedAdamW(torch.optim.Optimizer):
     """AdamW without bias correction, as BERT and ELECTRA were trained with: Adam's means as they are, from zero on.

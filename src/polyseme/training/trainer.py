@@ -54,6 +54,8 @@ class Trainer:
         """The step that began last."""
         factors = objective.rate_factors(self.inner)
         self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device, rates=factors)
+        self.in_place = objective.updates_in_place and settings.optimizer.is_plain_sgd
+        """Whether the objective takes the steps of plain SGD itself."""
         self.carries = objective.needs.layout.carries_memory
         self.memory: Memory | None = None
         """What this process's streams have read, a row each; None before the first step, and where none is carried."""
@@ -115,6 +117,8 @@ class Trainer:
     def _take(self, inputs: Inputs) -> Taken:
         """A step over what is on the device; all that it reads and changes are tensors."""
         self.nets.train()
+        if self.in_place:
+            return self._take_in_place(inputs)
         sums: dict[str, Tensor] = {}
         carried = Carried(inputs.memory, self._new_memory if self.carries else None)
         for number, batch in enumerate(inputs.passes):
@@ -133,6 +137,13 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         sums = self.devices.sum_losses(sums)
         return Taken({name: each / inputs.counts[name] for name, each in sums.items()}, carried.joined())
+
+    def _take_in_place(self, inputs: Inputs) -> Taken:
+        """The same where the objective moves the networks, after each of some parts of a pass."""
+        rate = self.optimizer.param_groups[0]["lr"]
+        of_passes = [self.objective.update(self.inner, batch, rate) for batch in inputs.passes]
+        sums = {name: torch.stack([each[name] for each in of_passes]).sum() for name in of_passes[0]}
+        return Taken({name: each / inputs.counts[name] for name, each in sums.items()}, None)
 
     @torch.no_grad()
     def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
