@@ -1,15 +1,29 @@
-"""ELMo's four LSTMs (4096 cells, width 512, two per direction), forward pass on a GPU, beside plain cuDNN in one run.
-
-Three routes: `torch.nn.LSTM` with a projection, stacked (cuDNN, which has no clipping); polyseme's encoder without
-clipping, which runs the same kernels; and with the clipping that the published weights need, eager and as a CUDA graph.
-All leave out the token layer, which is computed once per word type. Runs alternate; medians.
+"""Recurrent encoders on a GPU beside plain cuDNN in one run: ELMo's inference, and AWD-LSTM's training.
 
     python benchmarks/recurrent_gpu.py [--rows 512] [--length 128] [--dtype bf16] [--rounds 5] [--device cuda]
+    python benchmarks/recurrent_gpu.py --awd-lstm [--rows 80] [--length 70] [--dtype fp32] [--rounds 15]
+
+**ELMo's** four LSTMs (4096 cells, width 512, two per direction), forward pass. Three routes: `torch.nn.LSTM` with a
+projection, stacked (cuDNN, which has no clipping); polyseme's encoder without clipping, which runs the same kernels;
+and with the clipping that the published weights need, eager and as a CUDA graph. All leave out the token layer, which
+is computed once per word type.
+
+**AWD-LSTM** (400, 1150, 1150, 400, over 33,280 words), forward and backward pass and a step of AdamW, beside a plain
+model of the same shape: `torch.nn.Embedding`, three `torch.nn.LSTM` with `torch.nn.Dropout` between them, and the tied
+softmax. Ours has all that is published: weight drop, dropout of words and rows, α and β. cuDNN wants the weights of a
+layer in one stretch of memory; dropped weights are new in every batch, so ours are copied into one once per layer and
+batch (`parts/recurrence.py`). The layers alone are timed, too, without softmax and optimizer. With --dtype bf16
+products are under autocast: torch's LSTM runs in fp16 then, and ours in fp32 (TF32), since gradients leave the range of
+fp16. First the kernel's gradients are compared with those of the written-out loop, with the same weights dropped.
+
+Runs alternate; medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -17,11 +31,18 @@ from measure import alternate, machine, table
 from torch import Tensor, nn
 
 from polyseme.api import DTYPES
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.elmo import SIZES
+from polyseme.convert.families import FAMILIES
 from polyseme.encoders.encoder_kinds import build_encoder
+from polyseme.encoders.recurrent import Recurrent
+from polyseme.objectives.streams import Streamed
+from polyseme.types import Batch
 
 FLOOR = 0.75
 """The least expected share of plain cuDNN's speed, without clipping."""
+TRAINING_FLOOR = 0.6
+"""The same of AWD-LSTM's training."""
 
 
 class PlainStack(nn.Module):
@@ -60,16 +81,154 @@ def captured(run: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], Tensor]
     return replay
 
 
+# --- AWD-LSTM's training ----------------------------------------------------------------------------------------------
+
+
+class PlainModel(nn.Module):
+    """A language model of the same shape in plain torch."""
+
+    def __init__(self, n_pieces: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.table = nn.Embedding(n_pieces, widths[0])
+        nn.init.normal_(self.table.weight, std=0.1)
+        pairs = itertools.pairwise(widths)
+        self.layers = nn.ModuleList(nn.LSTM(below, width, batch_first=True) for below, width in pairs)
+        self.dropout = nn.Dropout(0.4)
+        self.bias = nn.Parameter(torch.zeros(n_pieces))
+
+    def top(self, pieces: Tensor) -> Tensor:
+        x = self.dropout(self.table(pieces))
+        for layer in self.layers:
+            x = self.dropout(layer(x)[0])
+        return x
+
+    def forward(self, pieces: Tensor) -> Tensor:
+        logits = nn.functional.linear(self.top(pieces[:, :-1]), self.table.weight, self.bias)
+        return nn.functional.cross_entropy(logits.flatten(0, 1).float(), pieces[:, 1:].flatten())
+
+
+def language_model(options: argparse.Namespace, **changes: int) -> Bundle:
+    family = FAMILIES["awd-lstm"]
+    width, hidden = options.token_width, options.hidden
+    shape = {"n_pieces": options.pieces, "token_width": width, "top_width": width, "width": hidden, **changes}
+    torch.manual_seed(0)
+    return new_bundle(family, family.base().replace(**shape), ["causal"]).to(options.device)
+
+
+def largest_difference(options: argparse.Namespace) -> float:
+    """Of any gradient by the kernel from that by the loop, relative to its largest value; with the same masks."""
+    bundle = language_model(options, n_pieces=500, token_width=40, top_width=40, width=120)
+    encoder = bundle.encoder
+    assert isinstance(encoder, Recurrent)
+    pieces = torch.randint(500, (6, 20), device=options.device)
+    gradients = []
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    for written_out in (False, True):
+        for layer in range(encoder.config.n_layers):
+            encoder._readers(layer)[0].written_out = written_out
+        torch.manual_seed(1)
+        states = encoder.train()(Batch(pieces), layers=[-1])
+        gradients.append(torch.autograd.grad(states[-1].square().sum(), list(encoder.parameters())))
+    torch.backends.cudnn.allow_tf32 = before
+    pairs = zip(*gradients, strict=True)
+    return max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
+
+
+def train_awd_lstm(options: argparse.Namespace) -> None:
+    """Time a training step, whole and of the layers alone, and print the table."""
+    print(f"gradients of kernel and loop differ by {largest_difference(options):.1g} of the largest at most")
+    device = options.device
+    pieces = torch.randint(options.pieces, (options.rows, options.length + 1), device=device)
+    bundle = language_model(options)
+    encoder = bundle.encoder
+    nets = Streamed(activation=2.0, temporal=1.0).nets(bundle).train()
+    plain = PlainModel(options.pieces, bundle.config.widths).to(device).train()
+    n_targets = options.rows * options.length
+
+    def ours_loss() -> Tensor:
+        parts, _ = nets({"pieces": pieces}, None)
+        return (parts["causal"] + 2 * parts["activation"] + parts["temporal"]) / n_targets
+
+    def in_precision(loss: Callable[[], Tensor]) -> Tensor:
+        half = torch.autocast(torch.device(device).type, torch.bfloat16)
+        with half if options.dtype == "bf16" else contextlib.nullcontext():
+            return loss()
+
+    def step(module: nn.Module, loss: Callable[[], Tensor]) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=torch.device(device).type == "cuda")
+
+        def run() -> None:
+            in_precision(loss).backward()
+            nn.utils.clip_grad_norm_(module.parameters(), 0.25, foreach=True)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            _wait(device)
+
+        return run
+
+    def layers(module: nn.Module, top: Callable[[], Tensor]) -> Callable[[], None]:
+        def run() -> None:
+            in_precision(lambda: top().float().square().mean()).backward()
+            module.zero_grad(set_to_none=True)
+            _wait(device)
+
+        return run
+
+    runs = {
+        "torch.nn.LSTM (cuDNN), whole step": step(plain, lambda: plain(pieces)),
+        "AWD-LSTM, whole step": step(nets, ours_loss),
+        "torch.nn.LSTM (cuDNN), layers alone": layers(plain, lambda: plain.top(pieces[:, :-1])),
+        "AWD-LSTM, layers alone": layers(encoder, lambda: encoder(Batch(pieces[:, :-1]), layers=[-1])[-1]),
+    }
+    seconds = alternate(runs, options.rounds, warm_ups=3)
+    peers = dict(zip(runs, [*list(runs)[:1] * 2, *list(runs)[2:3] * 2], strict=True))
+    rows = [
+        [name, f"{1000 * each:.2f}", f"{n_targets / each / 1e6:.3f}M", f"{seconds[peers[name]] / each:.2f}"]
+        for name, each in seconds.items()
+    ]
+    print(f"{machine('torch')}; {options.rows} rows of {options.length}, {options.dtype}\n")
+    print(table(["route", "milliseconds", "pieces/s", "times plain cuDNN"], rows))
+    whole, alone = (seconds[peers[name]] / seconds[name] for name in ("AWD-LSTM, whole step", "AWD-LSTM, layers alone"))
+    print(f"\nAWD-LSTM: {whole:.2f} x plain cuDNN, layers alone {alone:.2f} x (floor {TRAINING_FLOOR})")
+
+
+def _wait(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()
+
+
+# --- ELMo's inference -------------------------------------------------------------------------------------------------
+
+
 def main() -> None:
-    """Time every route and print the table."""
+    """Read the options, and time one of both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=512)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--awd-lstm", action="store_true", help="training of AWD-LSTM instead of ELMo's inference")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--dtype")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--size", default="elmo-original", choices=SIZES)
+    parser.add_argument("--size", default="elmo-original", choices=SIZES, help="of ELMo")
+    parser.add_argument("--pieces", type=int, default=33_280, help="of AWD-LSTM")
+    parser.add_argument("--token-width", type=int, default=400, help="of AWD-LSTM")
+    parser.add_argument("--hidden", type=int, default=1150, help="of AWD-LSTM")
     options = parser.parse_args()
+    usual = {"rows": 80, "length": 70, "rounds": 15, "dtype": "fp32"}
+    if not options.awd_lstm:
+        usual = {"rows": 512, "length": 128, "rounds": 5, "dtype": "bf16"}
+    for name, value in usual.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if options.awd_lstm:
+        train_awd_lstm(options)
+    else:
+        run_elmo(options)
+
+
+def run_elmo(options: argparse.Namespace) -> None:
+    """Time every route and print the table."""
     dtype, published = DTYPES[options.dtype], SIZES[options.size]
     torch.manual_seed(0)
     x = torch.randn(options.rows, options.length, published.token_width, dtype=dtype, device=options.device)

@@ -1,6 +1,7 @@
 """WikiText-2 by language models from counts to Transformers, over the same words: one table.
 
     python experiments/wikitext2.py run unigram kn5 nnlm nnlm+kn5 lstm lstm+cache lstm+kn5 transformer -o runs/
+    python experiments/wikitext2.py run awd-lstm awd-lstm+cache -o runs/
     python experiments/wikitext2.py run lstm --budget 5min -o runs/
     python experiments/wikitext2.py table
 
@@ -40,10 +41,12 @@ COUNTED: dict[str, dict[str, Any]] = {"unigram": {"order": 1}, "kn5": {"order": 
 TRAINED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "nnlm": ("nnlm", "5min", {}),
     "lstm": ("lstm-lm", "5min", {"dtype": "fp32"}),
+    "awd-lstm": ("awd-lstm", "10min", {"batch_size": 80, "length": 70}),
     "transformer": ("gpt-mini", "3min", {}),
 }
 """Row → recipe, budget and options."""
-ROWS = ("unigram", "kn5", "nnlm", "nnlm+kn5", "lstm", "lstm+cache", "lstm+kn5", "transformer")
+ROWS = ("unigram", "kn5", "nnlm", "nnlm+kn5", "lstm", "lstm+cache", "lstm+kn5", "awd-lstm", "awd-lstm+cache",
+        "transformer")  # fmt: skip
 NAMES = {
     "unigram": "unigram",
     "kn5": "KN5: n-grams up to 5, modified Kneser–Ney",
@@ -52,6 +55,8 @@ NAMES = {
     "lstm": "LSTM, 2 × 650",
     "lstm+cache": "LSTM + cache of 2,000 words",
     "lstm+kn5": "LSTM + KN5",
+    "awd-lstm": "AWD-LSTM, 3 × 1150 (Merity et al. 2018)",
+    "awd-lstm+cache": "AWD-LSTM + cache of 2,000 words",
     "transformer": "Transformer, 8 × 384",
 }
 Result = dict[str, Any]

@@ -31,13 +31,14 @@ _SCALING = Scaling(
     optimizer="adamw",
     rate=0.1,
     matrix_factor=1.0,
-    weight_decay=0.0,
-    betas=(0.9, 0.99),
+    weight_decay=0.01,
+    betas=(0.8, 0.99),
     max_grad_norm=0.25,
     dropout=_DROPOUTS["dropout_rate"],
     dropouts=_DROPOUTS,
     varied=True,
     sentence_starts=False,
+    cpu_objective={"softmax": "sampled", "n_samples": 1024},
 )
 
 _PUBLISHED = Recipe(
