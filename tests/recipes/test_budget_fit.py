@@ -32,6 +32,7 @@ from polyseme.recipes.budget_fit import (
     Fit,
     Scaling,
     fit,
+    fitted_dropout,
     fitted_training,
 )
 from polyseme.recipes.pretraining_request import PretrainingRequest
@@ -466,3 +467,24 @@ def test_texts_in_pairs_are_translated_and_a_named_recipe_comes_first() -> None:
 def test_an_unknown_recipe_is_refused_with_the_nearest() -> None:
     with pytest.raises(OptionError, match=r"no recipe 'electra-smal'.*electra-small"):
         chosen_recipe("electra-smal", budget=parse_budget("1h"), device="cpu", start=None, in_pairs=False)
+
+
+# --- AWD-LSTM ---------------------------------------------------------------------------------------------------------
+
+
+def test_awd_lstm_has_the_published_dropout_where_a_text_is_read_often() -> None:
+    recipe = RECIPES["awd-lstm"]
+    assert recipe.scaling is not None
+    config = recipe.config(1000)
+
+    def rates(epochs: float) -> dict[str, float]:
+        each = fitted(f"{epochs * 1e6:.0f}pieces", text=1_000_000, scaling=recipe.scaling)
+        return fitted_dropout(recipe.scaling, config, each.dropout)  # type: ignore[arg-type]
+
+    assert rates(64) == pytest.approx(rates(500)) == pytest.approx({name: recipe.shape[name] for name in rates(64)})
+    assert all(rate == 0 for rate in rates(1).values())
+    assert rates(8) == pytest.approx({name: rate / 2 for name, rate in rates(64).items()})
+    each = fitted("1e8pieces", scaling=recipe.scaling)
+    assert (each.length, each.batch_size) == (70, 64)
+    assert fitted("1e5pieces", device="cpu", scaling=recipe.scaling).batch_size == 16
+    assert fitted_training(recipe.scaling, each).varied

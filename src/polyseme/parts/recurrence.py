@@ -183,8 +183,8 @@ class Reader(nn.Module):
     def _by_kernel(self, x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # True for training keeps what gradients need
         settings = (True, 1, 0.0, self.training or torch.is_grad_enabled(), False, True)
-        if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            # There autocast means fp16, whatever its dtype, and gradients leave the range of that.
+        if recurrent is not self.recurrent and x.is_cuda and torch.is_autocast_enabled("cuda"):
+            # Autocast means fp16 there, whatever its dtype; gradients of a regularized run leave the range of that.
             with torch.autocast("cuda", enabled=False):
                 own = self.input.dtype
                 return self._by_kernel(x.to(own), h.to(own), c.to(own), recurrent.to(own))
@@ -199,14 +199,16 @@ class Reader(nn.Module):
     def _weights(self, x: Tensor, recurrent: Tensor) -> list[Tensor]:
         """What the kernels read; cuDNN wants it in one stretch of memory."""
         second = self._kept_second_bias() if self.recurrent_bias is None else self.recurrent_bias
-        weights = [self.input, recurrent, self.bias, second]
-        if self.projection is not None:
-            weights.append(self.projection)
-        if not x.is_cuda or torch.compiler.is_compiling() or not torch.backends.cudnn.is_acceptable(self.input):
+        projection = [] if self.projection is None else [self.projection]
+        weights = [self.input, recurrent, self.bias, second, *projection]
+        if not x.is_cuda or torch.compiler.is_compiling():
+            return weights
+        if not torch.backends.cudnn.is_acceptable(self.input) or torch.is_autocast_enabled("cuda"):
             return weights
         shape = (x.shape[-1], CUDNN_MODES[self.kind], self.n_cells, 0 if self.projection is None else self.width)
+        # In training with dropped weights, too: a later evaluation would move them away from a recorded step.
+        _lay_together([self.input, self.recurrent, self.bias, second, *projection], shape)
         if recurrent is self.recurrent:
-            _lay_together(weights, shape)
             return weights
         return list(_CopiedTogether.apply(shape, *weights))  # type: ignore[no-untyped-call]
 

@@ -28,6 +28,7 @@ _SCALING = Scaling(
     length=_LENGTH,
     cpu_length=_LENGTH // 2,
     batch=_ROWS * _LENGTH / 65_536,
+    cpu_batch=512,
     optimizer="adamw",
     rate=0.1,
     matrix_factor=1.0,

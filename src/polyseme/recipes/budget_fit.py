@@ -8,7 +8,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | pieces D of the whole run | the budget; of time, by a share (`UTILIZATION`) of the device's speed of products |
 | length of rows | 128 pieces, on a CPU 64, unless the recipe has its own; at most what the model reads |
 | batch | 65,536 pieces · (D / 6e8)^0.8, as a power of two of rows |
-| … at least | 65,536 pieces on a GPU, so that it is busy; 2,048 on a CPU |
+| … at least | 65,536 pieces on a GPU, so that it is busy; 2,048 on a CPU (AWD-LSTM: 5,600 and 512) |
 | … at most | 2 s of work on a CPU; an eighth of the text |
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves; T5 has its own |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
@@ -59,6 +59,8 @@ class Scaling:
     cpu_length: int = 64
     batch: float = 1.0
     """Times what the rule gives, and times the smallest batch of a GPU."""
+    cpu_batch: int = SMALLEST["cpu"]
+    """Pieces of the smallest batch of a CPU."""
     optimizer: OptimizerKind = "muon"
     rate: float = 0.04
     """The learning rate times the root of the width."""
@@ -220,7 +222,7 @@ def _rows(scaling: Scaling, circumstances: Circumstances, pieces: float, length:
     batch = scaling.batch * BATCH * (pieces / BATCH_AT) ** BATCH_POWER
     if circumstances.device == "cpu" and speed is not None:
         batch = min(batch, STEP_SECONDS * speed)
-    smallest = SMALLEST[circumstances.device] * (scaling.batch if circumstances.device == "cuda" else 1)
+    smallest = SMALLEST["cuda"] * scaling.batch if circumstances.device == "cuda" else scaling.cpu_batch
     batch = min(max(batch, smallest), LARGEST)
     if circumstances.text_pieces:
         batch = min(batch, SHARE_OF_TEXT * circumstances.text_pieces)
