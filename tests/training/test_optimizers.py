@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
+from polyseme.objectives.bilm import BiLM
+from polyseme.objectives.streams import Streamed
 from polyseme.training.muon import Muon
 from polyseme.training.optimizers import (
     Optimizer,
@@ -21,6 +23,7 @@ from polyseme.training.optimizers import (
     UncorrectedAdamW,
     build_optimizer,
     layer_rates,
+    rates_below_outputs,
     set_rate,
 )
 
@@ -104,6 +107,21 @@ def test_layers_can_have_rates_of_their_own(kind: OptimizerKind) -> None:
     for depth, layer in enumerate(layers):
         assert {groups[parameter]["lr"] for parameter in layer} == {0.5 * 0.5 ** (len(layers) - 1 - depth)}
     assert {groups[parameter]["lr"] for parameter in nets.outputs["pooled"].parameters()} == {0.5}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_rates_fall_from_the_output_down(tied: bool) -> None:
+    """ULMFiT's η^(l-1) = η^l / 2.6: the output at the top, and with it a table that it shares."""
+    family = FAMILIES["lstm"]
+    nets = Streamed().nets(new_bundle(family, family.tiny().replace(n_layers=3), ["causal"], tied=tied))
+    rates = rates_below_outputs(nets, 1 / 2.6)
+    table, *layers = nets.encoder.layer_groups()  # type: ignore[union-attr, operator]
+    for below, layer in enumerate(reversed(layers), 1):
+        assert [rates[parameter] for parameter in layer] == pytest.approx([2.6**-below] * len(layer))
+    assert [rates.get(parameter, 1.0) for parameter in table] == pytest.approx([1.0 if tied else 2.6**-4])
+    assert not set(rates) & set(nets.output.parameters())  # type: ignore[union-attr]
+    both = rates_below_outputs(BiLM().nets(small("elmo")), 0.5)  # a half of a two-way encoder is no encoder of its own
+    assert {0.5, 0.25} <= set(both.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)

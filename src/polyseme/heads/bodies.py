@@ -8,11 +8,16 @@ Shapes: R rows, W and V words of the first and second text, D width, H cells of 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.recurrence import Reader
 
+BLOCK_WIDTH = 50
+"""Of the layer between ULMFiT's two blocks."""
+SECOND_DROPOUT = 0.25
+"""Of the dropout rate of a head with two blocks, what the second has: 0.4 and 0.1 in fastai."""
 CELLS = 200
 """Of a BiLSTM in one direction, unless a config says otherwise (as in ELMo's taggers)."""
 
@@ -201,12 +206,15 @@ def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
 BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
     "linear": AsGiven,
     "mlp": AsGiven,
+    "mlp-batchnorm": AsGiven,
     "cosine": AsGiven,
     "bilstm": Recurrent,
     "bilstm-attention": Aligned,
     "bcn": Biattentive,
 }
 """By the config's `body`; the layer of an mlp is above the readout, in `Scores`."""
+PLAIN = ("linear", "mlp", "mlp-batchnorm")
+"""The bodies that compute nothing over words."""
 ATTENTIVE = ("bilstm-attention", "bcn")
 """The bodies in which two texts attend to each other."""
 
@@ -233,15 +241,29 @@ class TextBody(nn.Module):
         return first, other
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalization that takes a batch of one row as in inference, since one row has no variance."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] > 1:
+            return super().forward(x)
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
 class Scores(nn.Sequential):
     """From a vector to the scores of labels: dropout and a linear layer; below it an mlp has a tanh layer, and the
     biattentive network a maxout layer.
+
+    ULMFiT's has two blocks of batch normalization, dropout and a linear layer, with a ReLU between them.
     """
 
     def __init__(self, config: HeadConfig, below: int, n_labels: int, *, layer: bool, dropout_rate: float) -> None:
-        inner = config.inner_width or (CELLS if config.body == "bcn" else below)
+        inner = config.inner_width or {"bcn": CELLS, "mlp-batchnorm": BLOCK_WIDTH}.get(config.body, below)
         parts: list[nn.Module] = [nn.Dropout(dropout_rate)]
-        if layer:
+        if config.body == "mlp-batchnorm":
+            parts = [BatchNorm(below), *parts, nn.Linear(below, inner), nn.ReLU(), BatchNorm(inner)]
+            parts.append(nn.Dropout(SECOND_DROPOUT * dropout_rate))
+        elif layer:
             maxout = config.body == "bcn"
             parts += [Maxout(below, inner)] if maxout else [nn.Linear(below, inner), nn.Tanh()]
             parts.append(nn.Dropout(dropout_rate))

@@ -10,7 +10,7 @@ from polyseme.config import Config
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.parts.crf import SCHEMES
 
-Body = Literal["linear", "mlp", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
+Body = Literal["linear", "mlp", "mlp-batchnorm", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
 TASK_KINDS = ("classify", "pair", "tag", "span", "choose", "edge", "edge-pair")
 """The kinds of task that heads are for; `tasks.kinds.KINDS` has an object for each."""
@@ -20,6 +20,7 @@ KIND_OPTIONS = ("regression", "multi", "crf", "scheme", "no_answer", "separate_r
 NAMES: Mapping[str, Mapping[str, Any]] = {
     "linear": {"body": "linear", "dropout_rate": 0.1},
     "mlp": {"body": "mlp", "dropout_rate": 0.1},
+    "mlp-batchnorm": {"body": "mlp-batchnorm", "dropout_rate": 0.4},
     "bilstm": {"body": "bilstm", "dropout_rate": 0.5},
     "bilstm-attention": {"body": "bilstm-attention", "dropout_rate": 0.5},
     "bcn": {"body": "bcn", "dropout_rate": 0.3},
@@ -60,7 +61,8 @@ class HeadConfig(Config):
     readout: WordReadout = "mean"
     """How words become one vector; `concat` is [last; max; mean]."""
     inner_width: int | None = None
-    """Of the mlp's layer (None: as wide as its input) or of the BiLSTM in each direction (None: 200)."""
+    """Of the mlp's layer (None: as wide as its input; with batch normalization, 50) or of the BiLSTM in each direction
+    (None: 200)."""
     n_layers: int = 1
     """Of the BiLSTM."""
     reread_inputs: bool = False
@@ -121,6 +123,10 @@ class HeadConfig(Config):
         if self.reread_inputs and self.body not in ("bilstm", "bilstm-attention", "bcn"):
             raise ModelError(
                 f"Words are read again ('reread_inputs') beside a BiLSTM. The body of this head is {self.body!r}."
+            )
+        if self.body == "mlp-batchnorm" and self.kind in ("tag", "span"):
+            raise ModelError(
+                f"The head 'mlp-batchnorm' scores whole texts, and {self.kind} is a task of words. Take mlp."
             )
         if self.body != "text" and (self.numbers or self.pieces):
             raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")

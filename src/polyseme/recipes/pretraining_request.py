@@ -225,6 +225,7 @@ class PretrainingRequest:
             phases=phases,
             optimizer=optimizer,
             schedule=schedule,
+            layer_decay=settings.layer_decay if options["layer_decay"] is None else options["layer_decay"],
             micro_batch_size=options["micro_batch_size"],
             mask_documents=options["mask_documents"],
             reset_positions=options["reset_positions"],

@@ -62,6 +62,8 @@ class Recipe:
     """Whether torch compiles the networks on a GPU, unless the user says otherwise."""
     published_steps: int | None = None
     """Steps of the published run, with the phases of this recipe; None: none was published."""
+    only_further: bool = False
+    """Whether it trains a model further that is there, and no new one."""
     note: str = ""
     """What is not as published, or not known."""
 

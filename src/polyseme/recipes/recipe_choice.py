@@ -22,7 +22,13 @@ TRANSLATION = "transformer-tiny"
 def chosen_recipe(name: str | None, *, budget: Budget, device: str, start: str | None, in_pairs: bool) -> Recipe:
     """The recipe of a name; without one, what suits the texts, the model that is trained further, or the budget."""
     if name is not None:
-        return recipe_named(name)
+        recipe = recipe_named(name)
+        if recipe.only_further and start is None:
+            raise OptionError(
+                f"The recipe {name} trains a language model further, and none is named. Name one with -m (model=…), or "
+                "take another recipe (see: polyseme recipes)."
+            )
+        return recipe
     if in_pairs:
         return RECIPES[TRANSLATION]
     if start is not None:

@@ -24,6 +24,7 @@ from polyseme.recipes import (
     t5,
     transformer,
     transformer_xl,
+    ulmfit,
     xlnet,
 )
 from polyseme.recipes.kneser_ney import CountedRecipe
@@ -31,7 +32,7 @@ from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
     *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(static, nnlm, lstm, awd_lstm, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
+    *(static, nnlm, lstm, awd_lstm, ulmfit, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from polyseme.config import Config
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import OptionError, nearest
+from polyseme.outputs.output import Output
 from polyseme.training.muon import Muon
 
 OptimizerKind = Literal["adamw", "adamw-uncorrected", "muon", "adagrad", "sgd", "nt-asgd"]
@@ -192,6 +193,25 @@ def build_optimizer(
 def layer_rates(groups: Sequence[Iterable[nn.Parameter]], decay: float) -> dict[nn.Parameter, float]:
     """Rates that fall by `decay` from each of an encoder's `layer_groups()` to the one below; the top's is 1."""
     return {parameter: decay**below for below, group in enumerate(reversed(groups)) for parameter in group}
+
+
+def rates_below_outputs(nets: nn.Module, decay: float) -> dict[nn.Parameter, float]:
+    """Discriminative rates of a pretraining (Howard and Ruder 2018): 1 for outputs, `decay` for the layer below …
+
+    A table that an output shares is the output's, as in fastai.
+    """
+    outputs = {each for module in nets.modules() if isinstance(module, Output) for each in module.parameters()}
+    rates: dict[nn.Parameter, float] = {}
+    for encoder in _outermost_encoders(nets):
+        of_layers = layer_rates(encoder.layer_groups(), decay)
+        rates |= {parameter: rate * decay for parameter, rate in of_layers.items() if parameter not in outputs}
+    return rates
+
+
+def _outermost_encoders(nets: nn.Module) -> list[Encoder]:
+    encoders = [module for module in nets.modules() if isinstance(module, Encoder)]
+    inside = {part for encoder in encoders for part in encoder.modules() if part is not encoder}
+    return [encoder for encoder in encoders if encoder not in inside]
 
 
 def set_rate(optimizer: Optimizer, factor: float) -> None:

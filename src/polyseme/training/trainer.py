@@ -23,7 +23,13 @@ from polyseme.parts.memory_and_cache import Memory
 from polyseme.training.checkpoint import named_under, optimizer_tensors, put_optimizer_tensors
 from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
 from polyseme.training.loader import StepRows
-from polyseme.training.optimizers import build_optimizer, can_be_recorded, prepare_for_recording, set_rate
+from polyseme.training.optimizers import (
+    build_optimizer,
+    can_be_recorded,
+    prepare_for_recording,
+    rates_below_outputs,
+    set_rate,
+)
 from polyseme.training.recorded_step import CudaRecorder, RecordedStep, Recorder
 from polyseme.training.training_settings import Plan, TrainingSettings
 from polyseme.training.weight_average import TriggeredAverage, WeightAverage
@@ -52,7 +58,9 @@ class Trainer:
         """The networks as all processes run them together."""
         self.at = 0
         """The step that began last."""
-        factors = objective.rate_factors(self.inner)
+        factors = dict(objective.rate_factors(self.inner))
+        for parameter, factor in rates_below_outputs(self.inner, settings.layer_decay).items():
+            factors[parameter] = factor * factors.get(parameter, 1.0)
         self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device, rates=factors)
         self.in_place = objective.updates_in_place and settings.optimizer.is_plain_sgd
         """Whether the objective takes the steps of plain SGD itself."""

@@ -50,6 +50,8 @@ class TrainingSettings(Config):
     schedule: Schedule
     summed: bool = False
     """Whether a step follows the gradient of the sum over its targets, and not of their mean (word2vec, GloVe)."""
+    layer_decay: float = 1.0
+    """The factor of the learning rate from each layer to the one below, from the outputs down."""
     max_grad_norm: float | None = 1.0
     """The largest norm of all gradients together; None: as they are."""
     micro_batch_size: int | None = None
@@ -85,6 +87,8 @@ class TrainingSettings(Config):
             value = getattr(self, name)
             if value not in known:
                 raise OptionError(f"There is no {name} {value!r} for training. {nearest(str(value), known)}")
+        if not 0 < self.layer_decay <= 1:
+            raise OptionError(f"The layer_decay must be above 0 and at most 1. Got {self.layer_decay} instead.")
         if self.micro_batch_size is not None and self.micro_batch_size < 1:
             raise OptionError(f"A pass needs at least 1 row. Got {self.micro_batch_size} instead.")
 

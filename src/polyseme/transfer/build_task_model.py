@@ -12,6 +12,7 @@ from polyseme.embedding.decoder_stack import check_stack, config_of
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.errors import ModelError, OptionError
+from polyseme.heads.bodies import PLAIN
 from polyseme.heads.head import N_VECTORS
 from polyseme.heads.head_config import HeadConfig, named_settings
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
@@ -33,6 +34,8 @@ def build_task_model(
     frozen: bool = False,
     max_pieces: int = 512,
     stride: int = 128,
+    chunk_length: int | None = None,
+    read_last: int | None = None,
     stack: str = "encoder",
     prompt: tuple[str, ...] = (),
     inputs: WordInputsConfig | None = None,
@@ -53,7 +56,9 @@ def build_task_model(
         bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, other_inputs=beside
     )
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
-    config = config.replace(with_marks=bool(settings.get("n_marks")) or KINDS[kind].has_spans)
+    marked = bool(settings.get("n_marks")) or KINDS[kind].has_spans
+    config = config.replace(with_marks=marked, chunk_length=chunk_length)
+    config = config.replace(read_last=read_last if config.whole else None)
     words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
         kind=kind,
@@ -115,7 +120,7 @@ def _task_config(
         )
     parse_pooling(pool, read)
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
-    over_whole = named_settings(head)["body"] in ("linear", "mlp") and not other_inputs
+    over_whole = named_settings(head)["body"] in PLAIN and not other_inputs
     from_start = readout in FROM_START
     if from_start and stack == "decoder":
         raise OptionError(

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from polyseme.config import EncoderConfig
 from polyseme.embedding.decoder_stack import Stack
 from polyseme.errors import OptionError
+from polyseme.heads.bodies import PLAIN
 from polyseme.heads.head_config import NAMES as HEAD_NAMES
 from polyseme.options import check_choice
 from polyseme.tasks.kinds import KINDS
@@ -30,6 +31,27 @@ FEW_ROWS = 10_000
 """Training sets smaller than this get one more epoch."""
 FROZEN_STEPS = 10_000
 """About how many steps a head over frozen vectors is trained for."""
+STEPS = {
+    "layer_decay": (1.0, 1 / 2.6),
+    "schedule": ("linear", "slanted-triangular"),
+    "gradual_unfreezing": (False, True),
+}
+"""Options of which None is decided by ULMFiT alone: what they are without it, and with it."""
+ULMFIT = {
+    "learning_rate": 0.01 / 2.6,
+    "head_learning_rate": 0.01,
+    "readout": "concat",
+    "head": "mlp-batchnorm",
+    "inner_width": 50,
+    "chunk_length": 70,
+}
+"""Other settings of ULMFiT (Howard and Ruder 2018; fastai's classifier). The head is the top group of layers."""
+ULMFIT_EPOCHS = 5
+"""So many more than the encoder has layers, so that all of them learn together in the last four."""
+READ_LAST = 1400
+"""Pieces of a text in chunks whose states are read out, as in fastai."""
+MAX_CHUNKED = 1 << 14
+"""Most pieces of a row that is read in chunks."""
 OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs", "inputs", "dropout")
 """Settings of heads that read vectors, which mean nothing for one that writes."""
 
@@ -39,6 +61,9 @@ class FinetuneSettings(FinetuneOptions):
     """The checked options of a fine-tuning; None is what suits the encoder (`fill_settings`)."""
 
     layer: str | None = None
+    layer_decay: float = 1.0
+    schedule: str = "linear"
+    gradual_unfreezing: bool = False
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -51,6 +76,7 @@ class FinetuneSettings(FinetuneOptions):
                 check_choice(name, getattr(self, name), names)
         object.__setattr__(self, "inputs", input_names(self.inputs))
         bounds = {"epochs": 1, "batch_size": 1, "max_pieces": 8, "evaluations": 1, "inner_width": 1}
+        bounds |= {"chunk_length": 1, "read_last": 1}
         for name, least in bounds.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -72,7 +98,7 @@ class FinetuneSettings(FinetuneOptions):
         if self.head == "text":
             self._check_text()
         if self.frozen:
-            useless = {"gradual_unfreezing": False, "reinit_layers": 0, "layer_decay": 1.0}
+            useless = {"gradual_unfreezing": False, "reinit_layers": 0, "layer_decay": 1.0, "chunk_length": None}
             for name, default in useless.items():
                 if getattr(self, name) != default:
                     raise OptionError(f"A frozen encoder does not learn, so {name} means nothing. Leave it out.")
@@ -122,6 +148,9 @@ def fill_settings(
     """
     notes: list[str] = []
     filled: dict[str, Any] = {}
+    if settings.ulmfit:
+        filled |= _of_ulmfit(settings, config, kind)
+        settings = settings.replace(**filled)
 
     def fill(name: str, value: Any, reason: str = "") -> Any:
         """The user's setting; where there is none, `value`, with a note on the reason."""
@@ -148,6 +177,10 @@ def fill_settings(
         )  # fmt: skip
         if stack == "decoder":
             config, pooler, starts = config.decoder or config, False, False
+    if config is not None and settings.chunk_length is not None:
+        check_chunks(config)
+        fill("read_last", READ_LAST)
+        fill("max_pieces", config.window or MAX_CHUNKED)
     if config is not None:
         window = config.window or MAX_PIECES
         most = window if config.direction == "none" else KINDS[kind].max_pieces  # without context, length costs little
@@ -183,10 +216,35 @@ def fill_settings(
     else:
         fill("learning_rate", 3e-5, "between BERT's 2e-5 and 5e-5 (Devlin et al. 2019)")
     epochs = 5 if recurrent else 4 if n_train < FEW_ROWS else 3
+    if settings.ulmfit:
+        epochs = config.depth + ULMFIT_EPOCHS
     enough = -(-min_steps // steps)
-    usual = "" if recurrent else "BERT's 3, and one more for fewer than 10,000 items"
+    usual = "" if recurrent or settings.ulmfit else "BERT's 3, and one more for fewer than 10,000 items"
     fill("epochs", max(epochs, enough), usual if enough <= epochs else f"{min_steps} steps at least")
     return FilledSettings(settings.replace(**filled), tuple(notes))
+
+
+def _of_ulmfit(settings: FinetuneSettings, config: EncoderConfig | None, kind: str) -> dict[str, Any]:
+    """What ULMFiT stands for besides the options that it shares with `settings_of`, where the user has set nothing."""
+    if config is None or settings.frozen:
+        raise OptionError("ULMFiT fine-tunes a language model. Leave out ulmfit, or name a model and do not freeze it.")
+    if not KINDS[kind].judges_rows:
+        raise OptionError(f"ULMFiT classifies texts, and {kind} is a task of words. Leave out ulmfit.")
+    chosen = dict(ULMFIT)
+    if config.memory != "state":
+        del chosen["chunk_length"]
+    if settings.head is not None:
+        chosen.pop("inner_width")
+    return {name: value for name, value in chosen.items() if getattr(settings, name) is None}
+
+
+def check_chunks(config: EncoderConfig) -> None:
+    """Refuse to read in chunks what carries no state from one to the next."""
+    if config.memory != "state" or config.direction != "causal":
+        raise OptionError(
+            "Rows are read in chunks (chunk_length) by encoders that carry a recurrent state from one to the next: "
+            "LSTM language models. This one has none. Leave chunk_length out."
+        )
 
 
 def _head(settings: FinetuneSettings, kind: str, *, frozen: bool) -> str:
@@ -199,7 +257,7 @@ def _head(settings: FinetuneSettings, kind: str, *, frozen: bool) -> str:
 def _reads_decoder(settings: FinetuneSettings, kind: str, head: str) -> bool:
     """Whether the task reads the decoder, as the original does: one vector per row, or places in it."""
     from_start = settings.readout in ("first", "pooled")
-    over_whole = head in ("linear", "mlp") and settings.inputs is None and not from_start
+    over_whole = head in PLAIN and settings.inputs is None and not from_start
     return KINDS[kind].reads_decoder(over_whole=over_whole)
 
 
@@ -220,6 +278,9 @@ def settings_of(options: FinetuneOptions) -> FinetuneSettings:
     (0, 1)
     """
     values = options.values(FinetuneOptions)
+    for name, (usual, of_ulmfit) in STEPS.items():
+        if values[name] is None:
+            values[name] = of_ulmfit if options.ulmfit else usual
     layer = None if options.layer is None else str(options.layer)
     if isinstance(options.seeds, int) and options.seeds < 1:
         raise OptionError(f"There must be one seed at least. Got {options.seeds} instead.")

@@ -31,7 +31,7 @@ from polyseme.transfer.frozen_features import Store
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
-from polyseme.transfer.task_model import TaskModel, pooler_of
+from polyseme.transfer.task_model import TaskModel, check_language_model, pooler_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
 from polyseme.transfer.train_step import autocast, bucket, can_record
@@ -124,6 +124,8 @@ class _Finetuning:
         stacked: Sequence[InputModel] | None = None,
         min_steps: int = 0,
     ) -> None:
+        if settings.ulmfit:
+            check_language_model(bundle)
         self.data = data
         self.bundle = bundle
         self.device = device
@@ -202,6 +204,8 @@ class _Finetuning:
             frozen=settings.frozen,
             max_pieces=settings.max_pieces or 512,
             stride=settings.stride,
+            chunk_length=settings.chunk_length,
+            read_last=settings.read_last,
             stack=settings.stack or "encoder",
             prompt=self.kind.prompt(data.name),
             inputs=self.inputs,
@@ -308,7 +312,7 @@ class _Finetuning:
             mix=model.shares(),
             notes=notes,
         )
-        weights = {name: each.detach() for name, each in model.learned().items()}
+        weights = {name: each.detach() for name, each in model.state().items()}
         return SeedResult(figures, dev[first], weights, model.head.config.to_json(), run.seconds_before)
 
     @cached_property

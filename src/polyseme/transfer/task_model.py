@@ -23,13 +23,16 @@ from polyseme.embedding.decoder_stack import check_stack, config_of, decoder_of,
 from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import laid_out
-from polyseme.errors import ModelError
+from polyseme.errors import ModelError, OptionError
 from polyseme.heads.head import Features, Head, read_out
 from polyseme.heads.text_head import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
+from polyseme.outputs.labels import NextOutput, ReplacedOutput
+from polyseme.outputs.output import Output
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS
+from polyseme.transfer.chunked_reading import Chunks, chunked_states, read_places
 from polyseme.transfer.stacked_inputs import FrozenInput, InputModel, InputVectors
 from polyseme.transfer.text_labels import OUTPUT, writer_of
 from polyseme.transfer.unit_batches import ReadRows, TaskBatch
@@ -37,6 +40,8 @@ from polyseme.types import Batch, Predictions
 
 BY_PLACE = {"first": "begins", "last": "ends"}
 """Poolings that take one piece of a word: which."""
+COUNTED = ("running_mean", "running_var", "num_batches_tracked")
+"""Buffers of batch normalization."""
 FROM_START = ("first", "pooled")
 """Readouts that take the state of a start special ([CLS]), as it is or through the pooler."""
 
@@ -62,6 +67,10 @@ class TaskConfig(Config):
     """Whose layers are read, of a model that has two stacks."""
     prompt: tuple[str, ...] = ()
     """What precedes each text where the answer is written; none: the head reads vectors."""
+    chunk_length: int | None = None
+    """Pieces of the chunks that a row is read in (`transfer.chunked_reading`); None: it is read whole."""
+    read_last: int | None = None
+    """Of a row in chunks, how many of the last pieces are read out; None: all."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
@@ -199,7 +208,7 @@ class TaskModel(nn.Module):
     def _read(self, rows: ReadRows) -> Features:
         states = self.states(rows)
         if self.config.writes:
-            return Features(words=states, mask=_real(states, rows.lengths))
+            return Features(words=states, mask=read_places(states, rows.lengths))
         words, mask = states[:, :0], rows.mask[:, :0]
         if self.reads_words:
             words, mask = self.words_of(states, rows), rows.mask
@@ -215,16 +224,20 @@ class TaskModel(nn.Module):
         readout = self.config.readout
         if readout in FROM_START:
             return states.gather(1, rows.whole[:, None, None].expand(-1, -1, states.shape[-1])).squeeze(1)
-        return read_out(states, _real(states, rows.lengths), readout)  # type: ignore[arg-type]
+        real = read_places(states, rows.lengths, self.config.read_last)
+        return read_out(states, real, readout)  # type: ignore[arg-type]
 
     def states(self, rows: ReadRows) -> Tensor:
         """[R, T, D]: the layers that were chosen, as one."""
         if self.bundle is None:
             raise ModelError("There is no encoder to read rows with.")
-        with torch.no_grad() if self.config.frozen else contextlib.nullcontext():
-            states = run_stack(
-                self.bundle, self.config.stack, Batch(rows.pieces, rows.lengths, rows.segments), self.choice.layers
-            )
+        config, batch = self.config, Batch(rows.pieces, rows.lengths, rows.segments)
+        with torch.no_grad() if config.frozen else contextlib.nullcontext():
+            if config.chunk_length is not None:
+                chunks = Chunks(config.chunk_length, config.read_last)
+                states = chunked_states(self.bundle.encoder, batch, self.choice.layers, chunks)
+            else:
+                states = run_stack(self.bundle, config.stack, batch, self.choice.layers)
         layers = [states[number] for number in self.choice.layers]
         if self.mix is not None:
             mixed: Tensor = self.mix(layers)
@@ -303,6 +316,11 @@ class TaskModel(nn.Module):
         ]
         return ("bundle.encoder.", *(name for name, there in beside if there))
 
+    def state(self) -> dict[str, Tensor]:
+        """What training changes, by name: the trained parameters, and what normalization in the head has counted."""
+        counted = {f"head.{name}": each for name, each in self.head.named_buffers() if name.endswith(COUNTED)}
+        return {**self.learned(), **counted}
+
     def learned(self) -> dict[str, nn.Parameter]:
         """The trained parameters by name."""
         mixes = [f"stacked.{number}.mix." for number in range(len(self.stacked))]
@@ -340,10 +358,15 @@ class TaskModel(nn.Module):
         }
 
 
-def _real(states: Tensor, lengths: Tensor | None) -> Tensor:
-    """[R, T]: which pieces are no padding."""
-    here = torch.arange(states.shape[1], device=states.device)[None]
-    return torch.ones_like(states[..., 0], dtype=torch.bool) if lengths is None else here < lengths[:, None]
+def check_language_model(bundle: Bundle | None) -> None:
+    """Refuse for ULMFiT what has never predicted pieces."""
+    outputs = () if bundle is None else bundle.outputs.values()
+    if not any(isinstance(each, Output) and not isinstance(each, NextOutput | ReplacedOutput) for each in outputs):
+        raise OptionError(
+            "ULMFiT (ulmfit, --ulmfit) fits a language model to a task, and this model predicts no words: it has no "
+            "such output. Name a model that pretrain has made, such as one of the recipe lstm-lm, or leave ulmfit out: "
+            "its steps are options that every model takes."
+        )
 
 
 def pooler_of(bundle: Bundle) -> nn.Module | None:

@@ -142,7 +142,7 @@ def learn(
             learned.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
             if not learned.dev or _first(figures) > _first(learned.dev):
                 learned.best_step, learned.dev = step + 1, figures
-                best.update({name: each.detach().clone() for name, each in model.learned().items()})
+                best.update({name: each.detach().clone() for name, each in model.state().items()})
             if on_report is not None:
                 on_report(StepReport(seed, step + 1, n_steps, loss, figures))
             learned.seconds = before + time.perf_counter() - started
@@ -176,10 +176,14 @@ def rates_of(model: TaskModel, settings: FinetuneSettings) -> dict[nn.Parameter,
 def n_unfrozen(n_groups: int, epoch: int, epochs: int) -> int:
     """How many of an encoder's groups learn in an epoch of gradual unfreezing: none at first, all in the last.
 
-    >>> [n_unfrozen(7, epoch, 4) for epoch in range(4)]
-    [0, 2, 5, 7]
+    Each epoch unfreezes one more, or several where there are too few epochs for that.
+
+    >>> [n_unfrozen(3, epoch, 6) for epoch in range(6)], [n_unfrozen(7, epoch, 4) for epoch in range(4)]
+    ([0, 1, 2, 3, 3, 3], [0, 2, 5, 7])
     """
-    return n_groups if epoch >= epochs - 1 else round(n_groups * epoch / (epochs - 1))
+    if epoch >= epochs - 1:
+        return n_groups
+    return min(n_groups, max(epoch, round(n_groups * epoch / (epochs - 1))))
 
 
 def unfreeze(model: TaskModel, settings: FinetuneSettings, epoch: int, epochs: int) -> None:
@@ -200,8 +204,8 @@ def step_seed(seed: int, step: int) -> int:
 
 @torch.no_grad()
 def put(model: TaskModel, weights: Mapping[str, Tensor]) -> None:
-    """Set trainable parameters to these values."""
-    mine = model.learned()
+    """Set what training changes to these values."""
+    mine = model.state()
     for name, value in weights.items():
         mine[name].copy_(value)
 
@@ -214,7 +218,7 @@ def _keep(
     folder: Path, step: int, model: TaskModel, optimizer: Optimizer, learned: Learned, best: Mapping[str, Tensor]
 ) -> None:
     names = {parameter: name for name, parameter in model.named_parameters()}
-    tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.learned().items()}
+    tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.state().items()}
     tensors |= {f"{BEST}{name}": each for name, each in best.items()}
     tensors |= {f"{OPTIMIZER}{name}": each for name, each in optimizer_tensors(optimizer, names).items()}
     record = {"best_step": learned.best_step, "dev": learned.dev, "curve": learned.curve, "seconds": learned.seconds}

@@ -139,7 +139,7 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         None,
         "Budget of training: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.",
         "AMOUNT",
-        default="20min; 5epochs of static vectors, 25epochs of GloVe",
+        default="20min; 5epochs of static vectors, 25epochs of GloVe, 15epochs of ulmfit-target",
     )
     as_published: bool = option(
         False,
@@ -176,6 +176,12 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     schedule: str | None = option(None, f"Learning rate schedule: {SCHEDULES}.", "NAME", default=FITTED)
     warmup: float | None = option(
         None, "Warmup: a share of the steps (below 1), or a number of steps.", "SHARE", default=FITTED
+    )
+    layer_decay: float | None = option(
+        None,
+        "Factor of the learning rate from each layer to the one below, from the output down (ULMFiT: 0.385).",
+        "FACTOR",
+        default="the recipe's, mostly 1",
     )
     micro_batch_size: int | None = option(
         None, "Rows that the device computes at once; gradients of a batch add up.", "N", default="by the device"

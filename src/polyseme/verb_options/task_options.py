@@ -86,8 +86,8 @@ class TaskModelOptions(Options):
     )
     head: str | None = option(
         None,
-        "Head of the task: linear, mlp, bilstm, bilstm-attention, bcn, crf, bilstm-crf, cosine (of two spans); text: "
-        "the decoder writes it.",
+        "Head of the task: linear, mlp, mlp-batchnorm, bilstm, bilstm-attention, bcn, crf, bilstm-crf, cosine (of two "
+        "spans); text: the decoder writes it.",
         "NAME",
         default="by the task and the model",
     )
@@ -135,13 +135,42 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
         default="none",
     )
     head_learning_rate: float | None = option(None, "Learning rate of the task head.", "RATE", default="the encoder's")
-    layer_decay: float = option(
-        1.0, "Factor of the learning rate from each layer of the encoder to the one below.", "FACTOR"
+    ulmfit: bool = option(
+        False,
+        "Fit a language model to texts as ULMFiT does, where no other option says otherwise: gradual unfreezing, layer "
+        "decay 1/2.6, a slanted triangle, readout concat, head mlp-batchnorm, chunks of 70 pieces.",
     )
-    schedule: str = option("linear", f"Learning rate schedule: {SCHEDULES}.", "NAME")
+    layer_decay: float | None = option(
+        None,
+        "Factor of the learning rate from each layer of the encoder to the one below.",
+        "FACTOR",
+        default="1; with --ulmfit, 1/2.6",
+    )
+    schedule: str | None = option(
+        None,
+        f"Learning rate schedule: {SCHEDULES}.",
+        "NAME",
+        default="linear; with --ulmfit, slanted-triangular",
+    )
     warmup: float = option(0.1, "Warmup: a share of the steps (below 1), or a number of steps.", "SHARE")
-    gradual_unfreezing: bool = option(
-        False, "Unfreeze the layers one after another, from the top, one more each epoch (ULMFiT)."
+    gradual_unfreezing: bool | None = option(
+        None,
+        "Unfreeze the layers one after another, from the top, one more each epoch (ULMFiT).",
+        default="with --ulmfit",
+        flags="--gradual-unfreezing/--no-gradual-unfreezing",
+    )
+    chunk_length: int | None = option(
+        None,
+        "Read rows in chunks of so many pieces, with the state of a recurrent encoder carried from one to the next; "
+        "gradients stay within a chunk, and texts are not truncated.",
+        "N",
+        default="rows are whole; with --ulmfit and a recurrent encoder, 70",
+    )
+    read_last: int | None = option(
+        None,
+        "Of rows in chunks, how many of the last pieces are read out and take gradients; those before make the state.",
+        "N",
+        default="1400",
     )
     reinit_layers: int = option(0, "Top layers of the encoder to reinitialize.", "N")
     weight_decay: float = option(0.01, "Weight decay of matrices; norms and biases have none.", "DECAY")
