@@ -297,8 +297,9 @@ def test_draws_weights_as_bert_does() -> None:
 
 def test_names_are_configs() -> None:
     assert set(KINDS) == {"classify", "pair", "tag", "span", "choose", "edge", "edge-pair"}
-    for name in set(NAMES) - {"text", "cosine"}:
+    for name in set(NAMES) - {"text", "cosine", "mlp-batchnorm"}:
         build_head(HeadConfig(kind="tag", labels=TAGS, width=4, **named_settings(name)))
+    build_head(HeadConfig(kind="classify", labels=TAGS, width=4, **named_settings("mlp-batchnorm")))
     written = HeadConfig(kind="pair", labels=("a", "b"), width=4, pieces=((3,), (4, 1)), **named_settings("text"))
     assert build_head(HeadConfig.from_json(written.to_json())).config == written
     with pytest.raises(OptionError, match="Did you mean 'bilstm-crf'"):

@@ -13,7 +13,9 @@ from torch import Tensor
 import polyseme
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.heads.bodies import BatchNorm
+from polyseme.heads.head_config import HeadConfig, named_settings
 from polyseme.recipes.recipe_table import RECIPES
+from polyseme.tasks.kinds import build_head
 from polyseme.training.optimizers import OptimizerSettings, build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.chunked_reading import Chunks, chunked_states, read_places
@@ -300,8 +302,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         filled("bert", chunk_length=70)
     with pytest.raises(OptionError, match="chunk_length of a fine-tuning must be at least 1"):
         filled(chunk_length=0)
-    with pytest.raises(ModelError, match="'mlp-batchnorm' scores whole texts"):
-        new_model(kind="tag", readout="mean")
+    for kind, labels in (("tag", ("a", "b")), ("span", ())):
+        head = HeadConfig(kind=kind, labels=labels, width=4, **named_settings("mlp-batchnorm"))
+        with pytest.raises(ModelError, match="'mlp-batchnorm' scores whole texts"):
+            build_head(head)
     with pytest.raises(OptionError, match=r"ulmfit-target trains a language model further.*Name one with -m"):
         polyseme.pretrain(["the crane broke"] * 3, recipe="ulmfit-target", output=tmp_path / "run", device="cpu")
     assert not list(tmp_path.iterdir())

@@ -124,10 +124,6 @@ class HeadConfig(Config):
             raise ModelError(
                 f"Words are read again ('reread_inputs') beside a BiLSTM. The body of this head is {self.body!r}."
             )
-        if self.body == "mlp-batchnorm" and self.kind in ("tag", "span"):
-            raise ModelError(
-                f"The head 'mlp-batchnorm' scores whole texts, and {self.kind} is a task of words. Take mlp."
-            )
         if self.body != "text" and (self.numbers or self.pieces):
             raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")
 

@@ -16,7 +16,7 @@ LAYER_DECAY = 1 / 2.6
 RECIPES = (
     WORDS.but(
         "ulmfit-target",
-        system="ULMFiT, target-task LM",
+        system="ULMFiT target LM",
         paper="Howard and Ruder 2018",
         training={
             "phases": (Phase(length=70, batch_size=64),),

@@ -18,7 +18,16 @@ from polyseme.heads.whole_text import ChooseHead
 from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, item_document
 from polyseme.tasks.items import Item, ReadingLog, TaskData
-from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, predicted, refuse, wrong_margin
+from polyseme.tasks.kind import (
+    Judgment,
+    Kind,
+    Prediction,
+    mean_probabilities,
+    most_frequent,
+    predicted,
+    refuse,
+    wrong_margin,
+)
 from polyseme.types import Document
 
 
@@ -94,6 +103,10 @@ class Choose(Kind):
             Judgment(int(label), [float(each) for each in share[: len(items[number].choices)]])
             for number, label, share in zip(numbers, labels, probabilities, strict=True)
         ]
+
+    def joined(self, config: HeadConfig, judgments: Sequence[Judgment]) -> Judgment:
+        shares = mean_probabilities(judgments)
+        return Judgment(shares.index(max(shares)), shares)
 
     def baseline(self, data: TaskData, learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
         """The place at which the right choice most often stands."""

@@ -20,7 +20,17 @@ from polyseme.heads.whole_text import ClassifyHead
 from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
-from polyseme.tasks.kind import Judgment, Kind, Prediction, most_frequent, place_of, predicted, refuse, wrong_margin
+from polyseme.tasks.kind import (
+    Judgment,
+    Kind,
+    Prediction,
+    mean_probabilities,
+    most_frequent,
+    place_of,
+    predicted,
+    refuse,
+    wrong_margin,
+)
 
 
 class Classify(Kind):
@@ -117,6 +127,16 @@ class Classify(Kind):
         return [
             Judgment(names[label], share.tolist()) for label, share in zip(labels, probabilities, strict=True)
         ]  # fmt: skip
+
+    def joined(self, config: HeadConfig, judgments: Sequence[Judgment]) -> Judgment:
+        if config.regression:
+            return Judgment(fmean(each.answer for each in judgments))
+        shares = mean_probabilities(judgments)
+        if config.multi:
+            return Judgment(
+                tuple(name for name, share in zip(config.labels, shares, strict=True) if share > 0.5), shares
+            )
+        return Judgment(config.labels[shares.index(max(shares))], shares)
 
     def baseline(self, data: TaskData, learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
         """The most frequent label, or the mean."""

@@ -254,6 +254,11 @@ class Kind(ABC):
         return readout
 
     @property
+    def judges_texts(self) -> bool:
+        """Whether a whole text is judged, and no word of it; several models can then judge one together (`joined`)."""
+        return self.judges_rows and not self.reads_words
+
+    @property
     def has_two_texts(self) -> bool:
         return self.second is not None or self.has_choices
 
@@ -280,6 +285,10 @@ class Kind(ABC):
         probabilities: Sequence[Any],
     ) -> list[Judgment]:  # fmt: skip
         """The head's predictions of units, of each its first row, as one answer per item."""
+
+    def joined(self, config: HeadConfig, judgments: Sequence[Judgment]) -> Judgment:
+        """What several models say of one item, by the mean of their probabilities; where texts are judged."""
+        raise NotImplementedError
 
     def calibrated(
         self, config: HeadConfig, items: Sequence[Item], judge: Callable[[HeadConfig], Sequence[Judgment]]
@@ -380,6 +389,12 @@ def rows_by_item(items: Sequence[Item], rows: Sequence[TaskRow]) -> list[list[in
 def wrong_margin(shares: Sequence[float], right: int | None) -> float:
     """How much surer a wrong answer was than the right one, which may be none of those that the model knows."""
     return float(max(shares) - (shares[right] if right is not None else 0.0)) + 1e-9
+
+
+def mean_probabilities(judgments: Sequence[Judgment]) -> list[float]:
+    """Of what several models say of one item."""
+    each = zip(*(judgment.probabilities for judgment in judgments), strict=True)
+    return [sum(shares) / len(judgments) for shares in each]
 
 
 def place_of(item: Item, row: TaskRow) -> str:

@@ -47,6 +47,8 @@ def check_head(config: HeadConfig) -> None:
     if config.body == "cosine" and not kind.has_spans:
         kinds = ", ".join(each.name for each in KINDS.values() if each.has_spans)
         raise ModelError(f"The head 'cosine' compares two spans: it is for {kinds}, not for task {config.kind!r}.")
+    if config.body == "mlp-batchnorm" and not kind.judges_texts:
+        raise ModelError(f"The head 'mlp-batchnorm' scores whole texts, and {config.kind} is a task of words. Take mlp.")
     if config.body == "text":
         _check_text_head(config)
 

@@ -32,6 +32,7 @@ def evaluate_labeled(
     card: Mapping[str, Any],
     *,
     folder: str,
+    others: Sequence[TaskModel] = (),
     data: str | PathLike[str] | None = None,
     columns: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -40,12 +41,13 @@ def evaluate_labeled(
     """The figures of a task model on a file with labels, or on the labeled splits of a benchmark.
 
     Labels are the model's, in its order; others that the data has count as wrong, with a note. `card` is what the
-    model's `folder` says of its task. `progress` is called with how many items of a split are done, and of how many.
+    model's `folder` says of its task. `others` are models that answer together with the first. `progress` is called
+    with how many items of a split are done, and of how many.
     """
     named = {role: column for role, column in (columns or {}).items() if column is not None}
     task = _data(name, data, model, {**card.get("columns", {}), **named}, folder)
     metrics = tuple(card.get("metrics") or task.metrics)
-    predictor, kind = Predictor(model), KINDS[model.config.kind]
+    predictor, kind = Predictor(model, others), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
     for split, items in task.splits.items():
         labeled = [item for item in items if item.gold is not None]
@@ -77,7 +79,10 @@ def evaluate_labeled(
         items=records,
         evaluation=task.name,
         model=folder,
-        method=f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}",
+        method=(
+            f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}"
+            + (f", the mean of {1 + len(others)} models" if others else "")
+        ),
         notes=notes,
         cost=predictor.cost(time.perf_counter() - started),
     )

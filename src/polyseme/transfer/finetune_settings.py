@@ -44,6 +44,7 @@ ULMFIT = {
     "head": "mlp-batchnorm",
     "inner_width": 50,
     "chunk_length": 70,
+    "batch_size": 64,
 }
 """Other settings of ULMFiT (Howard and Ruder 2018; fastai's classifier). The head is the top group of layers."""
 ULMFIT_EPOCHS = 5
@@ -228,7 +229,7 @@ def _of_ulmfit(settings: FinetuneSettings, config: EncoderConfig | None, kind: s
     """What ULMFiT stands for besides the options that it shares with `settings_of`, where the user has set nothing."""
     if config is None or settings.frozen:
         raise OptionError("ULMFiT fine-tunes a language model. Leave out ulmfit, or name a model and do not freeze it.")
-    if not KINDS[kind].judges_rows:
+    if not KINDS[kind].judges_texts:
         raise OptionError(f"ULMFiT classifies texts, and {kind} is a task of words. Leave out ulmfit.")
     chosen = dict(ULMFIT)
     if config.memory != "state":

@@ -27,7 +27,7 @@ from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Prediction
+from polyseme.tasks.kind import Judgment, Prediction
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.predict_columns import Columns, is_squad, read_questions
 from polyseme.transfer.prepare_items import judge, prepare
@@ -44,6 +44,8 @@ class Predictor:
     """Items to predictions, as often as wanted; it keeps a tally of all of them."""
 
     model: TaskModel
+    others: Sequence[TaskModel] = ()
+    """Models that answer together with the first (`Kind.joined`)."""
     bf16: bool = False
     tally: Tally = field(default_factory=Tally)
 
@@ -52,15 +54,20 @@ class Predictor:
         if not items:
             return []
         before = self._words_read
-        prepared = prepare(self.model, items, learning=False)
-        judgments = judge(self.model, prepared, autocast=autocast(self.model.device, bf16=self.bf16))
         config = self.model.head.config
-        self.tally.documents += len(items)
-        read = self._words_read - before
-        self.tally.words += read or prepared.n_words
-        self.tally.pieces += prepared.n_pieces
-        self.tally.flops += prepared.forward_flops(self.model)
         kind = KINDS[config.kind]
+        self.tally.documents += len(items)
+        by_model: list[list[Judgment]] = []
+        for model in (self.model, *self.others):
+            prepared = prepare(model, items, learning=False)
+            by_model.append(judge(model, prepared, autocast=autocast(model.device, bf16=self.bf16)))
+            if model is self.model:
+                self.tally.words += (self._words_read - before) or prepared.n_words
+            self.tally.pieces += prepared.n_pieces
+            self.tally.flops += prepared.forward_flops(model)
+        judgments = by_model[0]
+        if self.others:
+            judgments = [kind.joined(config, each) for each in zip(*by_model, strict=True)]
         return [kind.prediction(config, item, each) for item, each in zip(items, judgments, strict=True)]
 
     def in_chunks(self, items: Sequence[Item], progress: Progress | None = None) -> list[Prediction]:
@@ -80,8 +87,9 @@ class Predictor:
 
     def notes(self) -> list[str]:
         """Notes on what was cut or not known."""
-        maker = self.model.row_maker
-        return [] if maker is None else maker.tally.notes(maker.max_pieces)
+        makers = [model.row_maker for model in (self.model, *self.others)]
+        notes = [note for maker in makers if maker is not None for note in maker.tally.notes(maker.max_pieces)]
+        return list(dict.fromkeys(notes))
 
     def cost(self, seconds: float) -> Cost:
         return self.tally.cost(seconds, self.model.device)

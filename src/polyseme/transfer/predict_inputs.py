@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from polyseme import __version__
@@ -34,15 +34,19 @@ def predict_inputs(
     *,
     columns: Columns,
     reading: Mapping[str, Any],
+    others: Sequence[TaskModel] = (),
     output: AnyPath | None = None,
     bf16: bool = False,
     force: bool = False,
     progress: Progress | None = None,
     started: float | None = None,
 ) -> Judged:
-    """Predict for every text of inputs; `card` is what the model's folder says of its task."""
+    """Predict for every text of inputs; `card` is what the model's folder says of its task.
+
+    `others` are models that answer together with the first.
+    """
     started = time.perf_counter() if started is None else started
-    predictor = Predictor(model, bf16=bf16)
+    predictor = Predictor(model, others, bf16=bf16)
     inputs = by_role(inputs, model.head.config)
     columns = as_trained(
         columns,
@@ -56,7 +60,7 @@ def predict_inputs(
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
         return {
-            "model": weights_digest(model),
+            "model": " ".join(map(weights_digest, (model, *others))),
             "input": described(inputs),
             **reading,
             "field": columns.field,

@@ -298,7 +298,12 @@ class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
 
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
     model: AnyPath | Model = dataclasses.field(
-        metadata=doc("Model to predict with: a folder that finetune has written.", "MODEL", flags="-m --model")
+        metadata=doc(
+            "Model to predict with: a folder that finetune has written, or several, separated by commas, whose "
+            "probabilities are averaged.",
+            "MODEL",
+            flags="-m --model",
+        )
     )
     output: AnyPath | None = output_option(
         "File of the predictions: .jsonl, .tsv, .parquet, or .conll for tags.", default="printed"
@@ -363,8 +368,8 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
         metadata=doc(
             "A benchmark (blimp, babylm, lambada, wikitext2, agreement, wsc, gap, pairs, cloze, bleu), or a file of "
             "minimal pairs: a table with the columns good and bad, and group where there are several kinds. For a "
-            "model that finetune has written: a file with labels (in Python also a table: a frame, a dataset, mappings)"
-            ", or the name of its benchmark.",
+            "model that finetune has written, or several, separated by commas, whose probabilities are averaged: a "
+            "file with labels (in Python also a table: a frame, a dataset, mappings), or the name of its benchmark.",
             "NAME|FILE",
         ),
     )

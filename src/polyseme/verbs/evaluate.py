@@ -44,8 +44,9 @@ from polyseme.scoring.scorer import Scorer
 from polyseme.text.documents import make_document
 from polyseme.training.models_at_words import KeptModel, kept_models
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
+from polyseme.transfer.task_ensemble import model_names
 from polyseme.verb_options.task_options import EvaluateOptions, TaskColumns
-from polyseme.verbs.predict import task_model_of
+from polyseme.verbs.predict import task_models_of
 
 
 class Answers(NamedTuple):
@@ -99,17 +100,18 @@ def evaluate(options: EvaluateOptions) -> Report:
         useless = "among" if options.among != "words" else "max_pieces"
         raise OptionError(f"The option {useless} is for cloze. Leave it out.")
     only_scored = isinstance(name, str) and name in EVALUATIONS and name not in BENCHMARKS
-    folder = None if model is None or only_scored else find_model(str(model))
-    if folder is not None and has_head(folder):
+    folders = [] if model is None or only_scored else [find_model(each) for each in model_names(str(model))]
+    if folders and (has_head(folders[0]) or len(folders) > 1):
         if options.curve or options.pairs is not None:
             useless = "curve" if options.curve else "pairs"
             raise OptionError(f"The option {useless} is for language models; {model} has a task's head. Leave it out.")
-        task_model, card = task_model_of(options.model or folder, options.device)
+        [task_model, *others], card = task_models_of(options.model or folders[0], options.device)
         report = evaluate_labeled(
             name,
             task_model,
             card,
-            folder=str(folder),
+            folder=", ".join(map(str, folders)),
+            others=others,
             data=options.data,
             columns=options.values(TaskColumns),
             progress=options.progress,

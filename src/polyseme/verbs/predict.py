@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyseme.api import AnyPath, Model
-from polyseme.bundle import model_folder
-from polyseme.convert.hub import find_model
 from polyseme.cost import Cost
 from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output
@@ -22,7 +20,7 @@ from polyseme.tasks.kind import Prediction, predictions_table
 from polyseme.transfer.predict_columns import Columns
 from polyseme.transfer.predict_files import check_predictions_output
 from polyseme.transfer.predict_inputs import predict_inputs
-from polyseme.transfer.task_folder import load_task_model, task_card
+from polyseme.transfer.task_ensemble import load_task_models, model_names
 from polyseme.transfer.task_model import TaskModel
 from polyseme.verb_options.task_options import PredictOptions
 
@@ -59,13 +57,14 @@ def predict(options: PredictOptions) -> Predicted:
     if output is not None:
         clear_up(output)
         check_output(output, force=options.force, inputs=names_of(inputs))
-    loaded, card = task_model_of(options.model, options.device)
+    [loaded, *others], card = task_models_of(options.model, options.device)
     if output is not None:
         check_predictions_output(output, loaded.head.config)
     judged = predict_inputs(
         loaded,
         card,
         inputs,
+        others=others,
         columns=Columns.named(options),
         reading=options.values(ReadingOptions),
         output=output,
@@ -77,11 +76,11 @@ def predict(options: PredictOptions) -> Predicted:
     return Predicted(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
 
 
-def task_model_of(model: AnyPath | Model, device: str) -> tuple[TaskModel, dict[str, Any]]:
-    """The task model of a folder, or that of a loaded model, and what its folder says of the task."""
+def task_models_of(model: AnyPath | Model, device: str) -> tuple[list[TaskModel], dict[str, Any]]:
+    """The task models of folders, or that of a loaded model, and what the first folder says of the task."""
     if isinstance(model, Model):
         if device != "auto":
             raise OptionError("The model is loaded already, with its device. Leave it out here, and give it to load().")
-        return model.task_model
-    folder = model_folder(find_model(str(model)))
-    return load_task_model(folder, device=find_device(device)), task_card(folder) or {}
+        loaded, card = model.task_model
+        return [loaded], card
+    return load_task_models(model_names(str(model)), device=find_device(device))
