@@ -48,7 +48,9 @@ def check_head(config: HeadConfig) -> None:
         kinds = ", ".join(each.name for each in KINDS.values() if each.has_spans)
         raise ModelError(f"The head 'cosine' compares two spans: it is for {kinds}, not for task {config.kind!r}.")
     if config.body == "mlp-batchnorm" and not kind.judges_texts:
-        raise ModelError(f"The head 'mlp-batchnorm' scores whole texts, and {config.kind} is a task of words. Take mlp.")
+        raise ModelError(
+            f"The head 'mlp-batchnorm' scores whole texts, and {config.kind} is a task of words. Take mlp."
+        )
     if config.body == "text":
         _check_text_head(config)
 
