@@ -40,6 +40,8 @@ STEPS = {
     "inner_width": 50,
     "chunk_length": 70,
     "read_last": 1400,
+    "max_pieces": 1 << 14,
+    "batch_size": 64,
     "head_learning_rate": 0.01,
     "learning_rate": 0.01 / 2.6,
 }

@@ -182,7 +182,7 @@ def fill_settings(
         check_chunks(config)
         fill("read_last", READ_LAST)
         fill("max_pieces", config.window or MAX_CHUNKED)
-    if config is not None:
+    elif config is not None:
         window = config.window or MAX_PIECES
         most = window if config.direction == "none" else KINDS[kind].max_pieces  # without context, length costs little
         fill("max_pieces", min(window, most))
