@@ -205,6 +205,20 @@ def test_states_in_chunks_are_those_of_the_whole() -> None:
                 assert torch.allclose(chunked[layer][row, :end], whole[layer][row, :end], atol=1e-12)
 
 
+def test_a_backward_encoder_begins_at_the_end() -> None:
+    """Its last state is the one at a row's first piece, which has read all."""
+    bundle = tiny_model("lstm", reads="backwards").bundle
+    settings: dict[str, Any] = {"kind": "classify", "head": "linear", "head_settings": {"labels": ("a", "b")}}
+    in_chunks = build_task_model(bundle, readout="last", chunk_length=4, read_last=6, **settings).double()
+    whole = bundle.encoder(Batch(PIECES, LENGTHS), layers=[-1])[-1]
+    chunked = chunked_states(bundle.encoder, Batch(PIECES, LENGTHS), [-1], Chunks(4))[-1]
+    for row, end in enumerate(LENGTHS):
+        assert torch.allclose(chunked[row, :end], whole[row, :end], atol=1e-12)
+    in_one = build_task_model(bundle, readout="last", **settings).double()
+    for model in (in_chunks, in_one):
+        assert torch.allclose(model._read(rows_of(PIECES, LENGTHS)).whole, whole[:, 0], atol=1e-12)  # type: ignore[arg-type]
+
+
 def test_gradients_of_one_chunk_are_those_of_the_whole() -> None:
     model = new_model().double()
     expected, of_whole = gradients(model, PIECES, LENGTHS, chunks=None)
@@ -257,9 +271,9 @@ def test_three_stages(tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         polyseme.pretrain(
             [tmp_path / "texts.txt", tmp_path / "target.txt"],
-            recipe="lstm-tiny",
+            recipe="awd-lstm-tiny",
             budget="5steps",
-            shape={"width": 16, "token_width": 16},
+            shape={"width": 16, "token_width": 16, "top_width": 16},
             output=tmp_path / "general",
             **small,
         )

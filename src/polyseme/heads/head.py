@@ -110,7 +110,8 @@ def read_out(words: Tensor, mask: Tensor, readout: WordReadout, *, two_way: bool
 
 
 def _at_end(words: Tensor, mask: Tensor) -> Tensor:
-    place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, -1, words.shape[-1])
+    last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
+    place = last[:, None, None].expand(-1, -1, words.shape[-1])
     return words.gather(1, place).squeeze(1)
 
 

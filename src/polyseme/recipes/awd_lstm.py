@@ -42,7 +42,7 @@ _SCALING = Scaling(
     cpu_objective={"softmax": "sampled", "n_samples": 1024},
 )
 
-_PUBLISHED = Recipe(
+PUBLISHED = Recipe(
     name="awd-lstm",
     system="AWD-LSTM",
     paper="Merity et al. 2018",
@@ -69,7 +69,7 @@ _PUBLISHED = Recipe(
 )
 
 RECIPES = (
-    _PUBLISHED.but(
+    PUBLISHED.but(
         "awd-lstm-tiny",
         shape={"n_layers": 2, "token_width": 128, "width": 256, "top_width": 128},
         vocabulary=8192,
@@ -79,5 +79,5 @@ RECIPES = (
         published_steps=None,
         note=f"{OWN_SIZE}, half the dropout; LSTMs, no QRNNs",
     ),
-    _PUBLISHED,
+    PUBLISHED,
 )

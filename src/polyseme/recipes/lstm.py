@@ -13,7 +13,7 @@ from polyseme.training.training_settings import Phase, TrainingSettings
 
 _OURS = "AdamW and a schedule of our own instead of SGD with a rate that is lowered by hand"
 
-WORDS = Recipe(
+_WORDS = Recipe(
     name="lstm-lm",
     system="LSTM language model",
     paper="Zaremba et al. 2014",
@@ -41,7 +41,7 @@ WORDS = Recipe(
     note=f"{_OURS}; the output is tied; for WikiText: --tokenizer blanks --documents line",
 )
 
-_CHARACTERS = WORDS.but(
+_CHARACTERS = _WORDS.but(
     "char-lm",
     paper="Graves 2013; Karpathy 2015",
     shape={"token_width": 128, "width": 1024, "dropout_rate": 0.1, "embedding_dropout_rate": 0.0},
@@ -53,14 +53,14 @@ _CHARACTERS = WORDS.but(
 )
 
 RECIPES = (
-    WORDS.but(
+    _WORDS.but(
         "lstm-tiny",
         shape={"token_width": 200, "width": 200, "dropout_rate": 0.2, "embedding_dropout_rate": 0.2},
         vocabulary=8192,
         training={"phases": (Phase(length=32, batch_size=32),)},
         note=f"a size for small budgets; {_OURS}; the output is tied",
     ),
-    WORDS,
+    _WORDS,
     _CHARACTERS,
     _CHARACTERS.but(
         "char-lm-tiny",

@@ -6,7 +6,7 @@ recipe of a recurrent language model, the third `finetune --ulmfit`.
 
 from __future__ import annotations
 
-from polyseme.recipes.lstm import WORDS
+from polyseme.recipes.awd_lstm import PUBLISHED
 from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase
@@ -14,7 +14,7 @@ from polyseme.training.training_settings import Phase
 LAYER_DECAY = 1 / 2.6
 
 RECIPES = (
-    WORDS.but(
+    PUBLISHED.but(
         "ulmfit-target",
         system="ULMFiT target LM",
         paper="Howard and Ruder 2018",
@@ -23,7 +23,11 @@ RECIPES = (
             "optimizer": OptimizerSettings(kind="adamw", lr=4e-3, betas=(0.7, 0.99), epsilon=1e-8, weight_decay=0.0),
             "schedule": Schedule(kind="slanted-triangular", warmup=0.0),
             "layer_decay": LAYER_DECAY,
+            "varied_by": "quarters",
+            "rate_by_length": False,
         },
+        scaling=None,
+        published_steps=None,
         budget="15epochs",
         only_further=True,
         note="trains a recurrent language model further (-m), with its shape and its tokenizer",

@@ -4,7 +4,8 @@ A chunk begins in the state in which the one before it ended, so that every stat
 Gradients end where a chunk begins. The states of the last pieces of a row are read out; chunks before them make the
 state and nothing else, without gradients, so that memory does not grow with the length of a text.
 
-A row's state past its own end is never read, and is left to run on over padding.
+A row's state past its own end is never read, and is left to run on over padding. An encoder that reads backwards has
+its first chunk at the end of a row.
 
 Shapes: R rows, T pieces of the longest, D width.
 """
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from polyseme.encoders.encoder import Encoder
 from polyseme.parts.memory_and_cache import Memory
+from polyseme.parts.recurrence import mirrored
 from polyseme.types import Batch, States
 
 
@@ -36,23 +38,27 @@ def chunked_states(encoder: Encoder, batch: Batch, layers: Sequence[int], chunks
     """The states of rows; zeros in chunks of which no row reads anything out."""
     n_rows, longest = batch.pieces.shape[:2]
     ends = [longest] if batch.lengths is None else set(batch.lengths.tolist())
+    backwards = encoder.config.reads_backwards
+    as_read = mirrored(batch.pieces, batch.lengths) if backwards else batch.pieces
     parts: dict[int, list[Tensor]] = {}
     memory: Memory | None = encoder.new_memory(n_rows)
     for start in range(0, longest, chunks.length):
-        pieces = batch.pieces[:, start : start + chunks.length]
+        pieces = as_read[:, start : start + chunks.length]
         is_read = any(start < end and start + chunks.length > end - (chunks.read_last or end) for end in ends)
         with contextlib.nullcontext() if is_read else torch.no_grad():
-            states: States = encoder(Batch(pieces), layers=layers, memory=memory)
+            states: States = encoder(Batch(pieces.flip(1) if backwards else pieces), layers=layers, memory=memory)
         memory = None if states.memory is None else states.memory.detach()
         for number, layer in states.layers.items():
-            parts.setdefault(number, []).append(layer if is_read else torch.zeros_like(layer))
-    return States(
-        {number: torch.cat(each, dim=1) for number, each in parts.items()}, batch.lengths, encoder.config.depth
-    )
+            as_read_layer = layer.flip(1) if backwards else layer
+            parts.setdefault(number, []).append(as_read_layer if is_read else torch.zeros_like(layer))
+    joined = {number: torch.cat(each, dim=1) for number, each in parts.items()}
+    if backwards:
+        joined = {number: mirrored(each, batch.lengths) for number, each in joined.items()}
+    return States(joined, batch.lengths, encoder.config.depth)
 
 
 def read_places(states: Tensor, lengths: Tensor | None, last: int | None = None) -> Tensor:
-    """[R, T]: which pieces are no padding; of these the last ones alone, where `last` says how many."""
+    """[R, T]: which states are of no padding; of these the last ones alone, where `last` says how many."""
     here = torch.arange(states.shape[1], device=states.device)[None]
     ends = lengths if lengths is not None else torch.full_like(states[:, 0, 0], states.shape[1], dtype=torch.long)
     real = here < ends[:, None]

@@ -29,6 +29,7 @@ from polyseme.heads.text_head import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.outputs.labels import NextOutput, ReplacedOutput
 from polyseme.outputs.output import Output
+from polyseme.parts.recurrence import mirrored
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS
@@ -224,6 +225,8 @@ class TaskModel(nn.Module):
         readout = self.config.readout
         if readout in FROM_START:
             return states.gather(1, rows.whole[:, None, None].expand(-1, -1, states.shape[-1])).squeeze(1)
+        if self.bundle is not None and config_of(self.bundle, self.config.stack).reads_backwards:
+            states = mirrored(states, rows.lengths)  # the last state is the one that has read all
         real = read_places(states, rows.lengths, self.config.read_last)
         return read_out(states, real, readout)  # type: ignore[arg-type]
 
@@ -364,8 +367,8 @@ def check_language_model(bundle: Bundle | None) -> None:
     if not any(isinstance(each, Output) and not isinstance(each, NextOutput | ReplacedOutput) for each in outputs):
         raise OptionError(
             "ULMFiT (ulmfit, --ulmfit) fits a language model to a task, and this model predicts no words: it has no "
-            "such output. Name a model that pretrain has made, such as one of the recipe lstm-lm, or leave ulmfit out: "
-            "its steps are options that every model takes."
+            "such output. Name a model that pretrain has made, such as one of the recipe awd-lstm, or leave ulmfit "
+            "out: its steps are options that every model takes."
         )
 
 
