@@ -420,8 +420,20 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
         "generate": lambda: model.generate("Dawn", max_new=2),
         "score": lambda: model.score(["Dawn broke."]),
     }
-    for verb in set(model.show().can) - {"convert", "similar", "senses", "compare", "evaluate", "finetune"}:  # of files
+    of_files = {"convert", "similar", "senses", "concordance", "compare", "evaluate", "finetune", "benchmark"}
+    for verb in set(model.show().can) - of_files:
         assert calls[verb]()
+
+
+def test_a_model_that_scores_given_a_source_is_not_evaluated_on_texts_alone(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("good\tbad\nDawn broke.\tDawn break.\n", encoding="utf-8")
+    model = tiny_model("seq2seq")
+    assert "score" in model.show().can
+    assert "evaluate" not in model.show().can
+    with pytest.raises(ModelError, match="texts by themselves"):
+        polyseme.evaluate(pairs, model=model)
+    assert "evaluate" in tiny_model("bart").show().can
 
 
 def test_a_loaded_model_goes_wherever_one_is_named(tmp_path: Path) -> None:

@@ -375,7 +375,9 @@ class Model:
         can += ["next"] if "next" in self.bundle.outputs else []
         strategy = later("polyseme.generating.language_model").generation_strategy(self.bundle)
         can += ["generate"] if strategy in WRITES_WELL else []
-        can += ["score", "evaluate"] if later("polyseme.scoring.choose_scorer").can_score(self.bundle) else []
+        can += ["score"] if later("polyseme.scoring.choose_scorer").can_score(self.bundle) else []
+        by_itself = "score" in can and self.bundle.decoder is None  # not given a source
+        can += ["evaluate"] if by_itself or "fill" in can else []
         return Card(
             path=self.path,
             family=self.bundle.family.name,

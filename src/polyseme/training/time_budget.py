@@ -155,7 +155,8 @@ def warn_of_few_steps(job: Job, timing: Timing, n_steps: int) -> None:
         warnings.warn(
             f"The budget of {job.budget} is enough for {n_steps} step{'s' if n_steps > 1 else ''} of "
             f"{job.training.mean_over_phases(timing.steps):.1f} s here, too few to learn anything. Take a smaller "
-            "recipe (bert-tiny, gpt-tiny), smaller steps (--batch-size, --length), a larger budget or a GPU.",
+            "model (a recipe whose name ends in -tiny, or --set width=128), smaller steps (--batch-size, --length), a "
+            "larger budget or a GPU.",
             PolysemeWarning,
             stacklevel=2,
         )

@@ -137,7 +137,7 @@ class StackOption(Options):
 class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     """What `convert_model` takes."""
 
-    model: AnyPath | None = model_option("convert")
+    model: AnyPath | Model | None = model_option("convert")
     output: AnyPath = dataclasses.field(
         metadata=doc(
             "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary); for arpa .arpa or .arpa.gz; for "

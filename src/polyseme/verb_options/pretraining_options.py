@@ -11,6 +11,7 @@ from polyseme.options import Options, callback, doc, option, output_option
 from polyseme.verb_options.model_options import CostOption, DeviceOption, ForceOption
 
 if TYPE_CHECKING:
+    from polyseme.api import Model
     from polyseme.files.reading_options import FieldName
     from polyseme.files.source_paths import AnyPath, Sources
     from polyseme.training.effects import OnReport
@@ -145,7 +146,7 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
         False,
         "Train with the paper's batch, length, learning rate and schedule, whatever the budget.",
     )
-    model: AnyPath | None = option(
+    model: AnyPath | Model | None = option(
         None,
         "Model to train further; its tokenizer is used, and the recipe only says how to train.",
         "MODEL",

@@ -89,7 +89,7 @@ def _write_sentence_transformers(options: ConvertOptions) -> None:
 
 def _loaded_for_folder(options: ConvertOptions) -> Model:
     marks = ["config.json", "options.json"]
-    check_output(options.output, force=options.force, kind="folder", inputs=[options.model], marks=marks)
+    check_output(options.output, force=options.force, kind="folder", inputs=[folder_of(options.model)], marks=marks)
     return load(model_or_default("convert", options.model), device="cpu")
 
 
@@ -103,7 +103,7 @@ def _write_arpa(options: ConvertOptions) -> None:
         raise OptionError(
             f"An ARPA file is called NAME.arpa, or NAME.arpa.gz if it is compressed. Got {output} instead."
         )
-    check_output(output, force=options.force, inputs=[options.model])
+    check_output(output, force=options.force, inputs=[folder_of(options.model)])
     model = load(model_or_default("convert", options.model), device="cpu")
     if not isinstance(model, NGram):
         raise ModelError(f"ARPA files hold n-grams, and {model.path} is no n-gram model.")

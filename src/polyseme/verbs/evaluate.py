@@ -22,7 +22,7 @@ from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
 from polyseme.datasets.named_benchmarks import BENCHMARKS
-from polyseme.errors import InputError, OptionError, nearest
+from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
 from polyseme.files.source import suffixes
@@ -316,4 +316,10 @@ EVALUATIONS: Mapping[str, Evaluation] = {
 
 def _scorer(options: EvaluateOptions, default_hide: Hide = "word") -> tuple[str, Scorer]:
     loaded = load(model_or_default("evaluate", options.model), device=options.device, dtype=options.dtype)
-    return loaded.path, loaded.scorer(options, options.batch_pieces, default_hide=default_hide)
+    scorer = loaded.scorer(options, options.batch_pieces, default_hide=default_hide)
+    if scorer.needs_source:
+        raise ModelError(
+            f"{options.name} has texts by themselves, and the model {loaded.path} says how likely a text is given a "
+            "source. Take a model that reads texts alone; translations are compared with references by bleu."
+        )
+    return loaded.path, scorer

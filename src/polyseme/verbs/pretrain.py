@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from polyseme.api import AnyPath
+from polyseme.api import AnyPath, folder_of
 from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import Corpus
@@ -66,8 +66,11 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     after `stop_after`, how far it has come. Under `torchrun` all processes make the same call.
     """
     started = time.perf_counter() if options.started is None else options.started
+    model = folder_of(options.model)
+    if model is None and options.model is not None:
+        raise OptionError("The model to train further comes from no folder. Save it, and name its folder.")
     with on_disk(options.sources, options.field) as (sources, field):
-        return _pretrain(dataclasses.replace(options, sources=sources, field=field), started)
+        return _pretrain(dataclasses.replace(options, sources=sources, field=field, model=model), started)
 
 
 def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | PausedRun:
