@@ -230,6 +230,8 @@ def test_uses_are_compared_by_another_model_too(tmp_path: Path) -> None:
     itself = polyseme.similar("A [crane].", source=source, model=tiny_model("roberta"), top=1)
     assert by_model.against is not None
     assert by_model.against.other == itself.near.other
+    with pytest.raises(OptionError, match="one other layer or model"):
+        similar("A [crane].", source, against="a,b")
     with pytest.raises(ModelError, match=r"no model at 'vectos\.txt'"):
         similar("A [crane].", source, against="vectos.txt")
 

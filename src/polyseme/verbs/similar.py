@@ -7,6 +7,7 @@ from pathlib import Path
 from polyseme.api import Model, load
 from polyseme.embedding.layer_selection import is_layer
 from polyseme.embedding.side_by_side import named_models
+from polyseme.errors import OptionError
 from polyseme.options import flat
 from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.verbs.model_of_uses import model_for_uses
@@ -47,6 +48,8 @@ def _against(model: Model, options: SimilarOptions) -> ComparedBy:
         return _compared_by(model, against)
     name, layer = against, None
     if isinstance(against, str) and not Path(against).exists():
-        [(name, layer)] = named_models(against)
+        (name, layer), *more = named_models(against)
+        if more:
+            raise OptionError(f"Uses are compared by one other layer or model. Got {against!r}: name one of them.")
     other = load(name, device=options.device, dtype=options.dtype)  # type: ignore[arg-type]
     return _compared_by(other, "-1" if layer is None else layer)
