@@ -240,7 +240,8 @@ def test_pieces_have_ids_spans_and_states_of_every_layer(family: str) -> None:
     n, config = len(found.ids), model.bundle.config
     assert len(found.pieces) == n
     assert found.spans.shape == (n, 2)
-    assert found.states.shape == (config.depth + 1, n, config.widths[-1])
+    assert [layer.shape for layer in found.states] == [(n, width) for width in config.widths]
+    assert isinstance(found.states, list) == (len(set(config.widths)) > 1)
     assert found.attentions is None
     assert model.bundle.tokenizer is not None
     before = model.bundle.tokenizer.frame(found.ids[:0]).offset

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.nnlm import FAMILY
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.fixed_context import FixedContextConfig
-from polyseme.errors import ModelError, OptionError
+from polyseme.errors import ModelError
 from polyseme.objectives.streams import Streamed
 from polyseme.parts.masks import Causal
 from polyseme.text.documents import string_to_document
@@ -184,8 +185,10 @@ def test_word_vectors_come_out_as_a_file(tmp_path: Path) -> None:
         [row] = model.bundle.tokenizer.encode(string_to_document(word)).ids
         [found] = vectors.embed([word])
         torch.testing.assert_close(torch.from_numpy(found.vectors[0]), table[row].detach(), rtol=0, atol=1e-6)
-    with pytest.raises(OptionError, match=r"differ in width \(16, 80\)"):
-        model.pieces("law")
+    assert [layer.shape[1] for layer in model.pieces("law").states] == [16, 80]
+    result = polyseme.pieces("law", model=model, output=tmp_path / "law.npz")
+    assert repr(result).startswith(f"{len(result.pieces)} piece")
+    assert np.load(tmp_path / "law.npz")["states_1"].shape[1] == 80
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
-from polyseme.embedding.decoder_stack import Stack, check_stack, config_of, decoder_of
-from polyseme.errors import InputError, OptionError
+from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
+from polyseme.errors import InputError
 from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.text.documents import to_document
 from polyseme.types import Batch, Framed
@@ -27,13 +27,14 @@ class PieceStates(ShownAsTable):
     ids: NDArray[np.int64]
     spans: NDArray[np.int64]
     """[n, 2] in the text; specials are empty."""
-    states: NDArray[Any]
-    """[layers, n, D], layer 0 first."""
+    states: NDArray[Any] | list[NDArray[Any]]
+    """[layers, n, D], layer 0 first; where layers differ in width, a list of [n, D]."""
     attentions: NDArray[Any] | None = None
     """[layers, heads, n, n], on request."""
 
     def table(self) -> Table:
-        shape = "×".join(map(str, self.states.shape))
+        widths = list(dict.fromkeys(layer.shape[-1] for layer in self.states))
+        shape = "×".join(map(str, (len(self.states), len(self.pieces), "/".join(map(str, widths)))))
         title = f"{counted(len(self.pieces), 'piece')}, states {shape} (layers, pieces, width)"
         rows = list(zip(self.pieces, self.ids.tolist(), self.spans.tolist(), strict=True))
         return Table.of(title, ("piece", "id", "span"), rows, lambda row: row)
@@ -42,12 +43,6 @@ class PieceStates(ShownAsTable):
 def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, attentions: bool) -> PieceStates:
     """A text (or its words) in the pieces of a model, with the states of every layer of one of its stacks."""
     check_stack(bundle, stack)
-    widths = config_of(bundle, stack).widths
-    if len(set(widths)) > 1:
-        raise OptionError(
-            f"The layers of this model differ in width ({', '.join(map(str, widths))}), so that their states do not "
-            "make one array. Use embed with a layer (layer=0, layer='concat:0:-1')."
-        )
     tokenizer = bundle.text_tokenizer
     encoded = tokenizer.encode(to_document(text, 0))
     framed = tokenizer.frame(encoded.ids)
@@ -63,11 +58,12 @@ def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, att
     spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
     spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
     seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
+    layers = [_numpy(states[number][0]) for number in range(states.depth + 1)]
     return PieceStates(
         pieces=tokenizer.pieces(framed.ids.tolist()),
         ids=framed.ids,
         spans=spans,
-        states=np.stack([_numpy(states[number][0]) for number in range(states.depth + 1)]),
+        states=np.stack(layers) if len({layer.shape for layer in layers}) == 1 else layers,
         attentions=None if seen is None else _numpy(seen),
     )
 

@@ -24,7 +24,11 @@ def pieces(options: PiecesOptions) -> PieceStates:
     loaded = load(model_or_default("pieces", options.model), device=options.device)
     result = loaded.pieces(options.text, stack=options.stack, attentions=options.attentions)
     if output is not None:
-        arrays = {"pieces": np.array(result.pieces), "ids": result.ids, "spans": result.spans, "states": result.states}
+        arrays = {"pieces": np.array(result.pieces), "ids": result.ids, "spans": result.spans}
+        if isinstance(result.states, list):
+            arrays |= {f"states_{number}": layer for number, layer in enumerate(result.states)}
+        else:
+            arrays["states"] = result.states
         if result.attentions is not None:
             arrays["attentions"] = result.attentions
         with whole_file(output, force=options.force) as path, path.open("wb") as file:
