@@ -337,6 +337,7 @@ class Objective(Protocol):
     least_gain: ClassVar[float]
     fair_share: ClassVar[float]
     updates_in_place: ClassVar[bool]
+    judges_models: ClassVar[bool]
 
     @property
     def needs(self) -> Needs: ...

@@ -67,6 +67,13 @@ def test_a_run_that_has_learned_only_frequencies_is_warned_of_once(trainer: Trai
         watch(evaluated(400, 5.9, trainer))
 
 
+def test_a_text_that_is_learned_by_heart_is_called_that(trainer: Trainer) -> None:
+    late = evaluated(300, 7.0, trainer)
+    late.means = {"masked": torch.tensor(2.0), "replaced": torch.tensor(0.1)}
+    with pytest.warns(PolysemeWarning, match=r"trained on the loss is 2\.00.*by heart.*dropout"):
+        WarnIfNothingIsLearned(ENTROPY)(late)
+
+
 def test_runs_of_few_steps_are_not_warned_of(trainer: Trainer) -> None:
     with warnings.catch_warnings(action="error"):
         WarnIfNothingIsLearned(ENTROPY)(evaluated(90, 5.9, trainer, n_steps=90))

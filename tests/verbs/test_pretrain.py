@@ -121,7 +121,7 @@ def test_a_run_writes_the_card_of_its_model(finished: Path, text: Path) -> None:
         *(f"## {heading}" for heading in ("Data", "Training", "Cost", "Scores")),
     ]
     assert f"{ledger['pieces']:,} pieces in" in card.text
-    assert f"at the end: {ledger['held_out']:.3f} nats per piece" in card.text
+    assert f"held-out documents: {ledger['held_out']:.3f} nats per piece" in card.text
     assert "from scratch" in card.text
     assert "with the recipe bert-tiny" in card.text
     assert f"`{text.name}`" in card.text

@@ -102,6 +102,8 @@ class BaseObjective(Config, ABC):
     """… after this share of the steps."""
     updates_in_place: ClassVar[bool] = False
     """Whether plain SGD is taken by `update`: where each step touches a few rows of large tables."""
+    judges_models: ClassVar[bool] = True
+    """Whether of two models of one run the one with the lower held-out loss is the better one."""
 
     known_vocabulary: Vocabulary | None = field(default=None, repr=False)
     """Of the tokenizer that its rows are made with; no setting, so it is not in the JSON."""

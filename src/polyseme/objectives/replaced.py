@@ -61,6 +61,7 @@ class Replaced(WithMaskRate):
     """The loss is the generator's plus `weight` times the discriminator's, each a mean over its own targets."""
 
     name: ClassVar[str] = "replaced"
+    judges_models = False  # the better the generator, the harder is what the discriminator learns
 
     weight: float = 50.0
     sharing: Sharing = "embeddings"

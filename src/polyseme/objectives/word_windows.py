@@ -54,6 +54,7 @@ class WordObjective(BaseObjective):
     has_perplexity = False
     baseline_name = "the loss of word frequencies alone"
     least_gain, fair_share = 0.0, 1.0
+    judges_models = False  # vectors are read out, and the loss is against noise words
 
     window: int = 5
     """Words on either side, at most."""

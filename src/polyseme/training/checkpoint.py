@@ -64,10 +64,12 @@ def write_checkpoint(
     record: Mapping[str, Any],
     *,
     keep: int = 2,
+    lowest: int | None = None,
     passing: bool = False,
     shard_size: int | None = None,
 ) -> Path:
-    """Write what a run is after `step` steps, whole or not at all; then remove all but it and the last `keep`.
+    """Write what a run is after `step` steps, whole or not at all; then remove all but it, the last `keep` and that of
+    the step `lowest`, whose held-out loss was the lowest so far.
 
     One that is only `passing`, since the run was stopped there, does not count among the `keep`, and goes when the next
     is written.
@@ -92,7 +94,7 @@ def write_checkpoint(
             (new / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     steps = _steps(folder)
     last = [each for each in steps if each <= step and not _is_passing(folder, each)][-max(keep, 1) :]
-    for each in sorted(set(steps) - {*last, step}):
+    for each in sorted(set(steps) - {*last, step, lowest}):
         _remove(folder / f"step-{each:08d}")
     return path
 
@@ -125,14 +127,23 @@ def read_latest(folder: AnyPath) -> Checkpoint | None:
     return None
 
 
+def has_checkpoint(folder: AnyPath, step: int) -> bool:
+    """Whether there is a checkpoint of a step that is not only passing."""
+    return step in _steps(Path(folder)) and not _is_passing(Path(folder), step)
+
+
+def read_step(folder: AnyPath, step: int) -> Checkpoint:
+    """The checkpoint of one step, which must be whole."""
+    try:
+        return _read(Path(folder) / f"step-{step:08d}")
+    except _DamagedError as error:
+        raise ModelError(f"A checkpoint of the run cannot be used: {error}. Put a good copy in its place.") from None
+
+
 def read_regular(folder: AnyPath) -> list[Checkpoint]:
     """The checkpoints that are there but for that of step 0 and passing ones; every one must be whole."""
     folder = Path(folder)
-    steps = [step for step in _steps(folder) if step and not _is_passing(folder, step)]
-    try:
-        return [_read(folder / f"step-{step:08d}") for step in steps]
-    except _DamagedError as error:
-        raise ModelError(f"A checkpoint of the run cannot be used: {error}. Put a good copy in its place.") from None
+    return [read_step(folder, step) for step in _steps(folder) if step and not _is_passing(folder, step)]
 
 
 def clear_up(folder: AnyPath) -> None:

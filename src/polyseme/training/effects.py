@@ -19,7 +19,7 @@ from torch import Tensor
 from polyseme.extras import require
 from polyseme.files.atomic import whole_file
 from polyseme.plots.learning_curve import learning_curve
-from polyseme.training.checkpoint import write_checkpoint
+from polyseme.training.checkpoint import has_checkpoint, write_checkpoint
 from polyseme.training.loader import StepRows
 from polyseme.training.trainer import Trainer
 
@@ -266,9 +266,20 @@ class ReportProgress:
         )
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """A step of which there is a checkpoint, and its held-out loss of predicting pieces."""
+
+    step: int
+    loss: float
+
+
 @dataclass
 class WriteCheckpoints:
-    """Writes a checkpoint every `every` steps, at the end, and where the run stops, unless weights are no numbers."""
+    """Writes a checkpoint every `every` steps, at the end, and where the run stops, unless weights are no numbers.
+
+    The last `keep` stay, and where `keeps_lowest`, that with the lowest held-out loss.
+    """
 
     folder: Path
     every: int
@@ -277,10 +288,24 @@ class WriteCheckpoints:
     """From the steps taken and the seconds trained, what else a checkpoint holds."""
     keep: int
     shard_size: int | None
+    keeps_lowest: bool = False
+    lowest: Evaluated | None = None
 
     def __call__(self, moment: Moment) -> None:
+        if self._is_due(moment.done):
+            self._see(moment.done, moment.trainer.prediction(moment.held_out))
         if self._is_due(moment.done) or moment.stops:
             self.now(moment.trainer, moment.done, moment.seconds)
+
+    def resume(self, log: Iterable[Mapping[str, Any]], trainer: Trainer) -> None:
+        """Find the lowest of the steps of a log whose checkpoints are there."""
+        for line in log:
+            if "held_out" in line and has_checkpoint(self.folder / CHECKPOINTS, line["step"]):
+                self._see(line["step"], trainer.prediction(line["held_out"]))
+
+    def _see(self, step: int, loss: float | None) -> None:
+        if self.keeps_lowest and loss is not None and (self.lowest is None or loss < self.lowest.loss):
+            self.lowest = Evaluated(step, loss)
 
     def _is_due(self, done: int) -> bool:
         return done % self.every == 0 or done == self.n_steps
@@ -298,6 +323,7 @@ class WriteCheckpoints:
                 tensors,
                 record,
                 keep=self.keep,
+                lowest=None if self.lowest is None else self.lowest.step,
                 passing=not self._is_due(done),
                 shard_size=self.shard_size,
             )

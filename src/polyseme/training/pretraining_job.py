@@ -51,6 +51,7 @@ class Job(Config):
     checkpoint_every: int | None = None
     """None: ten times in a run, and every 1,000 steps at least."""
     keep: int = 2
+    """Checkpoints, beside that with the lowest held-out loss (`keeps_lowest`)."""
     ema: float | None = None
     """The decay of an exponential average of the weights, which is evaluated and saved; None: there is none."""
     average_checkpoints: int | None = None
@@ -88,12 +89,22 @@ class Job(Config):
         return objective if corpus is None else objective.for_corpus(corpus)
 
     @property
+    def keeps_lowest(self) -> bool:
+        """Whether the saved model is that of the evaluated checkpoint with the lowest held-out loss, if the last one's
+        is higher: where training is fitted to a budget, which may be too large for the text.
+        """
+        return self.fit is not None and self.average_checkpoints is None and self.make_objective().judges_models
+
+    @property
     def layout(self) -> Layout:
         """How its rows are taken from a corpus."""
         return self.make_objective().needs.layout
 
     def evaluates_every(self, n_steps: int) -> int:
-        return self.evaluate_every or -(-n_steps // 10)
+        """Where checkpoints are written, too, unless one of the two is chosen."""
+        often = -(-n_steps // 10)
+        every = min(self.keeps_every(n_steps), often)
+        return self.evaluate_every or -(-often // every) * every
 
     def n_evaluations(self, n_steps: int) -> int:
         """How often a run of so many steps is evaluated: every so many, and at the end."""

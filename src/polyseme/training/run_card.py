@@ -69,9 +69,12 @@ def _training(run: Run, job: Job) -> str:
         for phase in phases
     )
     objective = job.objective.get("name", "")
+    chosen = (
+        "" if run.model_step is None else f" The model is that of step {run.model_step:,}, the best on held-out text."
+    )
     return (
         f"Objective {objective}; budget {job.budget}, {run.n_steps or 0:,} steps of {rows}; in {job.training.dtype}, "
-        f"seed {job.training.seed}. Everything that decided the run is in run.json beside the model."
+        f"seed {job.training.seed}.{chosen} Everything that decided the run is in run.json beside the model."
     )
 
 
@@ -82,4 +85,4 @@ def scores_section(ledger: Ledger) -> str:
         return further
     name = ledger.baseline_name.removeprefix("the ")
     beside = "" if ledger.unigram_entropy is None else f" ({name} {ledger.unigram_entropy:.3f})"
-    return f"Loss on held-out documents at the end: {ledger.held_out:.3f} nats per piece{beside}. {further}"
+    return f"Loss on held-out documents: {ledger.held_out:.3f} nats per piece{beside}. {further}"

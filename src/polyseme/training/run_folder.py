@@ -4,7 +4,7 @@ run.json        settings, number of steps, versions, whether it is finished
 corpus/         where the run built its own
 log.jsonl       one line per logged step
 curve.svg       the same as a picture
-checkpoints/    the last few
+checkpoints/    the last few, and that with the lowest held-out loss
 at-words/       models that were kept on the way, on request
 ledger.json     what it cost
 model/          what came out, once it is finished, with its card (and generator/, for ELECTRA)
@@ -49,6 +49,8 @@ class Run:
     """How the run's own steps corrected their number, where the budget is one of time."""
     unigram_entropy: float | None = None
     """Of the held-out text, by the counts of the training text; None: it was not counted, or cannot be compared."""
+    model_step: int | None = None
+    """The step whose weights the model has; None: the last one."""
 
     @classmethod
     def create(cls, folder: AnyPath, settings: Mapping[str, Any]) -> Run:
@@ -93,6 +95,7 @@ class Run:
                 None if timing is None else Timing.from_json(timing),
                 [Correction.from_json(each) for each in content.get("corrections", [])],
                 content.get("unigram_entropy"),
+                content.get("model_step"),
             )
         except (ValueError, KeyError, TypeError, ModelError) as error:
             raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be resumed.") from None
@@ -107,6 +110,7 @@ class Run:
             "timing": None if self.timing is None else self.timing.to_json(),
             "corrections": [each.to_json() for each in self.corrections],
             "unigram_entropy": self.unigram_entropy,
+            "model_step": self.model_step,
             "versions": {"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         self.folder.mkdir(parents=True, exist_ok=True)

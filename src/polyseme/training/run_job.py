@@ -16,7 +16,7 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.errors import PolysemeWarning
 from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import named_under, read_latest, read_regular
+from polyseme.training.checkpoint import named_under, read_latest, read_regular, read_step
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
@@ -34,11 +34,11 @@ from polyseme.training.effects import (
 )
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.loop import Trained, train
-from polyseme.training.models_at_words import KeepAtWords
+from polyseme.training.models_at_words import SEEN, KeepAtWords, Seen
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_card import write_cards
-from polyseme.training.run_folder import LEDGER, Run, write_json
+from polyseme.training.run_folder import LEDGER, MODEL, Run, write_json
 from polyseme.training.slice_costs import SliceCosts, costs_until
 from polyseme.training.time_budget import (
     CHECKS,
@@ -55,6 +55,7 @@ from polyseme.training.time_budget import (
 from polyseme.training.trainer import WEIGHTS
 from polyseme.training.training_settings import Plan
 from polyseme.training.watching import (
+    FAIR_STEPS,
     MeasureSteps,
     StopAfter,
     StopIfDiverged,
@@ -62,6 +63,9 @@ from polyseme.training.watching import (
     WarnIfNothingIsLearned,
 )
 from polyseme.training.weight_average import mean_of
+
+CLEARLY_LOWER = 0.02
+"""Nats by which a held-out loss must be below the last one for an earlier model to be taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +125,13 @@ def run_job(
         raise
     if done < current.plan.n_steps:
         return _pause(run, done, current.costs.ledger(done, seconds), devices)
-    held_out = current.averaged_held_out() if job.average_checkpoints is not None else current.last_held_out()
+    held_out = current.averaged_held_out() if job.average_checkpoints is not None else current.lowest_held_out()
     results = pretraining.results()
     if devices.leads:
         for name, bundle in results.items():
             save_bundle(bundle, run.folder / name, force=True, shard_size=job.shard_size)
+        if run.model_step is not None:
+            write_json(run.folder / MODEL / SEEN, current.seen(run.model_step).to_json())
     reached = {
         "held_out": held_out,
         "unigram_entropy": run.unigram_entropy,
@@ -157,7 +163,9 @@ class RunSlice:
         job, trainer, devices, folder = pretraining.job, pretraining.trainer, pretraining.devices, run.folder
         checkpoint = read_latest(folder / CHECKPOINTS)
         self.first = 0 if checkpoint is None else checkpoint.step
-        self.keep = WriteCheckpoints(folder, 1, 0, self._record, keep=job.keep, shard_size=job.shard_size)
+        self.keep = WriteCheckpoints(
+            folder, 1, 0, self._record, keep=job.keep, shard_size=job.shard_size, keeps_lowest=job.keeps_lowest
+        )
         self.costs = SliceCosts(pretraining, costs_until(checkpoint, folder), self.first, started, rates)
         began = time.perf_counter()
         if checkpoint is not None:
@@ -176,7 +184,9 @@ class RunSlice:
         self.effects += [DrawCurve(folder, f"{job.recipe}: {folder.name}", run.unigram_entropy)]
         self.effects += [TensorBoard(folder, job.log_every)] if job.tensorboard and devices.leads else []
         self.effects += [ReportProgress(on_report, job.log_every)] if on_report is not None else []
-        self.effects += self._watches(devices.agree(read_log(folder)))
+        log = devices.agree(read_log(folder))
+        self.keep.resume(log, trainer)
+        self.effects += self._watches(log)
         self.effects += [] if job.keep_at_words is None else [self._keep_at_words(job.keep_at_words)]
         self.end = None if stop_after is None else StopAfter(started + stop_after)
         self.effects += [] if self.end is None else [self.end]
@@ -265,6 +275,31 @@ class RunSlice:
         """The loss of predicting pieces of held-out text at the end of the run."""
         lines = self.pretraining.devices.agree(read_log(self.run.folder))
         return self.pretraining.trainer.prediction(lines[-1].get("held_out", {})) if lines else None
+
+    def lowest_held_out(self) -> float | None:
+        """The same, or, where it was clearly lower before, that of the checkpoint with the lowest one: the networks are
+        given its weights for good.
+        """
+        last, lowest = self.last_held_out(), self.keep.lowest
+        if last is None or lowest is None or lowest.loss > last - CLEARLY_LOWER or self._n_steps < FAIR_STEPS:
+            return last
+        self.pretraining.trainer.put(read_step(self.run.folder / CHECKPOINTS, lowest.step).tensors)
+        self.run.model_step = lowest.step
+        if self.pretraining.devices.leads:
+            warnings.warn(
+                f"The held-out loss was lowest after step {lowest.step:,} of {self._n_steps:,}, at {lowest.loss:.2f} "
+                f"nats, and is {last:.2f} at the end: the text was being learned by heart, which is no use elsewhere. "
+                f"The model is that of step {lowest.step:,}. A better one needs more text, a smaller model or more "
+                f"dropout (--set dropout_rate=0.3); or give about {lowest.step / self._n_steps:.0%} of the budget.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+        return lowest.loss
+
+    def seen(self, step: int) -> Seen:
+        """What was read until a step."""
+        pieces = self.plan.pieces_until(step)
+        return Seen(words=round(pieces * self.pretraining.corpus.words_per_piece), pieces=pieces, step=step)
 
     def averaged_held_out(self) -> float | None:
         """The same of the mean of the last checkpoints' weights, which the networks are given for good."""

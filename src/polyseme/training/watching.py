@@ -97,12 +97,22 @@ class WarnIfNothingIsLearned:
             self.warned.add(subject)
             if trainer.devices.leads:
                 noun, of, digits = ("piece", "", 2) if subject == PIECES else ("label", f"of {subject!r} ", 3)
+                trained = trainer.prediction(moment.losses) if subject == PIECES else None
+                if trained is not None and trained < entropy - trainer.objective.least_gain:
+                    reason = (
+                        f", and on the text it is trained on the loss is {trained:.2f}: the model learns that text by "
+                        "heart. Give more text, a smaller budget, a smaller model, or more dropout (dropout_rate)."
+                    )
+                else:
+                    reason = (
+                        ": the model has learned nothing from context yet. Try another learning rate than "
+                        f"{trainer.settings.optimizer.lr:.2g} (--learning-rate; post-norm stacks need a low one), a "
+                        "larger budget, or a smaller model."
+                    )
                 warnings.warn(
                     f"After {moment.done:,} of {moment.n_steps:,} steps the held-out loss {of}is {loss:.{digits}f} "
-                    f"nats, and knowing how frequent each {noun} is, and nothing else, gives {entropy:.{digits}f}: the "
-                    "model has learned nothing from context yet. Try another learning rate than "
-                    f"{trainer.settings.optimizer.lr:.2g} (--learning-rate; post-norm stacks need a low one), a larger "
-                    "budget, or a smaller model.",
+                    f"nats, and knowing how frequent each {noun} is, and nothing else, gives {entropy:.{digits}f}"
+                    f"{reason}",
                     PolysemeWarning,
                     stacklevel=2,
                 )
