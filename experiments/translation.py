@@ -120,7 +120,8 @@ def draw(model: polyseme.Model, source: str, target: str, picture: Path) -> None
         axis.set_title(f"layer {number}", fontsize=10)
         axis.set_xticks(range(len(source_ids)), shown(source_ids), rotation=90, fontsize=7)
         axis.set_yticks(range(len(decoder_ids)), [*shown(target_ids), "(end)"], fontsize=7)
-    figure.suptitle("What the decoder attends to in the source when it generates each piece", fontsize=11)
+    if len(layers) > 1:  # else it is wider than the picture
+        figure.suptitle("What the decoder attends to in the source when it generates each piece", fontsize=11)
     figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else None)
 
 
