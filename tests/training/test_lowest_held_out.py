@@ -1,4 +1,4 @@
-"""A run that learns its text by heart: the model is that of the checkpoint that was best on held-out text."""
+"""A run that memorizes its text: the model is that of the checkpoint that was best on held-out text."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents of words drawn by chance: whatever is learned beyond their frequencies is learned by heart."""
-    folder = tmp_path_factory.mktemp("by-heart")
+    """Documents of words drawn by chance: whatever is learned beyond their frequencies is memorized."""
+    folder = tmp_path_factory.mktemp("memorized")
     rng = random.Random(0)
     words = [f"w{number}" for number in range(60)]
     documents = [" ".join(rng.choice(words) for _ in range(40)) for _ in range(24)]
@@ -54,7 +54,9 @@ def run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         warnings.simplefilter("always", PolysemeWarning)
         polyseme.pretrain(corpus, output=output, **SETTINGS)
     last = str(caught[-1].message)
-    assert re.search(r"held-out loss was lowest after step 12 of 120, .*by heart.* step 12\..* 10% of the budget", last)
+    assert re.search(
+        r"held-out loss was lowest after step 12 of 120, .*memorized.* step 12\..* 10% of the budget", last
+    )
     return output
 
 

@@ -67,10 +67,10 @@ def test_a_run_that_has_learned_only_frequencies_is_warned_of_once(trainer: Trai
         watch(evaluated(400, 5.9, trainer))
 
 
-def test_a_text_that_is_learned_by_heart_is_called_that(trainer: Trainer) -> None:
+def test_a_text_that_is_memorized_is_called_that(trainer: Trainer) -> None:
     late = evaluated(300, 7.0, trainer)
     late.means = {"masked": torch.tensor(2.0), "replaced": torch.tensor(0.1)}
-    with pytest.warns(PolysemeWarning, match=r"trained on the loss is 2\.00.*by heart.*dropout"):
+    with pytest.warns(PolysemeWarning, match=r"trained on the loss is 2\.00.*memorizes.*dropout"):
         WarnIfNothingIsLearned(ENTROPY)(late)
 
 

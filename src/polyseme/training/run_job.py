@@ -288,7 +288,7 @@ class RunSlice:
         if self.pretraining.devices.leads:
             warnings.warn(
                 f"The held-out loss was lowest after step {lowest.step:,} of {self._n_steps:,}, at {lowest.loss:.2f} "
-                f"nats, and is {last:.2f} at the end: the text was being learned by heart, which is no use elsewhere. "
+                f"nats, and is {last:.2f} at the end: the text was being memorized. "
                 f"The model is that of step {lowest.step:,}. A better one needs more text, a smaller model or more "
                 f"dropout (--set dropout_rate=0.3); or give about {lowest.step / self._n_steps:.0%} of the budget.",
                 PolysemeWarning,

@@ -100,8 +100,8 @@ class WarnIfNothingIsLearned:
                 trained = trainer.prediction(moment.losses) if subject == PIECES else None
                 if trained is not None and trained < entropy - trainer.objective.least_gain:
                     reason = (
-                        f", and on the text it is trained on the loss is {trained:.2f}: the model learns that text by "
-                        "heart. Give more text, a smaller budget, a smaller model, or more dropout (dropout_rate)."
+                        f", and on the text it is trained on the loss is {trained:.2f}: the model memorizes that text. "
+                        "Give more text, a smaller budget, a smaller model, or more dropout (dropout_rate)."
                     )
                 else:
                     reason = (
