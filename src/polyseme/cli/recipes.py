@@ -88,7 +88,7 @@ def _print_one(card: RecipeCard) -> None:
         many = card.fitted.many_epochs_dropout
         columns[f"fitted to {card.fitted.budget} on {card.fitted.device}"] = {
             **_lines(card.fitted.training),
-            "dropout": f"0; {many:g} if the text is read more than twice" if many else "0",
+            "dropout": f"0; {many:g} where the text is read often" if many else "0",
             "steps": f"about {card.fitted.n_steps:,}",
             **{name: _value(value) for name, value in changed.items()},
         }
