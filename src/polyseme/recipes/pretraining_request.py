@@ -144,6 +144,7 @@ class PretrainingRequest:
             tied=self.recipe.tied if start is None else start.tied,
             objective=objective,
             training=training,
+            as_published=self.options["as_published"],
             fit=None if fitted is None else fitted.to_json(),
             corpus=corpus,
             corpus_fingerprint=corpus_fingerprint,

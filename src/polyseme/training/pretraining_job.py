@@ -37,6 +37,8 @@ class Job(Config):
     objective: Mapping[str, Any]
     """The objective's settings, with its name."""
     training: TrainingSettings
+    as_published: bool = False
+    """Whether everything is as the paper has it, the last weights included."""
     fit: Mapping[str, Any] | None = None
     """What of these settings was fitted to the budget, and to what; None: they are as published."""
     corpus: str
@@ -91,9 +93,9 @@ class Job(Config):
     @property
     def keeps_lowest(self) -> bool:
         """Whether the saved model is that of the evaluated checkpoint with the lowest held-out loss, if the last one's
-        is higher: where training is fitted to a budget, which may be too large for the text.
+        is higher: a budget may be too large for the text.
         """
-        return self.fit is not None and self.average_checkpoints is None and self.make_objective().judges_models
+        return not self.as_published and self.average_checkpoints is None and self.make_objective().judges_models
 
     @property
     def layout(self) -> Layout:
