@@ -129,7 +129,7 @@ SUITES: Mapping[str, Suite] = {
                 Strategy(name="+ vectors", settings={"frozen": True}),
             ),
             description=(
-                "Baseline is the head over word vectors and a character CNN that are learned, or the inputs that are set, "
+                "Baseline is the head over learned word vectors and a character CNN, or over the inputs that are set, "
                 "without a model; + vectors has the model's vectors beside these, frozen, its layers mixed by learned "
                 "weights."
             ),
