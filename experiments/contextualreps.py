@@ -19,6 +19,8 @@ import contextlib
 import io
 import json
 import os
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,9 @@ def run_notebook(path: Path) -> None:
         number += 1
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
+            started = time.process_time()
             value = _run_cell("".join(cell["source"]), names)
+            print(f"cell {number}: {time.process_time() - started:.1f} s", file=sys.stderr)
         outputs: list[dict[str, Any]] = []
         if printed.getvalue():
             text = printed.getvalue().splitlines(keepends=True)
