@@ -26,6 +26,7 @@ from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.replaced import Replaced
 from polyseme.objectives.spans import Spans
 from polyseme.objectives.translation import Translation
+from polyseme.objectives.two_way_streams import TwoWayStreamed
 from polyseme.types import Objective
 from references import assert_close
 from tiny_models import tiny_config, tiny_tokenizer
@@ -64,7 +65,10 @@ def forget_what_was_compiled() -> Iterator[None]:
 
 def test_every_objective_is_in_the_table_and_tried() -> None:
     tried = (causal.Causal, masked.Masked, replaced.Replaced, Permuted, Denoising, Spans, Translation)
-    assert {*(each.name for each in (*tried, streams.Streamed, bilm.BiLM)), *STATIC} == OBJECTIVES.keys()
+    assert {
+        *(each.name for each in (*tried, streams.Streamed, bilm.BiLM, TwoWayStreamed)),
+        *STATIC,
+    } == OBJECTIVES.keys()
     assert {each.name for each in tried} == TRIED.keys()
     assert {type(each) for each in CASES.values()} == set(TRIED.values())
     fitting: Objective = Causal()

@@ -33,6 +33,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from polyseme.corpus.document_reader import TextSource
 from polyseme.corpus.parallel_text import PairSource
 from polyseme.errors import InputError, OptionError, PolysemeError, nearest
+from polyseme.text.character_dictionary import EDGES
 from polyseme.text.cut_points import CHARACTER, EXTRA_BLANKS
 from polyseme.text.framing import FRAMES, Frame
 from polyseme.text.specials import mark_specials
@@ -91,7 +92,7 @@ def train_tokenizer(
     its_frame = FRAMES[name]
     if min_count > 1 and not chosen.reads_all:
         raise OptionError(f"Only whole words are counted, and {kind} has parts of words. Leave min_count out.")
-    specials, sentinels = _specials(its_frame), _SENTINELS.get(name, ())
+    specials, sentinels = list(_FIRST.get(name, _specials(its_frame))), _SENTINELS.get(name, ())
     least = chosen.n_least + len(specials) + 1 + len(sentinels)
     if vocab_size < least:
         raise OptionError(
@@ -110,7 +111,7 @@ def train_tokenizer(
         raise  # from where the texts come from
     except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
         raise OptionError(
-            f"A vocabulary of {kind} with {vocab_size:,} pieces besides {len(sentinels)} sentinels cannot be learned "
+            f"A vocabulary of {kind} with {vocab_size:,} pieces besides {len(sentinels)} last ones cannot be learned "
             f"from this text ({error}). Ask for more pieces (--vocab-size), or choose the kind 'byte-bpe'."
         ) from None
     if min_count > 1 and backend.get_vocab_size() <= len(specials):
@@ -306,8 +307,13 @@ _ORDERS = {
     "roberta": ("start", "pad", "end", "unknown", "mask"),
     "t5": ("pad", "end", "unknown", "start", "mask"),
 }
-_SENTINELS = {"t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100)))}
-"""Pieces that stand for spans, by frame; as in the models that have them they come last, the first one at the end."""
+_FIRST = {"flair": (FRAMES["flair"].specials["unknown"], *EDGES)}
+"""Pieces that come first and are always there, by frame, where these are not just its special ones."""
+_SENTINELS = {
+    "t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100))),
+    "flair": tuple(FRAMES["flair"].specials[role] for role in ("start", "end")),
+}
+"""Pieces that come last, by frame: those that stand for spans, the first one at the end, and Flair's markers."""
 
 
 def _specials(frame: Frame) -> list[str]:

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.random_keys import uniform
@@ -45,7 +45,7 @@ from polyseme.objectives.streams import Softmax, check_softmax, refuse_sampling,
 from polyseme.outputs.softmaxes import SAMPLES, TwoWayOutput
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.character_tokenizer import CharacterTokenizer
-from polyseme.types import Example, Needs, Rows, Tokenizer
+from polyseme.types import Example, Needs, Rows, States, Tokenizer
 
 ROUND_TO = 256
 """Words of a pass are filled up to a multiple of it, so that there are few shapes."""
@@ -80,10 +80,7 @@ class BiLM(BaseObjective):
 
     def __post_init__(self) -> None:
         check_softmax(self.softmax, self.n_samples)
-        if not 0 <= self.fresh <= 1:
-            raise OptionError(
-                f"The share of rows that begin without memory (fresh) must be from 0 to 1. Got {self.fresh} instead."
-            )
+        check_fresh(self.fresh)
 
     @property
     def needs(self) -> Needs:
@@ -193,14 +190,7 @@ class BiLMNets(Nets):
         vectors = self.encoder.tokens(arrays["characters"].long())  # [U, D]
         tokens = nn.functional.embedding(arrays["numbers"].long(), vectors)  # [R, 2T, D]
         forwards, backwards = tokens.chunk(2, dim=1)
-        held = memory if isinstance(memory, TwoWayState) else None
-        if held is not None:
-            new = cast(TwoWayState, self.new_memory(len(held.lengths)))
-            held = held.begun_anew(arrays["fresh"], new)
-        ahead = self.encoder.forwards.over(forwards, None, layers=[-1], memory=None if held is None else held.forwards)
-        behind = self.encoder.backwards.over(
-            backwards, None, layers=[-1], memory=None if held is None else held.backwards
-        )
+        ahead, behind, after = read_both_ways(self.encoder, forwards, backwards, arrays["fresh"], memory)
         targets = arrays["targets"].long()
         targets = torch.where(targets < self.n_words, targets, self.unknown)
         parts = {
@@ -209,9 +199,32 @@ class BiLMNets(Nets):
                 ("forward", "backward"), (ahead, behind), targets.chunk(2, dim=1), strict=True
             )
         }
-        if held is None or ahead.memory is None or behind.memory is None:
-            return parts, None
-        return parts, TwoWayState(ahead.memory.lengths, cast(Any, ahead.memory), cast(Any, behind.memory))
+        return parts, after
+
+
+def read_both_ways(
+    encoder: TwoWay, forwards: Tensor, backwards: Tensor, fresh: Tensor, memory: Memory | None
+) -> tuple[States, States, TwoWayState | None]:
+    """The top states of each half over its own tokens [R, T, D], and the memory that both end with.
+
+    Rows that are `fresh` [R] begin without any.
+    """
+    held = memory if isinstance(memory, TwoWayState) else None
+    if held is not None:
+        held = held.begun_anew(fresh, cast(TwoWayState, encoder.new_memory(len(held.lengths))))
+    ahead = encoder.forwards.over(forwards, None, layers=[-1], memory=None if held is None else held.forwards)
+    behind = encoder.backwards.over(backwards, None, layers=[-1], memory=None if held is None else held.backwards)
+    if held is None or ahead.memory is None or behind.memory is None:
+        return ahead, behind, None
+    return ahead, behind, TwoWayState(ahead.memory.lengths, cast(Any, ahead.memory), cast(Any, behind.memory))
+
+
+def check_fresh(fresh: float) -> None:
+    """Refuse what is no share."""
+    if not 0 <= fresh <= 1:
+        raise OptionError(
+            f"The share of rows that begin without memory (fresh) must be from 0 to 1. Got {fresh} instead."
+        )
 
 
 def _with_marker(words: NDArray[np.int64], separator: int, marker: int) -> NDArray[np.int64]:

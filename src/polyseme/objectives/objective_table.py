@@ -22,12 +22,13 @@ from polyseme.objectives.skip_gram import SkipGram
 from polyseme.objectives.spans import Spans
 from polyseme.objectives.streams import Streamed
 from polyseme.objectives.translation import Translation
+from polyseme.objectives.two_way_streams import TwoWayStreamed
 from polyseme.types import Needs, Tokenizer
 
 OBJECTIVES: Mapping[str, type[BaseObjective]] = {
     each.name: each
     for each in (
-        *(Causal, Masked, Replaced, Streamed, BiLM, Permuted, Denoising, Spans, Translation),
+        *(Causal, Masked, Replaced, Streamed, BiLM, TwoWayStreamed, Permuted, Denoising, Spans, Translation),
         *(SkipGram, Cbow, Glove),
     )
 }

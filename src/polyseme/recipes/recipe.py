@@ -95,6 +95,8 @@ class Recipe:
         elif hasattr(own, "n_words"):
             n_rows = n_pieces + int(changes.get("n_buckets", 0)) + 1
             changes = {"n_pieces": n_rows, "n_words": n_pieces, "lowercase": False, **changes}
+        elif getattr(own, "edges", None) is not None:  # the last two are markers
+            changes = {"n_pieces": n_pieces, **changes}
         else:
             changes = {"n_pieces": -(-n_pieces // ROUND_TO) * ROUND_TO, **changes}
         if changes.get("cutoffs"):

@@ -12,6 +12,7 @@ from polyseme.recipes import (
     bert,
     electra,
     elmo,
+    flair,
     gpt,
     gpt_2018,
     kneser_ney,
@@ -32,7 +33,7 @@ from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
     *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(static, nnlm, lstm, awd_lstm, ulmfit, elmo, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
+    *(static, nnlm, lstm, awd_lstm, ulmfit, elmo, flair, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}

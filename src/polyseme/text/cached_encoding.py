@@ -2,6 +2,7 @@
 
 A text repeats most of its words, so the pieces of a part are cached. In a list of words each word is a part, with a
 blank before it unless it is the first. Raw text is cut into parts where that cannot change its pieces (`cut_points`).
+Pieces that are single characters are looked up all at once.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
+from tokenizers.models import WordLevel
 
-from polyseme.text.cut_points import can_be_cut, cut_places, prepends_itself
+from polyseme.text.cut_points import CHARACTER, can_be_cut, cut_places, prepends_itself, steps
 from polyseme.text.specials import is_unigram, literal_twin
 from polyseme.types import Document
 
@@ -73,6 +75,8 @@ class CachedEncoder:
 
     def encode(self, parts: Sequence[str]) -> EncodedParts:
         """The pieces of all parts."""
+        if self._characters is not None:
+            return self._characters.encode(parts)
         results = [
             self._encode_cached(parts[start : start + PARTS_PER_CALL]) for start in range(0, len(parts), PARTS_PER_CALL)
         ]
@@ -129,6 +133,10 @@ class CachedEncoder:
         return _PartPieces(tuple(self.placeholder if id in self._never_in_text else id for id in ids), ends)
 
     @cached_property
+    def _characters(self) -> _Characters | None:
+        return _Characters.of(self._backend)
+
+    @cached_property
     def _can_be_cut(self) -> bool:
         return can_be_cut(self._backend)
 
@@ -153,6 +161,39 @@ class CachedEncoder:
     @cached_property
     def _literal_twin(self) -> Tokenizer:
         return literal_twin(self._backend, self._never_in_text)
+
+
+class _Characters(NamedTuple):
+    """A vocabulary of single characters, by their code points, in order."""
+
+    codes: NDArray[np.uint32]
+    ids: Ints
+    unknown: int
+
+    @classmethod
+    def of(cls, backend: Tokenizer) -> _Characters | None:
+        """That of a tokenizer whose pieces are the characters of a text as they are; None where they are not."""
+        splits = [(step.get("pattern"), step.get("behavior")) for step in steps(backend.pre_tokenizer)]
+        added = backend.get_added_tokens_decoder().values()
+        plain = backend.normalizer is None and splits == [({"Regex": CHARACTER}, "Isolated")]
+        if not plain or not isinstance(backend.model, WordLevel) or not all(token.special for token in added):
+            return None
+        unknown = backend.token_to_id(backend.model.unk_token)
+        pieces = backend.get_vocab(with_added_tokens=False)
+        by_code = sorted((ord(piece), id) for piece, id in pieces.items() if len(piece) == 1)
+        if unknown is None or not by_code:
+            return None
+        codes, ids = zip(*by_code, strict=True)
+        return cls(np.array(codes, np.uint32), np.array(ids, np.int64), int(unknown))
+
+    def encode(self, parts: Sequence[str]) -> EncodedParts:
+        """A piece for each character of all parts."""
+        counts = np.fromiter(map(len, parts), np.int64, len(parts))
+        codes = np.frombuffer("".join(parts).encode("utf-32-le", "surrogatepass"), np.uint32)
+        places = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        ids = np.where(self.codes[places] == codes, self.ids[places], self.unknown)
+        starts = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return EncodedParts(ids, np.stack([starts, starts + 1], axis=1), counts)
 
 
 def _part_pieces(encoding: Encoding) -> _PartPieces:
