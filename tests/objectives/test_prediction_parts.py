@@ -15,7 +15,7 @@ PARTS = {
     "causal": ("causal",),
     "streams": ("causal",),
     "bilm": ("forward", "backward"),
-    "two-way-streams": ("forward", "backward"),
+    "two-way": ("forward", "backward"),
     "permuted": ("permuted",),
     "denoising": ("denoising",),
     "spans": ("spans",),

@@ -77,7 +77,7 @@ def test_rows_begin_without_memory_at_random() -> None:
     rows = Rows(pieces=pieces, starts=pieces > 0, special=pieces < 0, keys=row_keys(0, 0, np.arange(4000)))
     assert TwoWayStreamed(fresh=0.25).corrupt(rows).arrays["fresh"].mean() == pytest.approx(0.25, abs=0.03)
     with pytest.raises(OptionError, match=r"must be from 0 to 1\. Got 1\.5"):
-        objective_from("two-way-streams", {"fresh": 1.5})
+        objective_from("two-way", {"fresh": 1.5})
 
 
 def test_words_that_are_spelled_are_refused() -> None:

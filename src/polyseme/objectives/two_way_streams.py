@@ -37,7 +37,7 @@ from polyseme.types import Example, Needs, Rows
 class TwoWayStreamed(BaseObjective):
     """The mean of the two losses, each over all pieces of its rows."""
 
-    name: ClassVar[str] = "two-way-streams"
+    name: ClassVar[str] = "two-way"
 
     fresh: float = 0.1
     """The share of rows in which a stream begins without memory. The original had none."""

@@ -33,7 +33,7 @@ _PUBLISHED = Recipe(
         "dropout_rate": 0.25,
         "embedding_dropout_rate": 0.25,
     },
-    objective="two-way-streams",
+    objective="two-way",
     tokenizer="characters",
     vocabulary=277,
     tied=False,
