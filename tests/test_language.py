@@ -7,9 +7,8 @@ other libraries would not expect. A match fails with its file, its line and a su
 from __future__ import annotations
 
 import ast
-import io
+import math
 import re
-import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -82,6 +81,9 @@ PHRASES: Mapping[str, str] = {
 """Turns of phrase, as regular expressions in which a blank is any whitespace, and ordinary words for them."""
 
 
+PATTERNS = [(re.compile(phrase.replace(" ", r"\s+"), re.IGNORECASE), advice) for phrase, advice in PHRASES.items()]
+
+
 class Match(NamedTuple):
     """A place that breaks the rule."""
 
@@ -120,14 +122,32 @@ def texts(source: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
         if _is_text(node) and id(node) not in inside:
             yield node.lineno, node.value
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = [(token.start[0], token.string.lstrip("# ")) for token in tokens if token.type == tokenize.COMMENT]
+    comments = list(comments_of(source, nodes))
     while comments:
         n_lines = next(
             (n for n in range(1, len(comments)) if comments[n][0] != comments[0][0] + n), len(comments)
         )  # adjacent lines are one comment
         yield comments[0][0], "\n".join(text for _, text in comments[:n_lines])
         comments = comments[n_lines:]
+
+
+def comments_of(source: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    """What follows a # that is in no string, with its line; `tokenize` would take as long as all the rest."""
+    strings: dict[int, list[tuple[int, float]]] = {}
+    for node in nodes:
+        if _is_text(node) or isinstance(node, ast.JoinedStr):
+            for line in range(node.lineno, node.end_lineno + 1):
+                start = node.col_offset if line == node.lineno else 0
+                end = node.end_col_offset if line == node.end_lineno else math.inf
+                strings.setdefault(line, []).append((start, end))
+    for number, text in enumerate(source.splitlines(), start=1):
+        if "#" in text:
+            line = text.encode()
+            places = [place for place, byte in enumerate(line) if byte == ord("#")]
+            inside = strings.get(number, [])
+            first = next((at for at in places if not any(start <= at < end for start, end in inside)), None)
+            if first is not None:
+                yield number, line[first:].decode().lstrip("# ")
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -142,8 +162,8 @@ def matches(path: Path) -> list[Match]:
     defined = ((line, name, name.strip("_")) for line, name in names(nodes))
     result = [Match(file, line, name, NAMES[bare]) for line, name, bare in defined if bare in NAMES]
     for line, text in texts(source, nodes):
-        for pattern, advice in PHRASES.items():
-            for match in re.finditer(pattern.replace(" ", r"\s+"), text, re.IGNORECASE):
+        for pattern, advice in PATTERNS:
+            for match in pattern.finditer(text):
                 phrase = " ".join(match[0].split())
                 result.append(Match(file, line + text.count("\n", 0, match.start()), phrase, advice))
     return sorted(result)

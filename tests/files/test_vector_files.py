@@ -97,7 +97,7 @@ def test_a_file_may_have_no_words_at_all(tmp_path: Path, suffix: str) -> None:
 word = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8) | st.just("l" * 300)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_documents_come_back(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     lists = data.draw(st.lists(st.tuples(st.text(max_size=5), st.lists(word, max_size=6)), min_size=1, max_size=6))

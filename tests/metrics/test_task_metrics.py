@@ -18,7 +18,7 @@ def draws(n_labels: int) -> list[tuple[list[str], list[str]]]:
     draw = random.Random(n_labels)
     labels = [str(label) for label in range(n_labels)]
     found = []
-    for _ in range(150):
+    for _ in range(60):
         n = draw.randint(1, 40)
         gold = draw.choices(labels, weights=range(1, n_labels + 1), k=n)
         found.append((gold, [draw.choice(labels) if draw.random() < 0.5 else label for label in gold]))
@@ -51,7 +51,7 @@ def test_the_positive_label_is_the_last_or_the_greater_one() -> None:
 def test_figures_of_several_labels_equal_scikit_learns() -> None:
     draw = random.Random(2)
     labels = ["a", "b", "c", "d"]
-    for _ in range(100):
+    for _ in range(40):
         gold = [tuple(label for label in labels if draw.random() < 0.4) for _ in range(12)]
         predicted = [tuple(label for label in labels if draw.random() < 0.4) for _ in range(12)]
         matrices = [np.array([[label in each for label in labels] for each in side]) for side in (gold, predicted)]

@@ -40,8 +40,10 @@ from polyseme.recipes.recipe_choice import best_encoder, chosen_recipe
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import devices_for
+from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_job import PausedRun
+from polyseme.training.time_budget import Timing
 from polyseme.verb_options.pretraining_options import PretrainOptions
 from training.kills import write_text
 
@@ -369,7 +371,8 @@ def settings_of(run: Path) -> dict[str, Any]:
 
 
 def runs_at(monkeypatch: pytest.MonkeyPatch, flops_per_second: float) -> None:
-    """As if the machine multiplied matrices so fast."""
+    """As if the machine multiplied matrices so fast; steps are not timed, which would take seconds."""
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.01,), 0.0))
     for room in (pretraining_request, recipe_choice):
         monkeypatch.setattr(room, "measured_peak", lambda *_: flops_per_second)
 
