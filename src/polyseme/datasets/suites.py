@@ -7,7 +7,7 @@ beside, and the tasks that its mean is over. `SUITES` is the one list; a new sui
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyseme.datasets.glue import GLUE
@@ -74,6 +74,14 @@ class Suite:
         return tuple(task.name for task in self.tasks)
 
 
+def _of_elmo(
+    name: str, head: str, epochs: int, train: int | None = None, dev: int | None = None, differs: str = ""
+) -> SuiteTask:
+    """A task of ELMo's, small enough that all six take minutes on a GPU."""
+    settings = {"head": head, "inputs": "char-cnn", "epochs": epochs}
+    return SuiteTask(name=name, settings=settings, train_items=train, dev_items=dev, differs=differs)
+
+
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -88,41 +96,32 @@ SUITES: Mapping[str, Suite] = {
             name="elmo-six",
             noun="ELMo's six tasks",
             tasks=(
-                SuiteTask(
-                    name="squad",
-                    settings={"head": "bilstm-attention", "inputs": "char-cnn", "epochs": 6},
-                    train_items=3000,
-                    dev_items=2000,
-                    differs="part of 44 training articles of 442, and part of dev",
+                _of_elmo(
+                    "squad", "bilstm-attention", 6, 3000, 2000, "part of 44 training articles of 442, and part of dev"
                 ),
-                SuiteTask(
-                    name="snli",
-                    settings={"head": "bilstm-attention", "inputs": "char-cnn", "epochs": 5},
-                    train_items=8000,
-                    dev_items=2000,
-                    differs="8,000 of 549,367 training pairs at most, and part of dev",
+                _of_elmo(
+                    "snli",
+                    "bilstm-attention",
+                    5,
+                    8000,
+                    2000,
+                    "8,000 of 549,367 training pairs at most, and part of dev",
                 ),
-                SuiteTask(
-                    name="srl",
-                    settings={"head": "bilstm-crf", "inputs": "char-cnn", "epochs": 5},
-                    train_items=8000,
-                    dev_items=2000,
-                    differs="PropBank on the English Web Treebank; published on OntoNotes",
+                _of_elmo(
+                    "srl", "bilstm-crf", 5, 8000, 2000, "PropBank on the English Web Treebank; published on OntoNotes"
                 ),
-                SuiteTask(
-                    name="gap",
-                    settings={"head": "bilstm", "inputs": "char-cnn", "epochs": 8},
+                replace(
+                    _of_elmo("gap", "bilstm", 8),
                     published_as="coref",
                     published_metric="average",
                     differs="names and pronouns in pairs; published is the average F1 of coreference on OntoNotes",
                 ),
-                SuiteTask(
-                    name="wnut17",
-                    settings={"head": "bilstm-crf", "inputs": "char-cnn", "epochs": 10},
+                replace(
+                    _of_elmo("wnut17", "bilstm-crf", 10),
                     published_as="conll",
                     differs="entities of WNUT-17, noisy text; published on CoNLL-2003",
                 ),
-                SuiteTask(name="sst5", settings={"head": "bcn", "inputs": "char-cnn", "epochs": 5}),
+                _of_elmo("sst5", "bcn", 5),
             ),
             strategies=(
                 Strategy(name="baseline", settings={"model": "none"}),

@@ -262,17 +262,16 @@ def _compare(sides: bleu.Sides, options: EvaluateOptions, started: float) -> Ans
     return Answers(result, "none", method, result.notes)
 
 
+PAIRS = functools.partial(Evaluation, score=_score_pairs, measure=accuracy.pair_figures, of_pairs=True)
+"""An evaluation by minimal pairs."""
 EVALUATIONS: Mapping[str, Evaluation] = {
-    "blimp": Evaluation(
-        files=blimp.FILES, read=blimp.read_blimp, score=_score_pairs, measure=accuracy.pair_figures, of_pairs=True
-    ),
-    "babylm": Evaluation(
+    "blimp": PAIRS(files=blimp.FILES, read=blimp.read_blimp),
+    "babylm": PAIRS(
         files=babylm.FILES,
         find=babylm.find_babylm,
         read=babylm.read_babylm,
         score=functools.partial(_score_pairs, default_hide="piece"),
         measure=accuracy.babylm_figures,
-        of_pairs=True,
     ),
     "lambada": Evaluation(
         files=lambada.FILES, read=lambada.read_lambada, score=_score_last_words, measure=accuracy.last_word_figures
@@ -280,34 +279,10 @@ EVALUATIONS: Mapping[str, Evaluation] = {
     "wikitext2": Evaluation(
         files=wikitext.FILES, read=wikitext.read_wikitext, score=_score_streams, measure=stream_figures
     ),
-    "agreement": Evaluation(
-        files=agreement.FILES,
-        read=agreement.read_agreement,
-        score=_score_pairs,
-        measure=accuracy.pair_figures,
-        of_pairs=True,
-    ),
-    "wsc": Evaluation(
-        files=coreference.WSC_FILES,
-        read=coreference.read_wsc,
-        score=_score_pairs,
-        measure=accuracy.set_figures,
-        of_pairs=True,
-    ),
-    "gap": Evaluation(
-        files=coreference.GAP_FILES,
-        read=coreference.read_gap,
-        score=_score_pairs,
-        measure=accuracy.set_figures,
-        of_pairs=True,
-    ),
-    "pairs": Evaluation(
-        files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"),
-        read=read_pairs,
-        score=_score_pairs,
-        measure=accuracy.pair_figures,
-        of_pairs=True,
-    ),
+    "agreement": PAIRS(files=agreement.FILES, read=agreement.read_agreement),
+    "wsc": PAIRS(files=coreference.WSC_FILES, read=coreference.read_wsc, measure=accuracy.set_figures),
+    "gap": PAIRS(files=coreference.GAP_FILES, read=coreference.read_gap, measure=accuracy.set_figures),
+    "pairs": PAIRS(files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"), read=read_pairs),
     "cloze": Evaluation(files=cloze.FILES, read=cloze.read_cloze, score=_answer_cloze, measure=cloze_figures),
     "bleu": Evaluation(files=(), read=bleu.read_sides, score=_compare, measure=bleu.figures, two_sides=True),
 }
