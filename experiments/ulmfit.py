@@ -9,7 +9,7 @@ POLYSEME_DATA names the folder of the data. The general language model reads its
 language models read the training texts of a task without their labels (never those of test). `rest` starts a process
 for each target language model, and then one for each row, task and seed, which `target` and `row` run one at a time:
 
-    python experiments/ulmfit.py target imdb forwards -o runs/ulmfit --budget 60s
+    python experiments/ulmfit.py target imdb forwards -o runs/ulmfit --budget 10epochs
     python experiments/ulmfit.py row no-unfreezing imdb 0 -o runs/ulmfit
 
 Every result is a file in `experiments/results/ulmfit/` (`--results`), and what is there is not run again. Rows `full`,
@@ -107,6 +107,8 @@ class Runs:
     def _pretrain(self, source: Path, name: str, **settings: Any) -> None:
         if (self.folder / name / "model").exists():
             return
+        if self.options.small:
+            settings |= {"batch_size": 2, "length": 16}
         started = time.perf_counter()
         ledger = polyseme.pretrain(
             source, output=self.folder / name, budget=self.options.budget, device=self.options.device, **settings
@@ -119,7 +121,10 @@ class Runs:
         data = read_benchmark(task, data_folder())
         if not self.options.small:
             return data
-        splits = {split: tuple(items)[:120] for split, items in data.splits.items()}
+        splits = {
+            split: [dataclasses.replace(item, text=" ".join(item.text.split()[:80])) for item in items[:40]]
+            for split, items in data.splits.items()
+        }
         return dataclasses.replace(data, splits=splits)
 
     def begin(self, task: str, start: str, seed: int) -> Path:
@@ -147,6 +152,7 @@ class Runs:
             model=self.begin(task, start, seed),
             output=self.folder / name,
             ulmfit=True,
+            unseen="keep",
             train_share=shares,
             seeds=[seed],
             device=self.options.device,
@@ -245,7 +251,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", help="general: WAY; target: TASK WAY; row: ROW TASK SEED")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/ulmfit"))
     parser.add_argument("--budget", default="9min", help="of a language model")
-    parser.add_argument("--target-budget", default="60s", help="of each target language model of `rest`")
+    parser.add_argument("--target-budget", default="10epochs", help="of each target language model of `rest`")
     parser.add_argument("--recipe", default="awd-lstm")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=12)

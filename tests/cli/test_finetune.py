@@ -312,6 +312,12 @@ REFUSED: dict[str, tuple[str, dict[str, str], tuple[str, ...], str]] = {
         "takes 2. The smallest that works is 2 (3.71%)",
     ),
     "a share of nothing": ("classify", {"train": "text,label\na,b\nc,d\n"}, ("--train-share", "few"), "Got 'few'"),
+    "words and a classifier of texts": (
+        "tag",
+        {"train": "the\tO\ncrane\tX\n\na\tO\nvase\tX\n\n"},
+        ("--label", "2", "--ulmfit"),
+        "ULMFiT classifies texts, and tag is a task of words",
+    ),
     "ragged tags": ("tag", {"train": "the\tO\ncrane\n\n"}, ("--label", "2"), "train.conll, line 2"),
 }
 ENDINGS = {"tag": "conll", "span": "json"}

@@ -98,6 +98,8 @@ class FinetuneSettings(FinetuneOptions):
             )
         if self.head == "text":
             self._check_text()
+        if self.ulmfit and self.frozen:
+            raise OptionError("ULMFiT fine-tunes a language model, and a frozen one does not learn. Leave one out.")
         if self.frozen:
             useless = {"gradual_unfreezing": False, "reinit_layers": 0, "layer_decay": 1.0, "chunk_length": None}
             for name, default in useless.items():
@@ -227,8 +229,8 @@ def fill_settings(
 
 def _of_ulmfit(settings: FinetuneSettings, config: EncoderConfig | None, kind: str) -> dict[str, Any]:
     """What ULMFiT stands for besides the options that it shares with `settings_of`, where the user has set nothing."""
-    if config is None or settings.frozen:
-        raise OptionError("ULMFiT fine-tunes a language model. Leave out ulmfit, or name a model and do not freeze it.")
+    if config is None:
+        raise OptionError("ULMFiT fine-tunes a language model, and there is none. Name one, or leave out ulmfit.")
     if not KINDS[kind].judges_texts:
         raise OptionError(f"ULMFiT classifies texts, and {kind} is a task of words. Leave out ulmfit.")
     chosen = dict(ULMFIT)
