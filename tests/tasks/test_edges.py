@@ -96,6 +96,7 @@ def test_only_words_in_the_spans_decide(kind: str) -> None:
 def test_the_cosine_head_learns_a_threshold_and_knows_its_kinds() -> None:
     settings = {"frozen": True, "head": "cosine", "layer": "0", "epochs": 4, "learning_rate": 0.05, "batch_size": 16}
     done = polyseme.finetune(small_task("edge-pair", n_train=32, n_dev=8), model=tiny_model("bert"), **settings)  # type: ignore[arg-type]
+    assert all(len(error["spans"]) == 2 for error in done.errors.worst)
     assert done.seeds[0].curve[-1]["loss"] < done.seeds[0].curve[0]["loss"]
     with pytest.raises(ModelError, match="it is for edge, edge-pair, not for task 'pair'"):
         polyseme.finetune(small_task("pair", n_train=16, n_dev=8), model=tiny_model("bert"), **settings)  # type: ignore[arg-type]

@@ -65,6 +65,10 @@ class Edge(Classify):
         """The texts that the two spans are in."""
         return item.text, item.text
 
+    def span_strings(self, item: Item) -> tuple[str, ...]:
+        texts = zip(self.span_texts(item), item.spans, strict=True)
+        return tuple(text[start:end] for text, (start, end) in texts)
+
     def marked(self, item: Item) -> Item:
         first, other = item.spans
         document = document_of(item)
@@ -82,9 +86,7 @@ class Edge(Classify):
         return rows
 
     def prediction(self, config: HeadConfig, item: Item, judgment: Judgment) -> Prediction:
-        texts = zip(self.span_texts(item), item.spans, strict=True)
-        spans = tuple(text[start:end] for text, (start, end) in texts)
-        return replace(super().prediction(config, item, judgment), spans=spans)
+        return replace(super().prediction(config, item, judgment), spans=self.span_strings(item))
 
     def table_header(self, config: HeadConfig) -> list[str]:
         header = super().table_header(config)

@@ -221,6 +221,10 @@ class Kind(ABC):
         """Of each row of an item the text that is read with the first, or none."""
         return [None]
 
+    def span_strings(self, item: Item) -> tuple[str, ...]:
+        """The spans that an item is, as they are written; none where it is a whole text."""
+        return ()
+
     def marked(self, item: Item) -> Item:
         """An item with marks on those words that the head must know of."""
         return item

@@ -172,12 +172,9 @@ class BenchmarkReport:
         if not self.compares:
             mode = next(iter(self.results.values()))[suite.strategies[0].name].mode
             return ("task", "figure", f"{mode} (dev, median)", "lowest", "highest", "spread", "failed", *theirs)
-        ours = [name for strategy in suite.strategies for name in (f"{strategy.name} (median)", "spread", "failed")]
-        gains = [
-            name
-            for strategy in suite.strategies[1:]
-            for name in (f"{strategy.name}: increase", "spread", "error reduced by")
-        ]
+        names = [strategy.name for strategy in suite.strategies]
+        ours = [f"{name} {figure}" for name in names for figure in ("(median)", "spread", "failed")]
+        gains = [f"{name}: {figure}" for name in names[1:] for figure in ("increase", "its spread", "error reduced by")]
         return ("task", "figure", "split", "train", *ours, *gains, *theirs)
 
     def rows(self) -> list[tuple[str, ...]]:

@@ -200,6 +200,8 @@ def _error(kind: Kind, badness: float, item: Item, judgment: Judgment, labels: S
         error["second"] = item.second[:SHOWN]
     if item.choices:
         error["choices"] = [choice[:SHOWN] for choice in item.choices]
+    if kind.has_spans:
+        error["spans"] = list(kind.span_strings(item))
     if kind.labels_words:
         error["words"] = list(item.words)
     return error
@@ -317,6 +319,8 @@ def _page_error(error: Any) -> TaskError:
         words = list(zip(error["words"], error["gold"], error["predicted"], strict=True))
         return TaskError(gold=gold, predicted=predicted, words=words, place=error["place"])
     second = error.get("second") or " | ".join(error.get("choices", ()))
+    if error.get("spans"):
+        second = f"{second} ({' – '.join(error['spans'])})".lstrip()
     return TaskError(
         gold=gold,
         predicted=predicted,
