@@ -230,6 +230,9 @@ def test_uses_are_compared_by_another_model_too(tmp_path: Path) -> None:
     itself = polyseme.similar("A [crane].", source=source, model=tiny_model("roberta"), top=1)
     assert by_model.against is not None
     assert by_model.against.other == itself.near.other
+    with pytest.warns(PolysemeWarning) as warned:
+        similar("The crane [broke].", source, against=str(vectors))
+    assert "vectors.txt has no vector for 'broke'" in str(warned[0].message)
     with pytest.raises(OptionError, match="one other layer or model"):
         similar("A [crane].", source, against="a,b")
     with pytest.raises(ModelError, match=r"no model at 'vectos\.txt'"):

@@ -35,6 +35,7 @@ def command(query: str, as_json: bool, **settings: Any) -> None:
     if settings["output"] is None:
         for line in text_lines(result, lambda match: click.style(match, bold=True)):
             click.echo(line)
-    notes = [f"{result.headline}.", result.explanation, "" if result.cost is None else result.cost.line()]
+    place = "" if settings["output"] is None else f"{settings['output']}: "
+    notes = [f"{place}{result.headline}.", result.explanation, "" if result.cost is None else result.cost.line()]
     for note in filter(None, notes):
         click.echo(note, err=True)

@@ -17,6 +17,7 @@ from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision, build_inference_encoder
 from polyseme.errors import InputError, OptionError, PolysemeWarning
+from polyseme.packaged_models import model_name
 from polyseme.plots.word_uses import Use
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.marked_word import marked_use
@@ -137,6 +138,14 @@ def similar_uses(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> 
     [use] = marked.words
     queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
     warn_unread(embedders[0].tally)
+    for query, each in zip(queries, compared_by, strict=True):
+        if not query.any():
+            warnings.warn(
+                f"{model_name(each.model)} has no vector for {str(use)!r}, and all uses are equally far from it: its "
+                "neighbors mean nothing.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
     for embedder in embedders:
         embedder.tally.vanished = embedder.tally.unknown = 0
     views = [
