@@ -23,7 +23,9 @@ from transfer.small_tasks import MAKERS, small_task
 QUICK = FinetuneSettings(epochs=1, batch_size=8, learning_rate=3e-3, seeds=(0, 1))
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("classify", "tag") else pytest.param(kind, marks=pytest.mark.slow) for kind in MAKERS]
+)
 def test_any_kind_of_task(kind: str) -> None:
     data = small_task(kind, n_train=24, n_dev=8, n_test=8)
     frozen = {"frozen": True, "seeds": (0,)} if kind == "tag" else {}

@@ -44,6 +44,7 @@ def test_the_mean_of_two_models(tmp_path: Path) -> None:
     assert "the mean of 2 models" in report.method
 
 
+@pytest.mark.slow
 def test_numbers_choices_and_several_labels(tmp_path: Path) -> None:
     choose = [fitted(tmp_path / family, family, "choose") for family in ("lstm", "bert")]
     question = [("the crane broke", ["crane", "vase", "law"])]
