@@ -25,11 +25,19 @@ Texts = tuple[Tensor, Tensor | None]
 
 
 class BiLSTM(nn.Module):
-    """[R, W, D] → [R, W, 2 H], forward and backward states side by side; zeros at padding, which changes nothing."""
+    """[R, W, D] → [R, W, 2 H], forward and backward states side by side; zeros at padding, which changes nothing.
 
-    def __init__(self, below: int, width: int, *, n_layers: int = 1, dropout_rate: float = 0.0) -> None:
+    Vectors of `late_width` may come in between the first layer and the second, which reads [forward; backward; late]
+    (TagLM, Peters et al. 2017).
+    """
+
+    def __init__(
+        self, below: int, width: int, *, n_layers: int = 1, dropout_rate: float = 0.0, late_width: int = 0
+    ) -> None:
         super().__init__()
         belows = [below, *[2 * width] * (n_layers - 1)]
+        if late_width:
+            belows[1] += late_width
         self.forwards = nn.ModuleList(Reader(each, width, forget_bias=1.0) for each in belows)
         self.backwards = nn.ModuleList(Reader(each, width, forget_bias=1.0, backwards=True) for each in belows)
         self.dropout = nn.Dropout(dropout_rate)
@@ -40,9 +48,11 @@ class BiLSTM(nn.Module):
                 nn.init.xavier_uniform_(reader.input.data[rows])
                 nn.init.orthogonal_(reader.recurrent.data[rows])
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, late: Tensor | None = None) -> Tensor:
         lengths = mask.sum(1)
         for number, (onwards, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            if number == 1 and late is not None:
+                x = torch.cat([x, late.to(x.dtype)], dim=-1)
             x = x if number == 0 else self.dropout(x)
             halves = [reader(x, lengths, None, carried=False)[0] for reader in (onwards, back)]
             x = torch.cat(halves, dim=-1) * mask[:, :, None]
@@ -61,20 +71,37 @@ class AsGiven(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A BiLSTM over each text."""
+    """A BiLSTM over each text. What comes in late is the first part of a word's vector: it is read between the first
+    layer and the second, or stands beside the states of the last.
+    """
 
     def __init__(self, config: HeadConfig, below: int) -> None:
         super().__init__()
         cells = config.inner_width or CELLS
+        self.late_width, self.late_at = config.late_width, config.late_at
+        between = config.late_width if config.late_at == "between" else 0
         self.dropout = nn.Dropout(config.dropout_rate)
-        self.reader = BiLSTM(below, cells, n_layers=config.n_layers, dropout_rate=config.dropout_rate)
-        self.width = 2 * cells
+        self.reader = BiLSTM(
+            below - config.late_width,
+            cells,
+            n_layers=config.n_layers,
+            dropout_rate=config.dropout_rate,
+            late_width=between,
+        )
+        self.width = 2 * cells + config.late_width - between
+        self.two_way_width = 2 * cells
 
     def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
-        first = self.reader(self.dropout(words), mask)
+        first = self._read(words, mask)
         if second is None or second_mask is None:
             return first, None
-        return first, self.reader(self.dropout(second), second_mask)
+        return first, self._read(second, second_mask)
+
+    def _read(self, words: Tensor, mask: Tensor) -> Tensor:
+        late, early = words[..., : self.late_width], words[..., self.late_width :]
+        between = late if self.late_width and self.late_at == "between" else None
+        states: Tensor = self.reader(self.dropout(early), mask, between)
+        return states if not self.late_width or between is not None else torch.cat([states, late.to(states)], dim=-1)
 
 
 class Aligned(nn.Module):
@@ -227,7 +254,8 @@ class TextBody(nn.Module):
         below = config.width if below is None else below
         self.body = BODIES[config.body](config, below)
         self.reread_inputs = config.reread_inputs
-        self.two_way_width = 0 if isinstance(self.body, AsGiven) else self.body.width
+        plain = 0 if isinstance(self.body, AsGiven) else self.body.width
+        self.two_way_width = self.body.two_way_width if isinstance(self.body, Recurrent) else plain
         """How many of the output's numbers are [forward; backward] states; the rest are the words' own."""
         self.width = self.body.width + (below if config.reread_inputs else 0)
 

@@ -11,6 +11,7 @@ from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.parts.crf import SCHEMES
 
 Body = Literal["linear", "mlp", "mlp-batchnorm", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
+LateAt = Literal["between", "output"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
 TASK_KINDS = ("classify", "pair", "tag", "span", "choose", "edge", "edge-pair")
 """The kinds of task that heads are for; `tasks.kinds.KINDS` has an object for each."""
@@ -67,6 +68,10 @@ class HeadConfig(Config):
     """Of the BiLSTM."""
     reread_inputs: bool = False
     """Whether the words' vectors are read again, beside the body's output (ELMo at input and output)."""
+    late_width: int = 0
+    """How many numbers of a word's vector, the first ones, the BiLSTM does not read with the others; 0: none."""
+    late_at: LateAt = "between"
+    """Where these come in: "between" the first layer of the BiLSTM and the second (TagLM), or beside its "output"."""
     dropout_rate: float = 0.1
     init_std: float = 0.02
     """The standard deviation of new linear layers; their biases begin at 0."""
@@ -124,8 +129,26 @@ class HeadConfig(Config):
             raise ModelError(
                 f"Words are read again ('reread_inputs') beside a BiLSTM. The body of this head is {self.body!r}."
             )
+        self._check_late()
         if self.body != "text" and (self.numbers or self.pieces):
             raise ModelError(f"A head with the body {self.body!r} writes nothing: it has no 'numbers' or 'pieces'.")
+
+    def _check_late(self) -> None:
+        _one_of("late_at", self.late_at, get_args(LateAt))
+        if not _is_count(self.late_width, least=0):
+            raise ModelError(f"The 'late_width' of a head must be a whole number from 0 on. Got {self.late_width!r}.")
+        if not self.late_width:
+            return
+        if self.body != "bilstm" or self.late_width >= self.width:
+            raise ModelError(
+                "Vectors that come in late ('late_width') need a BiLSTM that reads others first. The body of this head "
+                f"is {self.body!r}, and {self.late_width} of the {self.width} numbers of a word come in late."
+            )
+        if self.late_at == "between" and self.n_layers < 2:
+            raise ModelError(
+                "Vectors come in between the first layer of a BiLSTM and the second ('late_at'), and this head has "
+                f"{self.n_layers}. Give it two layers ('n_layers')."
+            )
 
     @property
     def n_labels(self) -> int:

@@ -59,6 +59,8 @@ def build_task_model(
     marked = bool(settings.get("n_marks")) or KINDS[kind].has_spans
     config = config.replace(with_marks=marked, chunk_length=chunk_length)
     config = config.replace(read_last=read_last if config.whole else None)
+    if "late_at" in settings:
+        settings["late_width"] = width
     words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
         kind=kind,

@@ -17,9 +17,9 @@ from polyseme.heads.head_config import NAMES as HEAD_NAMES
 from polyseme.options import check_choice
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.schedules import Schedule
-from polyseme.transfer.stacked_inputs import input_names
+from polyseme.transfer.stacked_inputs import CHARACTERS, input_names
 from polyseme.transfer.text_labels import Answers
-from polyseme.verb_options.task_options import FinetuneOptions, TransferDtype
+from polyseme.verb_options.task_options import FinetuneOptions, TransferDtype, VectorsAt
 
 Readout = Literal["first", "pooled", "last", "mean", "max", "concat"]
 
@@ -53,7 +53,9 @@ READ_LAST = 1400
 """Pieces of a text in chunks whose states are read out, as in fastai."""
 MAX_CHUNKED = 1 << 14
 """Most pieces of a row that is read in chunks."""
-OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs", "inputs", "dropout")
+LATE_HEADS = ("bilstm", "bilstm-crf")
+"""Heads that can read a model's vectors later than at their input."""
+OF_STATES = ("layer", "stack", "pool", "readout", "inner_width", "reread_inputs", "inputs", "dropout", "head_layers")
 """Settings of heads that read vectors, which mean nothing for one that writes."""
 
 
@@ -76,7 +78,8 @@ class FinetuneSettings(FinetuneOptions):
             if getattr(self, name) is not None:
                 check_choice(name, getattr(self, name), names)
         object.__setattr__(self, "inputs", input_names(self.inputs))
-        bounds = {"epochs": 1, "batch_size": 1, "max_pieces": 8, "evaluations": 1, "inner_width": 1}
+        self._place_vectors()
+        bounds = {"epochs": 1, "batch_size": 1, "max_pieces": 8, "evaluations": 1, "inner_width": 1, "head_layers": 1}
         bounds |= {"chunk_length": 1, "read_last": 1}
         for name, least in bounds.items():
             value = getattr(self, name)
@@ -105,6 +108,32 @@ class FinetuneSettings(FinetuneOptions):
             for name, default in useless.items():
                 if getattr(self, name) != default:
                     raise OptionError(f"A frozen encoder does not learn, so {name} means nothing. Leave it out.")
+
+    def _place_vectors(self) -> None:
+        """Where the model's vectors are read late, the model is frozen, and the BiLSTM reads something else first."""
+        check_choice("at", self.at, get_args(VectorsAt))
+        if self.between and self.at == "output":
+            raise OptionError(
+                "between (--between) is short for at='between', and at is 'output'. Leave one of both out."
+            )
+        if self.between:
+            object.__setattr__(self, "at", "between")
+        if self.at == "input":
+            return
+        if self.head is not None:
+            check_late_head(self.at, self.head)
+        if self.at == "between" and self.head_layers == 1:
+            raise OptionError(
+                "The model's vectors are to be read between the first layer of the head's BiLSTM and the second "
+                "(--between), and it has one layer. Give it two (--head-layers 2), or leave the number of layers out."
+            )
+        if self.reread_inputs:
+            raise OptionError(
+                f"The model's vectors are read in one place, {self.at!r}; reread_inputs has them read at the input and "
+                "at the output. Leave one of both out."
+            )
+        object.__setattr__(self, "frozen", True)
+        object.__setattr__(self, "inputs", self.inputs or (CHARACTERS,))
 
     def _check_text(self) -> None:
         if self.frozen:
@@ -180,6 +209,11 @@ def fill_settings(
         )  # fmt: skip
         if stack == "decoder":
             config, pooler, starts = config.decoder or config, False, False
+    if settings.at != "input":
+        check_late_head(settings.at, head)
+        if config is None:
+            raise OptionError(f"There is no model whose vectors could be read at {settings.at!r}. Name one (-m).")
+        fill("head_layers", 2 if settings.at == "between" else 1)
     if config is not None and settings.chunk_length is not None:
         check_chunks(config)
         fill("read_last", READ_LAST)
@@ -225,6 +259,15 @@ def fill_settings(
     usual = "" if recurrent or settings.ulmfit else "BERT's 3, and one more for fewer than 10,000 items"
     fill("epochs", max(epochs, enough), usual if enough <= epochs else f"{min_steps} steps at least")
     return FilledSettings(settings.replace(**filled), tuple(notes))
+
+
+def check_late_head(at: str, head: str) -> None:
+    """Refuse a head without a BiLSTM that could read vectors later than at its input."""
+    if head not in LATE_HEADS:
+        raise OptionError(
+            f"Vectors can be read at {at!r} by a BiLSTM over words, the heads {' and '.join(LATE_HEADS)}. Got the head "
+            f"{head!r}; name another (--head), or leave the place out (--at, --between)."
+        )
 
 
 def _of_ulmfit(settings: FinetuneSettings, config: EncoderConfig | None, kind: str) -> dict[str, Any]:

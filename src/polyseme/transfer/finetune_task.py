@@ -187,6 +187,10 @@ class _Finetuning:
             bundle = bundle.copied()
         head: dict[str, Any] = {"labels": self.labels, "regression": data.regression, "multi": data.multi}
         head["reread_inputs"] = settings.reread_inputs
+        if settings.head_layers is not None:
+            head["n_layers"] = settings.head_layers
+        if settings.at != "input":
+            head["late_at"] = settings.at
         if settings.dropout is not None:
             head["dropout_rate"] = settings.dropout
         if settings.inner_width is not None:

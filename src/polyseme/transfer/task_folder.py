@@ -95,7 +95,7 @@ def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: B
         ]
     except (KeyError, TypeError) as error:
         raise ModelError(f"{folder / CARD} does not say what the head is ({error!r}).") from None
-    if bundle is None and ((folder / "config.json").exists() or not (inputs is not None or stacked)):
+    if bundle is None and ("family" in read_json(folder / CARD) or not (inputs is not None or stacked)):
         bundle = load_bundle(folder, device=device)
     model = TaskModel(bundle, config, head, inputs, stacked)
     if not (folder / HEAD).is_file():

@@ -35,6 +35,7 @@ Column = str | int
 Unseen = Literal["refuse", "keep"]
 """What is done about labels of dev and test that train lacks."""
 TransferDtype = Literal["auto", "fp32", "bf16"]
+VectorsAt = Literal["input", "between", "output"]
 CHECKPOINT_SECONDS = 60.0
 ENCODER = "by the encoder"
 
@@ -126,6 +127,15 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
     reread_inputs: bool = option(
         False, "Let the head read the words' vectors a second time, beside its own output (ELMo)."
     )
+    at: VectorsAt = option(
+        "input",
+        "Where the head's BiLSTM reads the model's vectors: input; between (between its first layer and the second, as "
+        "in TagLM) or output (beside its states). At the latter two the model is frozen, and the BiLSTM reads --inputs "
+        "first, char-cnn unless there are others.",
+        "PLACE",
+    )
+    between: bool = option(False, "Short for --at between.")
+    head_layers: int | None = option(None, "Layers of the head's BiLSTM.", "N", default="1; with --at between, 2")
     inputs: str | Sequence[Any] | None = option(
         None,
         "Further inputs of the head, separated by commas (in Python also a list, with loaded models in it): frozen "
