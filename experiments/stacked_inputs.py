@@ -66,19 +66,22 @@ def inputs_of(row: str, options: argparse.Namespace) -> str:
 
 def run(row: str, task: str, options: argparse.Namespace) -> dict[str, Any]:
     """Fit one row to one task, and write what came of it."""
-    settings: dict[str, Any] = {"head": TASKS[task][0], "inputs": inputs_of(row, options)}
+    return fit(row, task, options, model="none", head=TASKS[task][0], inputs=inputs_of(row, options))
+
+
+def fit(row: str, task: str, options: argparse.Namespace, **settings: Any) -> dict[str, Any]:
+    """Fit a model with these settings of `finetune` to a task, and write the figures under the name of the row."""
     if options.epochs is not None:
         settings["epochs"] = options.epochs
     report = polyseme.finetune(
         task,
         data=data_folder(),
-        model="none",
         seeds=options.seeds,
         device=options.device,
         cache=options.cache,
         **settings,
     )
-    figure = TASKS[task][1]
+    figure = TASKS.get(task, TASKS["wnut17"])[1]
     figures = {
         "dev": [each.dev[figure] for each in report.seeds],
         **{split: [each.others[split][figure] for each in report.seeds] for split in report.seeds[0].others},

@@ -102,6 +102,7 @@ SOME_VALUE = {
     "cache_share": 0.25,
     "cache_sharpness": 1.5,
     "carry_state": True,
+    "pool_uses": "min",
     "data": "tasks",
     "resume": "run",
     "stop_after": "9min",

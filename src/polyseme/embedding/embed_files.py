@@ -1,7 +1,7 @@
 """`embed` over files: rows in, chunks through the flow, vectors out, in bounded memory.
 
-The job is `files.chunked_job`'s: stopped work is resumed, unless state is carried from text to text, since that would
-have to be known where the work was stopped.
+The job is `files.chunked_job`'s: stopped work is resumed, unless vectors depend on the texts before (carried state,
+pooled uses), since that would have to be known where the work was stopped.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def embed_files(
         open_output=open_output,
         storage=_VectorChunks(target.per, target.store, own),
         settings=settings,
-        can_resume=embedder.carried is None,
+        can_resume=not embedder.depends_on_order,
         before_first=embedder.prepare,
         shards=None if target.shard_rows is None else Shards(target.shard_rows, f".{target.shard_format}"),
     )

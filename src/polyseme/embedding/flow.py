@@ -20,6 +20,7 @@ from polyseme.bundle import Bundle
 from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import BothSides, Stack, check_stack, decoder_of
 from polyseme.embedding.layer_selection import parse_layers
+from polyseme.embedding.pooled_uses import PooledUses
 from polyseme.embedding.pooling import check_per, parse_pooling, per_text
 from polyseme.embedding.text_pooling import PooledRow, TextSums, text_pooling_of
 from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, run_batches
@@ -117,6 +118,7 @@ class Embedder:
         stack: Stack = "encoder",
         per: Per = "word",
         text_pool: str | None = None,
+        pool_uses: str | None = None,
         batch_pieces: int | None = None,
         precision: Precision = "own",
         inference: InferenceEncoder | None = None,
@@ -143,6 +145,13 @@ class Embedder:
         width = width if self.text_pooling is None else self.text_pooling.width(width)
         self.shape: tuple[int, ...] = (len(self.choice.layers), width) if self.choice.mode == "all" else (width,)
         """Of one vector: (D,), or (layers, D) for all layers."""
+        self._computed = self.shape
+        self.pooled_uses = None if pool_uses is None else PooledUses(pool_uses)
+        if self.pooled_uses is not None:
+            if per != "word" or len(self.shape) > 1:
+                raise OptionError("Uses of a word are pooled (pool_uses) where each has one vector, per word.")
+            self.shape = (2 * width,)
+            self.pool += f", with the {pool_uses} of a word's uses"
         self.inference = build_inference_encoder(bundle.encoder, precision) if inference is None else inference
         if stack == "decoder":
             self.inference = BothSides(bundle, self.inference)
@@ -220,7 +229,14 @@ class Embedder:
         self.tally.unknown += count_unknown(encoded, self.tokenizer)
         self.tally.wordless += sum(not len(pieces.words) for pieces in encoded)
         embedded = [_embedded(document, vectors) for document, vectors in zip(documents, word_vectors, strict=True)]
+        if self.pooled_uses is not None:
+            return self.pooled_uses(embedded)
         return embedded if self.per == "word" else per_text(embedded)
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether a vector depends on texts that were read before, so that work cannot be resumed in its middle."""
+        return self.carried is not None or self.pooled_uses is not None
 
     def _run_batches(self, run: Callable[[Ints], None], lengths: Ints, on_batch: OnBatch | None) -> Iterator[None]:
         """Rows by length; where state is carried, as they come, so many at a time."""
@@ -265,7 +281,7 @@ class Embedder:
     def _room(self, pieces: Pieces) -> NDArray[Any]:
         """Where a document's vectors go."""
         n_vectors = len(pieces.words) if self.text_pooling is None else 1
-        return np.empty((n_vectors, *self.shape), dtype=self.dtype)
+        return np.empty((n_vectors, *self._computed), dtype=self.dtype)
 
     def _flat(self, batch: Sequence[_Row]) -> PackedRows:
         ids = torch.from_numpy(np.concatenate([row.framed.ids for row in batch]))

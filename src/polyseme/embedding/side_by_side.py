@@ -38,6 +38,10 @@ class WordEmbedder(Protocol):
     def carried(self) -> Carried | None:
         """The state that texts leave to others, if any."""
 
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether a vector depends on texts that were read before."""
+
     def encode(self, documents: Sequence[Document]) -> Sequence[Any]:
         """The pieces of each document, as `embed` takes them."""
 
@@ -71,6 +75,7 @@ class SideBySide:
         self.batch_pieces = each[0].batch_pieces
         self.pool = ",".join(dict.fromkeys(member.pool for member in each))
         self.carried: Carried | None = None
+        self.depends_on_order = any(member.depends_on_order for member in each)
         self.tally = Tally()
 
     def encode(self, documents: Sequence[Document]) -> list[tuple[Pieces, ...]]:

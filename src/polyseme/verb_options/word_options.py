@@ -41,6 +41,13 @@ class EmbedderOptions(LayerOptions, StackOption):
         "Let a recurrent encoder carry its state from text to text, as the original ELMo did: 64 texts side by side, "
         "each from where the one 64 before it ended. Interrupted work then restarts.",
     )
+    pool_uses: str | None = option(
+        None,
+        "Put beside each word's vector the min, mean or max of those of all uses of the same word so far in the run "
+        "(pooled Flair): the result depends on the order of the texts. Interrupted work then restarts.",
+        "KIND",
+        default="no",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from polyseme.verb_options.word_options import EmbedOptions, ModelEmbedderOption
 def embed(options: EmbedOptions) -> Cost:
     """Embed every word of files (folders, patterns, `-`), or of texts, into a file of vectors; the cost is returned.
 
-    Interrupted work is resumed by the same call, unless `carry_state` is on: then it restarts.
+    Interrupted work is resumed by the same call, unless `carry_state` or `pool_uses` is on: then it restarts.
     """
     started = time.perf_counter()
     inputs = inputs_of(options.sources)
@@ -56,6 +56,7 @@ def embed(options: EmbedOptions) -> Cost:
         "view": {"fingerprint": models.fingerprint, "layer": dataclasses.asdict(models.choice)},
     } | ({"carry_state": "true"} if options.carry_state else {})
     provenance |= {"stack": options.stack} if options.stack != "encoder" else {}
+    provenance |= {"pool_uses": options.pool_uses} if options.pool_uses is not None else {}
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
