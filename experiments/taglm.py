@@ -34,12 +34,11 @@ RESULTS = Path(__file__).parent / "results" / "taglm"
 TASKS = {"wnut17": "bilstm-crf", "wikigold": "bilstm-crf", "ud-ewt": "bilstm"}
 """Task → the head."""
 MODELS = {"elmo": "our ELMo", "flair": "our Flair", "english": "the encoder in the box", "minilm": "MiniLM"}
-PLACES = ("input", "between", "output")
+PLACES = {"input": "at the input", "between": "between the layers", "output": "at the output"}
 NAMES = {
     "baseline": "word vectors and a character CNN, learned",
-    **{f"{model}-{at}": f"+ {name}, at {at}" for model, name in MODELS.items() for at in PLACES},
-    "elmo-forward": "+ the forward half of our ELMo, between",
-    "flair-forward": "+ the forward half of our Flair, between",
+    **{f"{model}-{at}": f"+ {name}, {place}" for model, name in MODELS.items() for at, place in PLACES.items()},
+    "elmo-forward": "+ the forward half of our ELMo, between the layers",
     **{f"{model}-alone": f"{name} alone" for model, name in MODELS.items()},
 }
 """Row → what it is."""

@@ -35,7 +35,7 @@ def test_uses_are_pooled_in_the_order_of_the_texts(kind: str) -> None:
 def test_files_say_so_and_are_not_those_of_other_vectors(tmp_path: Path) -> None:
     model = tiny_model("flair")
     polyseme.embed(["Dawn broke. Dawn broke."], model=model, output=tmp_path / "pooled.npz", pool_uses="mean")
-    with pytest.raises(ModelError, match="with the mean of a word.s uses there"):
+    with pytest.raises(ModelError, match="with the mean of a word's uses there"):
         polyseme.similar("Dawn [broke].", source=tmp_path / "pooled.npz", model=model)
 
 

@@ -1,8 +1,8 @@
 """A word's vector beside what all uses of the word so far have in common (pooled Flair; Akbik et al. 2019).
 
 Behind the vector of each use comes the minimum, mean or maximum, number by number, of the vectors of all uses of the
-same word up to this one, itself included, in the order of the texts. So a rare name first met in a poor context
-has little there, and more wherever it comes again. The result depends on the order of the texts, and on what one run has
+same word up to this one, itself included, in the order of the texts. So a rare name first met in a poor context has
+little there, and more wherever it comes again. The result depends on the order of the texts, and on what one run has
 read: the memory begins empty with each run. (In Flair, a word also sees the other texts of its batch.)
 """
 
