@@ -71,8 +71,8 @@ class AsGiven(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A BiLSTM over each text. What comes in late is the first part of a word's vector: it is read between the first
-    layer and the second, or stands beside the states of the last.
+    """A BiLSTM over each text. The first part of a word's vector may be read late: between the first layer and the
+    second, or beside the states of the last.
     """
 
     def __init__(self, config: HeadConfig, below: int) -> None:
