@@ -114,19 +114,19 @@ def test_elmo_s_tasks_with_and_without_the_vectors(tiny: Path, tmp_path: Path, r
     """A baseline without the model, its vectors beside that, what they gain, and the mean over what is there."""
     gap(tmp_path / "data" / "gap", *([ROW, changed(A_coref="FALSE", B_coref="TRUE")] * 4))
     for split in ("train", "dev", "test"):
-        write_conll(tmp_path / "data" / "wnut17" / f"{split}.conll", 6)
+        write_conll(tmp_path / "data" / "wikigold" / f"{split}.conll", 6)
     line = ("benchmark", "elmo-six", "--data", tmp_path / "data", "-o", tmp_path / "six.json", "--inner-width", "4")
     assert "elmo-six decides frozen (baseline, + vectors)" in refuse(*line, "-m", tiny, "--frozen", folder=tmp_path)
     assert "compares a model with none" in refuse(*line, "-m", "none", folder=tmp_path)
     assert run(*line, "-m", tiny, "--seeds", "2", *QUICK).code == 0
     table = json.loads((tmp_path / "six.json").read_text())
     rows = {row[0]: dict(zip(table["columns"], row, strict=False)) for row in table["rows"]}
-    assert list(rows) == ["gap†", "wnut17†", "mean of gap, wnut17"]
-    assert (rows["wnut17†"]["split"], rows["gap†"]["split"]) == ("test", "dev")
+    assert list(rows) == ["gap†", "wikigold†", "mean of gap, wikigold"]
+    assert (rows["wikigold†"]["split"], rows["gap†"]["split"]) == ("test", "dev")
     assert (rows["gap†"]["baseline of 2018 (test)"], rows["gap†"]["ELMo (test)"]) == ("67.2", "70.4")
     assert any("without squad, snli, srl, sst5" in note for note in table["notes"])
     reports = table["reports"]
-    assert set(reports) == {f"{task}/{name}" for task in ("gap", "wnut17") for name in ("baseline", "+ vectors")}
+    assert set(reports) == {f"{task}/{name}" for task in ("gap", "wikigold") for name in ("baseline", "+ vectors")}
     assert reports["gap/baseline"]["model"] == "no language model"
     assert reports["gap/+ vectors"]["settings"]["layer"] == "mix"
     assert {each["settings"]["inputs"][0] for each in reports.values()} == {"char-cnn"}
