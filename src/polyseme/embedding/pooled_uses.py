@@ -25,7 +25,7 @@ _JOINED: Mapping[str, Callable[[Array, Array], Array]] = {"min": np.minimum, "me
 
 
 class PooledUses:
-    """Documents with their vectors → the same with vectors twice as wide. Words are the same if they are spelled alike."""
+    """Documents with vectors → the same with vectors twice as wide. Words are the same if they are spelled alike."""
 
     def __init__(self, kind: str) -> None:
         if kind not in _JOINED:

@@ -365,7 +365,8 @@ class TwoWayScoring:
         perplexities = [
             f"{perplexity(tally.sums[name], n_words):,.2f} {half.description}" for name, half in self.halves.items()
         ]
-        return [f"The perplexity per word is {', '.join(perplexities)}; log-probabilities are the mean of both."]
+        unit = "piece" if next(iter(self.halves.values())).reading.words is None else "word"
+        return [f"The perplexity per {unit} is {', '.join(perplexities)}; log-probabilities are the mean of both."]
 
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
         if request.best:
