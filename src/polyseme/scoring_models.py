@@ -27,6 +27,7 @@ from polyseme.model_card import OF_OUTPUTS, CardContent, model_card
 from polyseme.ngrams.arpa import read_arpa
 from polyseme.ngrams.model_folder import NGramModel, load_ngrams, save_ngrams
 from polyseme.ngrams.recognition import MIXTURE, Kind, no_encoder
+from polyseme.packaged_models import model_name
 from polyseme.scoring.any_order import ONWARD
 from polyseme.scoring.mixture import MixtureScoring
 from polyseme.scoring.ngram import NGramScoring
@@ -202,7 +203,7 @@ def check_same_pieces(models: Sequence[Model]) -> None:
 
 
 def _name(model: Model) -> str:
-    return Path(model.path).name if model.path else "a model in memory"
+    return model_name(model.path) if model.path else "a model in memory"
 
 
 def _card(model: ScoringModel, family: str, settings: Mapping[str, Any], n_numbers: int) -> Card:
