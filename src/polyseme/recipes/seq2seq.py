@@ -44,12 +44,26 @@ _ATTENTION = Recipe(
     note=f"{_OURS}; other attentions, input feeding and GRUs: --set decoder_attention=additive, decoder_feeding, cells",
 )
 
-RECIPES = (
-    _ATTENTION.but(
-        "seq2seq",
+_TINY_ATTENTION = _ATTENTION.but(
+    "seq2seq-attn-tiny",
+    shape={"n_layers": 1, "token_width": 128, "width": 96, "decoder_layers": 1},
+    vocabulary=3000,
+    training={"phases": (Phase(length=128, batch_size=32),)},
+)
+
+
+def _through_one_vector(name: str, attention: Recipe) -> Recipe:
+    return attention.but(
+        name,
         paper="Sutskever et al. 2014",
         shape={"decoder_attention": "none"},
         note=f"{_OURS}; the source is read both ways instead of backwards",
-    ),
+    )
+
+
+RECIPES = (
+    _through_one_vector("seq2seq-tiny", _TINY_ATTENTION),
+    _through_one_vector("seq2seq", _ATTENTION),
+    _TINY_ATTENTION,
     _ATTENTION,
 )
