@@ -162,7 +162,7 @@ def shrunk(recipe: Recipe) -> dict[str, Any]:
     small = {"width": 16, "token_width": 16}
     if "order" not in recipe.shape:  # NNLM has one layer
         small["n_layers"] = 1
-    if "top_width" in recipe.shape:
+    if recipe.shape.get("top_width"):
         small["top_width"] = 16
     if recipe.shape.get("inner_width"):
         small["inner_width"] = 32
