@@ -234,9 +234,9 @@ def test_broken_characters_and_duplicates_are_reported(tmp_path: Path) -> None:
     with pytest.warns(PolysemeWarning) as caught:
         model = polyseme.load(tmp_path / "v.bin")
     messages = " ".join(str(each.message) for each in caught)
-    assert "1 of the 3 words" in messages
+    assert "not valid UTF-8 in 1 of 3 words" in messages
     assert "word 1, 'caf�'" in messages
-    assert "listed again ('the' is the first)" in messages
+    assert "1 of 3 lines repeat a word ('the' is the first)" in messages
     assert vectors_of(model, ["the"]).tolist() == [[1, 2]]
 
 

@@ -161,6 +161,7 @@ def test_a_dry_run_and_a_budget_of_time_and_of_epochs(text: Path, tmp_path: Path
         ({"objective": {"window": 0}}, OptionError, "window of 'skip-gram' must be at least 1 word. Got 0"),
         ({"min_count": 5000}, InputError, "No word occurs 5000 times in this text"),
         ({"min_count": 0}, OptionError, "'min_count' must be at least 1. Got 0"),
+        ({"optimizer": "adamw"}, OptionError, "which the optimizer 'adamw' cannot. Choose one of these: sgd, adagrad"),
         ({"tokenizer": "wordpiece"}, OptionError, "works on rows of a word each"),
         ({"batch_size": 4000}, InputError, "The corpus is smaller than a batch"),
     ],

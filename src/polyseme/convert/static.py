@@ -92,8 +92,8 @@ def _decoded(words: Sequence[bytes], path: Path) -> list[str]:
     texts = [word.decode("utf-8", "replace") for word in words]
     broken = [number for number, word in enumerate(words) if word != texts[number].encode()]
     warnings.warn(
-        f"{len(broken):,} of the {len(words):,} words of {path} are not valid UTF-8; their broken bytes are read as "
-        f"U+FFFD. The first is word {broken[0] + 1:,}, {texts[broken[0]]!r}.",
+        f"{path}: not valid UTF-8 in {len(broken):,} of {len(words):,} words; the broken bytes are read as U+FFFD. The "
+        f"first is word {broken[0] + 1:,}, {texts[broken[0]]!r}.",
         PolysemeWarning,
         stacklevel=2,
     )
@@ -107,8 +107,8 @@ def _warn_of_duplicates(words: Sequence[str], path: Path) -> None:
     seen: set[str] = set()
     first = next(word for word in words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
     warnings.warn(
-        f"{n_again:,} of the {len(words):,} words of {path} are listed again ({first!r} is the first); of each the "
-        "first vector is used.",
+        f"{path}: {n_again:,} of {len(words):,} lines repeat a word ({first!r} is the first); the first vector of each "
+        "word is used.",
         PolysemeWarning,
         stacklevel=2,
     )

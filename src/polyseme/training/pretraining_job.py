@@ -22,6 +22,9 @@ from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
 from polyseme.training.weight_average import check_decay
 
+FOR_SPARSE_ROWS = ("sgd", "adagrad")
+"""Optimizers that take gradients of a few rows of a table."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Config):
@@ -121,6 +124,12 @@ def check_plan(job: Job, devices: Devices) -> None:
     config, objective = config_from_json(job.encoder), job.make_objective()
     check_encoder(objective, FAMILIES[job.family], config)
     FAMILIES[job.family].write_config(config)
+    kind = job.training.optimizer.kind
+    if objective.updates_in_place and kind not in FOR_SPARSE_ROWS:
+        raise OptionError(
+            f"The recipe {job.recipe!r} moves only the rows of its tables that a step reads, which the optimizer "
+            f"{kind!r} cannot. Choose one of these: {', '.join(FOR_SPARSE_ROWS)}."
+        )
     for phase in job.training.phases:
         _check_phase(phase, config, devices)
         job.layout.check(_row_options(job, phase), objective.name)
