@@ -133,7 +133,8 @@ def test_static_vectors_are_trained_as_the_programs_do(
     assert {each: objective[each] for each in settings} == settings
     assert (recipe.training.optimizer.lr, recipe.training.summed, recipe.min_count) == (rate, True, 5)
     config = recipe.config(1000)
-    assert (config.width, config.n_words, config.init_bound) == (width, 1000, 0.5 / width)
+    bound = (1.0 if name == "fasttext" else 0.5) / width
+    assert (config.width, config.n_words, config.init_bound) == (width, 1000, bound)
     spelled = (3, 6, 2_000_000) if name == "fasttext" else (0, 0, 0)
     assert (config.min_ngram, config.max_ngram, config.n_buckets) == spelled
     assert config.n_pieces == 1000 + config.n_buckets + 1

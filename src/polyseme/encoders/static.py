@@ -64,8 +64,10 @@ class StaticConfig(EncoderConfig):
 
     @property
     def init_bound(self) -> float:
-        """Where the distribution of new vectors ends."""
-        return 0.5 / self.width if self.init_std is None else math.sqrt(3) * self.init_std
+        """Where the distribution of new vectors ends: as in word2vec and GloVe, or with n-grams as in fastText."""
+        if self.init_std is not None:
+            return math.sqrt(3) * self.init_std
+        return (1.0 if self.max_ngram else 0.5) / self.width
 
     @property
     def direction(self) -> Direction:
