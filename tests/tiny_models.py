@@ -174,9 +174,14 @@ def tiny_tokenizer(family: str) -> Any:
         return load_tokenizer(folder, frame=FAMILIES[family].frame)
 
 
+ONE_WIDTH = {"awd-lstm": {"width": 16}}
+"""What gives the layers of a family's small config one width, so that all of them can be asked for together."""
+
+
 def tiny_config(family: str, **changes: Any) -> Any:
-    """The family's small config, with as many pieces as its small tokenizer has."""
-    return FAMILIES[family].tiny().replace(**{"n_pieces": tiny_tokenizer(family).n_pieces, **changes})
+    """The family's small config, with as many pieces as its small tokenizer has, and layers of one width."""
+    own = {"n_pieces": tiny_tokenizer(family).n_pieces, **ONE_WIDTH.get(family, {})}
+    return FAMILIES[family].tiny().replace(**{**own, **changes})
 
 
 def tiny_model(family: str = "bert", **changes: Any) -> Model:

@@ -33,16 +33,12 @@ WINDOW = 16
 vanishing = pytest.mark.filterwarnings("ignore:The model's tokenizer makes nothing:polyseme.PolysemeWarning")
 
 
-ONE_WIDTH = {"awd-lstm": {"width": 16}}
-"""What gives layers one width, so that all of them can be asked for together."""
-
-
 @cache
 def model_of(name: str) -> Model:
     """A family's small model with a small window; `causal` is a Transformer that only looks back."""
     if name == "causal":
         return tiny_model("bert", max_positions=WINDOW, masks=("causal",))
-    return tiny_model(name, max_positions=WINDOW, **ONE_WIDTH.get(name, {}))
+    return tiny_model(name, max_positions=WINDOW)
 
 
 def random_text(n_words: int, seed: int) -> str:
