@@ -284,7 +284,7 @@ def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "elmo", "seq2seq"}))
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"lstm", "awd-lstm", "elmo", "flair", "seq2seq"}))
 def test_other_models_have_no_cells(family: str) -> None:
     with pytest.raises(ModelError, match=r"has no cells\. Only recurrent models have them"):
         cells(tiny_model(family), TEXT, cell=0)

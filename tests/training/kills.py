@@ -65,6 +65,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "usual": SETTINGS,
     "compiled": {**SETTINGS, "compile": True},
     "carried": CARRIED,
+    "two-way": {**CARRIED, "recipe": "flair-tiny", "shape": {"width": 8, "token_width": 8, "dropout_rate": 0.1}},
     "causal": {**SETTINGS, "recipe": "gpt-tiny"},
     "next": {**SETTINGS, "objective": {"next": "nsp"}},
     "replaced": {**SETTINGS, "recipe": "electra-small", "shape": {**SETTINGS["shape"], "embedding_width": 8}},

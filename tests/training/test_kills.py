@@ -15,7 +15,7 @@ from training.kills import N_STEPS, RUNS
 
 OTHERS = (
     *("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation"),
-    *("skip-gram", "cbow", "glove"),
+    *("two-way", "skip-gram", "cbow", "glove"),
 )
 """Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next` is the
 masked one with next-sentence prediction."""

@@ -39,6 +39,7 @@ FRAMES = {
     "replaced": "bert",
     "streams": "lm",
     "bilm": "elmo",
+    "two-way": "flair",
     "permuted": "xlnet",
     "denoising": "bart",
     "spans": "t5",
@@ -48,7 +49,8 @@ FRAMES = {
     "glove": "lm",
 }
 """The specials that rows of each objective have."""
-IN_WORDS = ("lm", "elmo")
+TOKENIZERS = {"lm": "words", "elmo": "words", "flair": "characters"}
+"""Of frames whose rows are not of subwords."""
 every_case = pytest.mark.parametrize("case", CASES)
 
 
@@ -62,14 +64,15 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Corpus]:
     documents = [draw.choices(words, k=40) for _ in range(20)]
     sentences = [[f"{' '.join(half).capitalize()}." for half in (each[:20], each[20:])] for each in documents]
     (folder / "text.txt").write_text("\n\n".join(" ".join(each) for each in sentences))
+    (folder / "short.txt").write_text("\n\n".join(" ".join(each) for each in sentences[:8]))
     (folder / "one.txt").write_text("".join(" ".join(each[:9]) + "\n" for each in documents * 6))
     (folder / "other.txt").write_text("".join(" ".join(each[8::-1]) + "\n" for each in documents * 6))
     found = {}
     for frame in dict.fromkeys(FRAMES.values()):
-        texts: dict[str, Any] = {"sources": folder / "text.txt"}
+        texts: dict[str, Any] = {"sources": folder / ("short.txt" if frame == FRAMES["two-way"] else "text.txt")}
         if frame == FRAMES["translation"]:
             texts = {"source": folder / "one.txt", "target": folder / "other.txt"}
-        tokenizer = "words" if frame in IN_WORDS else "byte-bpe"
+        tokenizer = TOKENIZERS.get(frame, "byte-bpe")
         with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
             found[frame] = polyseme.build_corpus(
                 **texts, output=folder / frame, tokenizer=tokenizer, frame=frame, vocab_size=400, held_out=0.05
