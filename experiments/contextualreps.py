@@ -1,6 +1,6 @@
 """The four ways of `examples/contextualreps.ipynb` at full size; and the notebook itself, run without Jupyter.
 
-    python experiments/contextualreps.py run --elmo runs/elmo-small/model [--bert english-encoder] [--seeds 5]
+    python experiments/contextualreps.py run --elmo runs/elmo-small/model [--bert minilm] [--seeds 5]
     python experiments/contextualreps.py notebook
 
 `run` fits both encoders to SST in three classes, frozen under a BiLSTM and fine-tuned, on all sentences, and writes
@@ -112,7 +112,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("run")
     measure.add_argument("--elmo", required=True, help="a model folder")
-    measure.add_argument("--bert", default="english-encoder")
+    measure.add_argument("--bert", default="minilm")
     measure.add_argument("--seeds", type=int, default=5)
     measure.add_argument("--work", type=Path, default=Path("runs/contextualreps"), help="where fitted models are kept")
     measure.add_argument("--output", type=Path, default=RESULTS)
