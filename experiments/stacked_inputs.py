@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,24 +131,38 @@ def markdown(folder: Path) -> str:
     return table(["", *(f"{task}, {split}" for task, split in columns)], rows)
 
 
-def main() -> None:
-    """Run rows, or print the table of those that were."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def read_options(
+    description: str | None,
+    rows: Collection[str],
+    tasks: Collection[str],
+    models: Mapping[str, str | None],
+    /,
+    **defaults: Any,
+) -> argparse.Namespace:
+    """The options of a script that runs rows of taggers: `models` are those of an option each, with their defaults."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "table"))
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    for name in ("glove", "cove", "elmo"):
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--minilm", default="minilm")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(rows))
+    parser.add_argument("--tasks", nargs="+", choices=tasks)
+    for name, model in models.items():
+        parser.add_argument(f"--{name}", default=model)
+    parser.add_argument("--seeds", type=int)
     parser.add_argument("--epochs", type=int, help="fewer, to try the script out")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cache")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path)
+    parser.set_defaults(**defaults)
     options = parser.parse_args()
-    unknown = [row for row in options.rows if row not in ROWS]
+    unknown = [row for row in options.rows if row not in rows]
     if unknown:
-        parser.error(f"there is no row {unknown[0]!r}. There are: {', '.join(ROWS)}")
+        parser.error(f"there is no row {unknown[0]!r}. There are: {', '.join(rows)}")
+    return options
+
+
+def main() -> None:
+    """Run rows, or print the table of those that were."""
+    models = {"glove": None, "cove": None, "elmo": None, "minilm": "minilm"}
+    options = read_options(__doc__, ROWS, TASKS, models, tasks=list(TASKS), seeds=5, results=RESULTS)
     if options.command == "run":
         for row in options.rows:
             for task in options.tasks:

@@ -23,7 +23,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stacked_inputs import fit, shown
+from stacked_inputs import fit, read_options, shown
 from tables import table
 
 import polyseme
@@ -90,23 +90,8 @@ def markdown(folder: Path) -> str:
 
 def main() -> None:
     """Run rows, or print the table of those that were."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "table"))
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(NAMES))
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["wnut17"])
-    for name in ("elmo", "flair", "glove"):
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--english", default="english-encoder")
-    parser.add_argument("--minilm", default="minilm")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, help="fewer, to try the script out")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--cache")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    unknown = [row for row in options.rows if row not in NAMES]
-    if unknown:
-        parser.error(f"there is no row {unknown[0]!r}. There are: {', '.join(NAMES)}")
+    models = {"elmo": None, "flair": None, "glove": None, "english": "english-encoder", "minilm": "minilm"}
+    options = read_options(__doc__, NAMES, TASKS, models, tasks=["wnut17"], seeds=3, results=RESULTS)
     if options.command == "run":
         for row in options.rows:
             for task in options.tasks:

@@ -43,7 +43,7 @@ class Schema(NamedTuple):
     pronoun: Span
     mentions: tuple[str, str]
     spans: tuple[Span | None, Span | None]
-    """Where the mentions are; None: not found."""
+    """Where the mentions are; None: the text does not have one."""
     right: tuple[bool, bool] | None
     """Which of them the pronoun stands for; in GAP it may be neither. None: not labeled."""
     id: str

@@ -210,8 +210,8 @@ class BaseObjective(Config, ABC):
         return Loss(parts, None if after is None else after.detach())
 
     def update(self, nets: nn.Module, batch: Mapping[str, Tensor], rate: float) -> Mapping[str, Tensor]:
-        """Move the networks by plain SGD; the parts of the loss, as they were before."""
-        raise NotImplementedError
+        """Move the networks by plain SGD; the parts of the loss, as they were before. Only where `updates_in_place`."""
+        raise TypeError(f"The objective {self.name!r} is trained by gradients: it has no update of its own.")
 
     @abstractmethod
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float: ...

@@ -291,8 +291,8 @@ class Kind(ABC):
         """The head's predictions of units, of each its first row, as one answer per item."""
 
     def joined(self, config: HeadConfig, judgments: Sequence[Judgment]) -> Judgment:
-        """What several models say of one item, by the mean of their probabilities; where texts are judged."""
-        raise NotImplementedError
+        """What several models say of one item, by the mean of their probabilities. Only where it `judges_texts`."""
+        raise TypeError(f"Answers of the kind {self.name!r} have no mean: it judges no whole texts.")
 
     def calibrated(
         self, config: HeadConfig, items: Sequence[Item], judge: Callable[[HeadConfig], Sequence[Judgment]]
