@@ -85,9 +85,9 @@ def test_the_model_is_that_of_the_lowest_held_out_loss(run: Path) -> None:
 
 def test_a_run_in_slices_ends_with_the_same_model(corpus: Path, run: Path, tmp_path: Path) -> None:
     output = tmp_path / "slices"
-    part = polyseme.pretrain(corpus, output=output, **{**SETTINGS, "stop_after": "1s"})
-    while isinstance(part, PausedRun):
-        with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        part = polyseme.pretrain(corpus, output=output, **SETTINGS, stop_after="1s")
+        while isinstance(part, PausedRun):
             part = polyseme.pretrain(resume=output, stop_after="1s")
     assert Run.open(output).model_step == Run.open(run).model_step
     assert (output / "model" / "model.safetensors").read_bytes() == (run / "model" / "model.safetensors").read_bytes()
