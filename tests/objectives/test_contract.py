@@ -40,6 +40,9 @@ CASES: dict[str, BaseObjective] = {
     "replaced": Replaced(),
     "replaced, apart": Replaced(sharing="none"),
     "replaced, all shared": Replaced(sharing="all"),
+    "replaced, at masks": Replaced(learn="masked"),
+    "replaced, restored": Replaced(learn="replace"),
+    "replaced, copied": Replaced(learn="all-tokens"),
     "permuted": Permuted(),
     "permuted pieces": Permuted(unit="piece", one_in=3),
     "denoising": Denoising(),
@@ -48,7 +51,10 @@ CASES: dict[str, BaseObjective] = {
     "translation": Translation(smoothing=0.0),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-OTHER_SETTINGS = ("replaced, apart", "replaced, all shared", "permuted pieces", "denoising, in every way")
+OTHER_SETTINGS = (
+    *("replaced, apart", "replaced, all shared", "replaced, at masks", "replaced, restored", "replaced, copied"),
+    *("permuted pieces", "denoising, in every way"),
+)
 STATIC = ("skip-gram", "cbow", "glove")
 TRIED = {
     name: each for name, each in OBJECTIVES.items() if not each().needs.layout.carries_memory and name not in STATIC
@@ -131,6 +137,7 @@ def test_one_batch_is_learned_by_heart(case: str) -> None:
         pytest.param("masked, next sentence", False, marks=pytest.mark.slow),
         ("replaced", False),
         pytest.param("replaced, all shared", True, marks=pytest.mark.slow),
+        pytest.param("replaced, copied", False, marks=pytest.mark.slow),
         ("permuted", False),
         ("denoising", False),
         pytest.param("translation", False, marks=pytest.mark.slow),

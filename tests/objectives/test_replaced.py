@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor
 
 from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
 from polyseme.bundle import load_bundle, named_tensors, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
+from polyseme.objectives.generator import put, sample
 from polyseme.objectives.objective_table import objective_from
-from polyseme.objectives.replaced import Replaced, put, sample
+from polyseme.objectives.replaced import Replaced
 from polyseme.parts.initialization import unfilled
 from polyseme.types import Batch
 from published_sizes import SIZES
@@ -48,7 +50,7 @@ def test_every_target_is_masked_and_nothing_else_changes() -> None:
     assert not (changed & rows.special).any()
     assert (arrays["pieces"] == np.where(changed, ELECTRA.specials["mask"], rows.pieces)).all()
     assert (arrays["targets"][real] == rows.pieces[changed]).all()
-    assert (arrays["ordinary"] == ~rows.special).all()
+    assert (arrays["judged"] == ~rows.special).all()
     n_ordinary = (~rows.special).sum()
     assert example.counts == {"masked": real.sum(), "replaced": n_ordinary, "replaced_share": n_ordinary}
     wanted = np.rint(0.2 * (~rows.special).sum(axis=1)).sum()
@@ -120,13 +122,76 @@ def test_the_losses_equal_the_references() -> None:
         assert_close(table.grad, expected_gradient, 1e-10)
 
 
+@pytest.mark.parametrize("learn", ["masked", "replace", "all-tokens"])
+def test_the_ablations_equal_the_paper_s_equations(learn: str) -> None:
+    """Over ElectraForMaskedLM twice and one more output, in float64; the gradient of every parameter too."""
+    objective = told(Replaced(learn=learn, sharing="none", generator_share=1 / 2, weight=7.0))
+    family = FAMILIES["electra"]
+    model = make_pair(family, "ElectraForMaskedLM", tiny_config("electra"))
+    detector = redrawn(family.outputs["replaced"](model.ours.config, True), 0.3).double()
+    model.ours.outputs["replaced"] = detector
+    nets = objective.nets(model.ours)
+    theirs = make_pair(family, "ElectraForMaskedLM", nets.generator_bundle.config)
+    for name, parameter in nets.generator_bundle.named_parameters():
+        parameter.data = dict(theirs.ours.named_parameters())[name].data.clone()
+    nets.eval()
+    rows = some_rows("electra")
+    example = objective.corrupt(rows)
+    arrays = tensors(example)
+    parts = objective.loss(nets, arrays).parts
+    found = sum(parts[name] / example.counts[name] * weight for name, weight in objective.weights.items())
+    trained = dict(nets.named_parameters())
+    ours = dict(zip(trained, torch.autograd.grad(found, list(trained.values())), strict=True))
+
+    original = torch.from_numpy(rows.pieces)
+    masked = arrays["pieces"].long() == ELECTRA.specials["mask"]
+    logits = theirs.reference(input_ids=arrays["pieces"].long()).logits[masked]
+    expected = F.cross_entropy(logits, original[masked])
+    read = original.clone()
+    read[masked] = sample(logits, arrays["random_numbers"][arrays["weights"] > 0])
+    states = model.reference.electra(input_ids=read).last_hidden_state
+    hidden = F.gelu(states @ detector.dense.weight.T + detector.dense.bias)
+    replaced = torch.sigmoid(hidden @ detector.predict.weight[0] + detector.predict.bias)
+    softmax = model.reference(input_ids=read).logits.softmax(-1).gather(-1, original[..., None])[..., 0]
+    ordinary = torch.from_numpy(~rows.special)
+    assert 0 < (read != original).sum() < masked.sum() < ordinary.sum()
+    if learn == "masked":
+        probabilities = torch.where(read == original, 1 - replaced, replaced)[masked]
+        expected = expected - 7 * probabilities.log().mean()
+    elif learn == "replace":
+        expected = expected - softmax[masked].log().mean()
+    else:
+        copy = 1 - replaced
+        expected = expected - (copy * (read == original) + (1 - copy) * softmax)[ordinary].log().mean()
+    assert_close(found, expected, 1e-10)
+
+    references = {
+        "encoder.embeddings.pieces.weight": model.reference.electra.embeddings.word_embeddings.weight,
+        "encoder.layers.0.feed_forward.up.weight": model.reference.electra.encoder.layer[0].intermediate.dense.weight,
+        "generator.embeddings.pieces.weight": theirs.reference.electra.embeddings.word_embeddings.weight,
+        "generator_output.dense.weight": theirs.reference.generator_predictions.dense.weight,
+    }
+    if learn != "masked":
+        references["output.dense.weight"] = model.reference.generator_predictions.dense.weight
+    if learn != "replace":
+        references[f"{'output' if learn == 'masked' else 'replaced'}.dense.weight"] = detector.dense.weight
+    gradients = torch.autograd.grad(expected, list(references.values()))
+    largest = max(float(each.abs().max()) for each in gradients)
+    for name, gradient in zip(references, gradients, strict=True):
+        assert_close(ours[name], gradient, 1e-10, largest)
+    assert {name.split(".")[0] for name in ours} == {
+        *("encoder", "output", "generator", "generator_output"),
+        *(["replaced"] if learn == "all-tokens" else []),
+    }
+
+
 @torch.no_grad()
 def test_a_piece_that_was_drawn_right_counts_as_real() -> None:
     """A generator that always draws the target leaves nothing to be found."""
     objective, nets = nets_for("none")
     arrays = tensors(objective.corrupt(some_rows("electra")))
     states = nets.encoder(Batch(original(arrays)), layers=[-1])[-1]
-    never = F.softplus(nets.output.logits(states))[arrays["ordinary"]].sum()  # the loss where nothing was replaced
+    never = F.softplus(nets.output.logits(states))[arrays["judged"]].sum()  # the loss where nothing was replaced
     right = F.one_hot(arrays["targets"].long().flatten(), ELECTRA.n_pieces) * 1e4
     nets.generator_output.logits = lambda states: right.double()
     assert_close(nets(arrays)[0]["replaced"], never, 1e-10)
@@ -242,13 +307,32 @@ def test_model_and_generator_are_saved_whole(sharing: str, tmp_path: Path) -> No
         assert loaded.tokenizer.fingerprint == ELECTRA.fingerprint
 
 
+@pytest.mark.parametrize(("learn", "outputs"), [("replace", ["masked"]), ("all-tokens", ["masked", "replaced"])])
+def test_a_model_that_predicts_pieces_fills_masks(learn: str, outputs: list[str], tmp_path: Path) -> None:
+    objective = told(Replaced(learn=learn))
+    kept = objective.result(objective.nets(bundle_for(objective)))
+    save_bundle(kept["model"], tmp_path / "model")
+    loaded = load_bundle(tmp_path / "model")
+    assert list(kept["model"].outputs) == outputs
+    assert set(loaded.outputs) == set(outputs)
+    theirs = transformers.ElectraForMaskedLM.from_pretrained(tmp_path / "model").eval()
+    pieces = torch.from_numpy(some_rows("electra").pieces)
+    with torch.no_grad():
+        ours = loaded.outputs["masked"].logits(loaded.encoder(Batch(pieces), layers=[-1])[-1])
+        assert_close(ours, theirs(input_ids=pieces).logits, 1e-4)
+
+
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"sharing": "some"}, "must be none, embeddings or all. Got 'some'"),
+        (
+            {"sharing": "embedding"},
+            "must be none, embeddings or all. Got 'embedding' instead. Did you mean 'embeddings'",
+        ),
+        ({"learn": "all-token"}, "learn of the objective 'replaced' cannot be 'all-token'. Did you mean 'all-tokens'"),
         ({"generator_share": 0.0}, "over 0 and up to 1. Got 0.0"),
         ({"generator_share": 2.0}, "Got 2.0"),
         ({"sharing": "all", "generator_share": 0.25}, "generator_share and the generator_depth are 1. Got 0.25"),
@@ -283,6 +367,8 @@ def test_what_only_the_discriminator_has_may_learn_more_slowly() -> None:
         assert factors[name] == (0.25 if own else 1.0), name
     assert set(factors.values()) == {0.25, 1.0}
     assert not Replaced().rate_factors(nets)
+    for learn in ("replace", "all-tokens"):  # one that predicts pieces learns as the generator does
+        assert not Replaced(learn=learn, discriminator_rate=0.25).rate_factors(nets)
 
 
 def test_knowing_how_often_pieces_are_replaced_is_worth_the_entropy_of_that() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyseme.objectives.replaced import BLOCK, sample
+from polyseme.objectives.generator import BLOCK, sample
 
 
 @pytest.mark.parametrize("n_pieces", [1, 2, 255, BLOCK, BLOCK + 1, 1000])

@@ -69,6 +69,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "causal": {**SETTINGS, "recipe": "gpt-tiny"},
     "next": {**SETTINGS, "objective": {"next": "nsp"}},
     "replaced": {**SETTINGS, "recipe": "electra-small", "shape": {**SETTINGS["shape"], "embedding_width": 8}},
+    "copied": {**SETTINGS, "recipe": "electra-tiny", "objective": {"learn": "all-tokens"}},
     "permuted": {**SMALL, "recipe": "xlnet-tiny", "shape": {**SETTINGS["shape"], "inner_dropout_rate": 0.1}
                  | {"dropout_rate": 0.1, "embedding_dropout_rate": 0.1, "memory_length": 12},
                  "objective": {"memory": True}},

@@ -15,10 +15,10 @@ from training.kills import N_STEPS, RUNS
 
 OTHERS = (
     *("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation"),
-    *("two-way", "skip-gram", "cbow", "glove"),
+    *("two-way", "skip-gram", "cbow", "glove", "copied"),
 )
 """Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next` is the
-masked one with next-sentence prediction."""
+masked one with next-sentence prediction, `copied` ELECTRA's with a model that predicts every piece."""
 
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:

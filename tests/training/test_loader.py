@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "masked, static spans": ("masked", {"unit": "span", "static_copies": 2}),
     "masked, next sentence": ("masked", {"next": "nsp"}),
     "masked, next sentence, static": ("masked", {"next": "nsp", "static_copies": 2}),
+    "replaced, at masks": ("replaced", {"learn": "masked"}),
     "permuted pieces": ("permuted", {"unit": "piece"}),
     "permuted, memory": ("permuted", {"memory": True}),
     "denoising, in every way": ("denoising", {"rotate": True, "mask_rate": 0.1, "delete_rate": 0.1}),

@@ -1,10 +1,18 @@
-"""Replaced-piece detection (ELECTRA, Clark et al. 2020): a generator fills masks, a discriminator finds what it filled.
+"""Replaced-piece detection (ELECTRA, Clark et al. 2020) and its ablations: a generator fills masks, a model reads that.
 
 The generator, a small model of the same family, learns as a masked language model. What it draws replaces the masks,
-and the discriminator predicts of every ordinary piece whether it was replaced; a piece that was drawn right counts as
-original. No gradient passes through the drawing.
+and the model, the discriminator, predicts of every ordinary piece whether it was replaced; a piece that was drawn right
+counts as original. No gradient passes through the drawing. What lies between that and BERT (section 3.4 of the paper)
+is `learn`:
 
-Shapes: R rows, T pieces of a row, K targets of a row, V pieces of the vocabulary.
+| learn | the paper's name | what the model learns |
+|---|---|---|
+| all | ELECTRA | of every piece, whether it was replaced |
+| masked | ELECTRA 15% | the same, only of the pieces that were masked |
+| replace | Replace MLM | what the masked pieces were, where it reads the generator's |
+| all-tokens | All-Tokens MLM | what every piece was; it is copied from what is read with a probability of its own |
+
+Shapes: R rows, T pieces of a row, K targets of a row, N pieces, D width, V pieces of the vocabulary.
 """
 
 from __future__ import annotations
@@ -12,20 +20,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.bundle import Bundle, new_bundle
+from polyseme.bundle import Bundle
 from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import uniform
 from polyseme.cost import forward_flops
-from polyseme.encoders.transformer import Transformer
-from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, nearest
+from polyseme.objectives.generator import Sharing, generator_for, put, sample, transformer_of
 from polyseme.objectives.masked import WithMaskRate, places_of, target_arrays
 from polyseme.objectives.objective import (
     Arrays,
@@ -42,43 +49,57 @@ from polyseme.objectives.target_selection import choose_pieces, how_many, most
 from polyseme.outputs.labels import ReplacedOutput
 from polyseme.outputs.pieces import MaskedOutput, piece_losses
 from polyseme.parts.memory_and_cache import Memory
-from polyseme.parts.positions import LearnedPositions
 from polyseme.types import Example, Needs, Rows
 
-Sharing = Literal["none", "embeddings", "all"]
+Learn = Literal["all", "masked", "replace", "all-tokens"]
 
+OUTPUTS: Mapping[str, tuple[str, ...]] = {
+    "all": ("replaced",),
+    "masked": ("replaced",),
+    "replace": ("masked",),
+    "all-tokens": ("masked", "replaced"),
+}
+"""The outputs of the model, by what it learns. The one that detects also says what is copied: a piece that was not
+replaced."""
 SHARE = "replaced_share"
 """The part of the losses that is none: the share of pieces that were replaced, which tells what the loss is worth."""
 USUAL_SHARE = 1 / 4
-BLOCK = 256
-"""Pieces are summed in blocks first, so that only one block of the vocabulary is ever cumulated piece by piece."""
 _STEPS = 2.0**24
 """As many numbers as single precision distinguishes between 0 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replaced(WithMaskRate):
-    """The loss is the generator's plus `weight` times the discriminator's, each a mean over its own targets."""
+    """The loss is the generator's plus the model's, each a mean over its own targets; detection is weighted."""
 
     name: ClassVar[str] = "replaced"
-    judges_models = False  # the better the generator, the harder is what the discriminator learns
+    judges_models = False  # the better the generator, the harder is what the model learns
 
+    learn: Learn = "all"
+    """What the model learns of the rows that the generator has changed."""
     weight: float = 50.0
+    """Of detection (all, masked). Predicting pieces counts once, as the generator's loss does."""
     sharing: Sharing = "embeddings"
     generator_share: float | None = None
-    """How wide the generator is, against the discriminator; None: a quarter, or all of it where all is shared."""
+    """How wide the generator is, against the model; None: a quarter, or all of it where all is shared."""
     generator_depth: float = 1.0
-    """How many layers it has, against the discriminator; published generators have as many."""
+    """How many layers it has, against the model; published generators have as many."""
     discriminator_rate: float = 1.0
-    """The learning rate of what only the discriminator has, against the generator's. What it learns from is faint at
+    """The learning rate of what only a model that detects has, against the generator's. What it learns from is faint at
     first: long steps carry a deep one away before it has found that."""
     temperature: float = 1.0
     """What the generator's logits are divided by when pieces are drawn."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sharing not in ("none", "embeddings", "all"):
-            raise OptionError(f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead.")
+        if self.learn not in OUTPUTS:
+            raise OptionError(f"The setting learn of the objective 'replaced' cannot be {self.learn!r}. "
+                              f"{nearest(self.learn, OUTPUTS)}")  # fmt: skip
+        if self.sharing not in get_args(Sharing):
+            raise OptionError(
+                f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead. "
+                f"{nearest(self.sharing, get_args(Sharing))}"
+            )
         if not 0 < self.share <= 1:
             raise OptionError(f"The generator_share must be over 0 and up to 1. Got {self.generator_share} instead.")
         if not 0 < self.generator_depth <= 1:
@@ -95,18 +116,28 @@ class Replaced(WithMaskRate):
 
     @property
     def share(self) -> float:
-        """The generator's width against the discriminator's."""
+        """The generator's width against the model's."""
         if self.generator_share is None:
             return 1.0 if self.sharing == "all" else USUAL_SHARE
         return self.generator_share
 
     @property
+    def detects(self) -> bool:
+        """Whether the model says which pieces were replaced; else it says what they were."""
+        return self.learn in ("all", "masked")
+
+    @property
+    def part(self) -> str:
+        """The model's part of the loss."""
+        return "replaced" if self.detects else "restored"
+
+    @property
     def needs(self) -> Needs:
-        return Needs(directions=("both",), outputs=("replaced",), layout=Packed())
+        return Needs(directions=("both",), outputs=OUTPUTS[self.learn], layout=Packed())
 
     @property
     def weights(self) -> Mapping[str, float]:
-        return {"masked": 1.0, "replaced": self.weight, SHARE: 0.0}
+        return {"masked": 1.0, self.part: self.weight if self.detects else 1.0, SHARE: 0.0}
 
     @property
     def prediction_parts(self) -> tuple[str, ...]:
@@ -114,11 +145,13 @@ class Replaced(WithMaskRate):
         return ("masked",)
 
     def label_entropies(self, losses: Mapping[str, float]) -> Mapping[str, float]:
+        if not self.detects:
+            return {}
         share = min(max(losses[SHARE], 1e-9), 1 - 1e-9)
         return {"replaced": -share * math.log(share) - (1 - share) * math.log(1 - share)}
 
     def rate_factors(self, nets: nn.Module) -> Mapping[nn.Parameter, float]:
-        if self.discriminator_rate == 1:
+        if self.discriminator_rate == 1 or not self.detects:
             return {}
         nets = cast(ReplacedNets, nets)
         of_generator = {*nets.generator.parameters(), *nets.generator_output.parameters()}
@@ -139,49 +172,50 @@ class Replaced(WithMaskRate):
         allowed = ~rows.special
         width = most(allowed.shape[1], self.largest_rate)
         n_targets = how_many(allowed, self.rate_at(rows.progress))
-        places, real = places_of(choose_pieces(allowed, n_targets, rows.keys), width)
-        masked = rows.pieces.copy()
-        at, slot = np.nonzero(real)
-        masked[at, places[at, slot]] = self.vocabulary.mask
+        chosen = choose_pieces(allowed, n_targets, rows.keys)
+        places, real = places_of(chosen, width)
         numbers = np.floor(uniform(rows.keys, "drawn pieces", width) * _STEPS) / _STEPS
+        judged = allowed if self.learn in ("all", "all-tokens") else chosen
         arrays = {
-            **shared_arrays(rows, masked),
+            **shared_arrays(rows, np.where(chosen, self.vocabulary.mask, rows.pieces)),
             **target_arrays(rows.pieces, places, real),
             "random_numbers": numbers.astype(np.float32),
-            "ordinary": allowed,
+            "judged": judged,
         }
-        n_ordinary = float(allowed.sum())
-        return Example(arrays, {"masked": float(real.sum()), "replaced": n_ordinary, SHARE: n_ordinary})
+        n_judged = float(judged.sum())
+        return Example(arrays, {"masked": float(real.sum()), self.part: n_judged, SHARE: n_judged})
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return ReplacedNets(
-            bundle, generator_for(bundle, self.sharing, self.share, self.generator_depth), self.temperature
-        )
+        generator = generator_for(bundle, self.sharing, self.share, self.generator_depth)
+        return NETS[self.learn](bundle, OUTPUTS[self.learn][0], generator, self.temperature)
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(ReplacedNets, nets)
-        lengths = [length] * n_rows
-        generator = forward_flops(nets.generator.config, lengths)
-        generator += output_flops(nets.generator_output, n_rows * most(length, self.rate_at(0.5)))
-        discriminator = forward_flops(nets.encoder.config, lengths) + output_flops(nets.output, n_rows * length)
-        return 3.0 * (generator + discriminator)
+        lengths, n_targets = [length] * n_rows, n_rows * most(length, self.rate_at(0.5))
+        n_judged = n_rows * length if self.learn in ("all", "all-tokens") else n_targets
+        forward = forward_flops(nets.generator.config, lengths) + output_flops(nets.generator_output, n_targets)
+        forward += forward_flops(nets.encoder.config, lengths) + output_flops(nets.output, n_judged)
+        if isinstance(nets, CopyingNets):
+            forward += output_flops(nets.replaced, n_judged)
+        return 3.0 * forward
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:
-        """The discriminator, and the generator beside it, which has the masked output."""
+        """The model, and the generator beside it, which has the masked output."""
         nets = cast(ReplacedNets, nets)
-        bundles = {"model": (nets.bundle, "replaced"), "generator": (nets.generator_bundle, "masked")}
+        bundles = {"model": (nets.bundle, OUTPUTS[self.learn]), "generator": (nets.generator_bundle, ("masked",))}
         return {
-            name: with_outputs(bundle, {output: bundle.outputs[output]}) for name, (bundle, output) in bundles.items()
+            name: with_outputs(bundle, {output: bundle.outputs[output] for output in outputs})
+            for name, (bundle, outputs) in bundles.items()
         }
 
 
 class ReplacedNets(Nets):
-    """Generator and discriminator under one root."""
+    """Generator and model under one root; here the model detects what was replaced."""
 
-    compiled_methods = ("generated", "detected")
+    compiled_methods: ClassVar[tuple[str, ...]] = ("generated", "detected")
 
-    def __init__(self, bundle: Bundle, generator: Bundle, temperature: float) -> None:
-        super().__init__(bundle, "replaced")
+    def __init__(self, bundle: Bundle, output: str, generator: Bundle, temperature: float) -> None:
+        super().__init__(bundle, output)
         self.generator = generator.encoder
         self.generator_output = cast(MaskedOutput, generator.outputs["masked"])
         self.temperature = temperature
@@ -192,25 +226,26 @@ class ReplacedNets(Nets):
         return self._generator_bundle[0]
 
     def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
-        """`arrays`: pieces and ordinary [R, T]; places, targets, weights and random_numbers [R, K]."""
+        """`arrays`: pieces and judged [R, T]; places, targets, weights and random_numbers [R, K]."""
         masked, places, targets = (arrays[name].long() for name in ("pieces", "places", "targets"))
         weights = arrays["weights"]
         states = self.generator(batch_of(arrays, masked), layers=[-1])[-1]
         losses, drawn = self.generated(pick(states, places), targets.flatten(), arrays["random_numbers"].flatten())
         replaced = put(masked, places, drawn.view_as(targets), weights)
-        labels = replaced != put(masked, places, targets, weights)
+        original = put(masked, places, targets, weights)
         states = self.encoder(batch_of(arrays, replaced), layers=[-1])[-1]
-        detection = self.detected(states, labels)
-        return {
-            "masked": (losses * weights.flatten()).sum(),
-            "replaced": (detection * arrays["ordinary"]).sum(),
-            SHARE: labels.sum().to(detection.dtype),
-        }, None
+        model = self.model_losses(states, replaced, original, arrays)
+        share = (replaced != original).sum().to(losses.dtype)
+        return {"masked": (losses * weights.flatten()).sum(), **model, SHARE: share}, None
 
     def generated(self, states: Tensor, targets: Tensor, random_numbers: Tensor) -> tuple[Tensor, Tensor]:
         """[N, D], [N] and [N] → the generator's losses [N] and the pieces that it draws [N]."""
         logits = self.generator_output.logits(states)
         return piece_losses(logits, targets), sample(logits, random_numbers, self.temperature)
+
+    def model_losses(self, states: Tensor, read: Tensor, original: Tensor, arrays: Arrays) -> dict[str, Tensor]:
+        """The model's part, from its states [R, T, D], the pieces that it read, and those that were there [R, T]."""
+        return {"replaced": (self.detected(states, read != original) * arrays["judged"]).sum()}
 
     def detected(self, states: Tensor, labels: Tensor) -> Tensor:
         """[R, T, D] and [R, T] → the discriminator's losses [R, T]."""
@@ -218,71 +253,40 @@ class ReplacedNets(Nets):
         return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none")
 
 
-def put(rows: Tensor, places: Tensor, pieces: Tensor, weights: Tensor) -> Tensor:
-    """The rows [R, T] with `pieces` at `places` [R, K], where these have weight."""
-    beyond = torch.full_like(places, rows.shape[1])
-    return F.pad(rows, (0, 1)).scatter(1, torch.where(weights > 0, places, beyond), pieces)[:, :-1]
+class RestoringNets(ReplacedNets):
+    """The model predicts what was masked, from rows in which the generator has filled it."""
+
+    compiled_methods = ("generated",)
+
+    def model_losses(self, states: Tensor, read: Tensor, original: Tensor, arrays: Arrays) -> dict[str, Tensor]:
+        losses = self.output.loss(pick(states, arrays["places"].long()), arrays["targets"].long().flatten())
+        return {"restored": (losses * arrays["weights"].flatten()).sum()}
 
 
-# --- the generator ---------------------------------------------------------------------------------------------------
+class CopyingNets(ReplacedNets):
+    """The model predicts every piece; it may copy the one that it reads."""
+
+    compiled_methods = ("generated", "copied")
+
+    def __init__(self, bundle: Bundle, output: str, generator: Bundle, temperature: float) -> None:
+        super().__init__(bundle, output, generator, temperature)
+        self.replaced = cast(ReplacedOutput, bundle.outputs["replaced"])
+
+    def model_losses(self, states: Tensor, read: Tensor, original: Tensor, arrays: Arrays) -> dict[str, Tensor]:
+        losses = self.copied(states.flatten(0, 1), read.flatten(), original.flatten())
+        return {"restored": (losses * arrays["judged"].flatten()).sum()}
+
+    def copied(self, states: Tensor, read: Tensor, original: Tensor) -> Tensor:
+        """[N, D], [N] and [N] → [N]: minus the logarithm of D · 1[read = original] + (1 - D) · softmax(original)."""
+        replaced = in_full(self.replaced.logits(states))
+        predicted = F.logsigmoid(replaced) - self.output.loss(states, original)
+        copied = torch.logaddexp(F.logsigmoid(-replaced), predicted)
+        return -torch.where(read == original, copied, predicted)
 
 
-def generator_for(bundle: Bundle, sharing: Sharing, share: float, depth: float = 1.0) -> Bundle:
-    """A generator of the bundle's family, `share` as wide and `depth` as deep, where the bundle is and as precise.
-
-    With "embeddings" it reads the bundle's own tables of pieces, positions and segments, through a map where its stack
-    has another width; with "all" it is the bundle's own encoder under another output.
-    """
-    output = {"masked": bundle.family.outputs["masked"]}
-    if sharing == "all":
-        new = new_bundle(bundle.family, bundle.config, output, bundle.tokenizer, tied=bundle.tied)
-        generator = with_outputs(bundle, dict(new.outputs))
-        generator.outputs.to(bundle.device, next(bundle.parameters()).dtype)
-        return generator
-    config = transformer_of(bundle).config
-    embedding_width = None if sharing == "none" else config.width_of_embeddings
-    narrow = config.narrowed(share, depth=depth, embedding_width=embedding_width)
-    generator = new_bundle(bundle.family, narrow, output, bundle.tokenizer, tied=bundle.tied)
-    generator.foreign = dict(bundle.foreign)
-    generator.to(bundle.device, next(bundle.parameters()).dtype)
-    if sharing == "embeddings":
-        share_tables(transformer_of(bundle), transformer_of(generator))
-        generator.tie()
-    return generator
-
-
-def share_tables(owner: Transformer, reader: Transformer) -> None:
-    """Let one encoder read the other's tables of pieces, positions and segments; norm and map stay its own."""
-    reader.embeddings.pieces = owner.embeddings.pieces
-    if isinstance(owner.embeddings.positions, LearnedPositions):
-        reader.embeddings.positions = owner.embeddings.positions
-    reader.embeddings.segments = owner.embeddings.segments
-
-
-def transformer_of(bundle: Bundle) -> Transformer:
-    """The bundle's encoder, which must be a Transformer to be made narrower."""
-    if isinstance(bundle.encoder, Transformer) and isinstance(bundle.config, TransformerConfig):
-        return bundle.encoder
-    raise OptionError(
-        f"The objective 'replaced' makes a narrower generator only of a Transformer, and this encoder is of kind "
-        f"{bundle.config.kind!r}. Choose --objective sharing=all, under which one encoder is both."
-    )
-
-
-def sample(logits: Tensor, random_numbers: Tensor, temperature: float = 1.0) -> Tensor:
-    """[N, V] and [N] in [0, 1) → the pieces [N] that these numbers fall on; no gradient passes."""
-    scores = in_full(logits.detach()) / temperature
-    n_pieces = scores.shape[-1]
-    top = scores.amax(dim=-1, keepdim=True)
-    weights = F.pad((scores - top).exp(), (0, -n_pieces % BLOCK)).unflatten(-1, (-1, BLOCK))  # [N, B, BLOCK]
-    upto = weights.sum(dim=-1).cumsum(dim=-1)  # [N, B]
-    threshold = random_numbers.to(upto.dtype)[:, None] * upto[:, -1:]  # [N, 1]
-    block = (upto <= threshold).sum(dim=-1, keepdim=True).clamp(max=upto.shape[-1] - 1)  # [N, 1]
-    before = torch.where(block > 0, upto.gather(1, (block - 1).clamp(min=0)), torch.zeros_like(threshold))
-
-    places = block * BLOCK + torch.arange(BLOCK, device=logits.device)  # [N, BLOCK]
-    within = (scores.gather(1, places.clamp(max=n_pieces - 1)) - top).exp()
-    within = torch.where(places < n_pieces, within, torch.zeros_like(within)).cumsum(dim=-1)
-    step: Tensor = (within <= threshold - before).sum(dim=-1).clamp(max=BLOCK - 1)
-    drawn: Tensor = (block[:, 0] * BLOCK + step).clamp(max=n_pieces - 1)
-    return drawn
+NETS: Mapping[str, type[ReplacedNets]] = {
+    "all": ReplacedNets,
+    "masked": ReplacedNets,
+    "replace": RestoringNets,
+    "all-tokens": CopyingNets,
+}
