@@ -162,7 +162,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     with unfilled():
         bundle = new_bundle(family, config, converted.outputs, tied=tied)
     put_weights(bundle, converted.tensors, folder, dtype, device)
-    ours = {*family.write_config(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
+    ours = {*family.settings_of(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
     bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}, **_of_writing(folder)}
     bundle.extra_files = read_extra_files(folder)
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
@@ -214,7 +214,7 @@ def save_bundle(
     tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
     if dtype is not None:
         tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
-    written = family.write_config(bundle.config)
+    written = family.settings_of(bundle.config)
     config = {**bundle.foreign, **written}
     if family.folder.described:
         config |= {
@@ -273,7 +273,7 @@ def _of_writing(folder: Path) -> dict[str, Any]:
 
 def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> EncoderConfig:
     try:
-        return family.read_config(theirs, where)
+        return family.config_of(theirs, where)
     except ModelError as error:
         raise error if where in str(error) else ModelError(f"{where}: {error}") from None
 

@@ -110,13 +110,18 @@ class EncoderConfig(Config, ABC):
         """Summed over layers, the width of the queries that meet every key of a row (for `cost`)."""
         return 0
 
+    @property
+    def source_widths(self) -> int:
+        """The same of the queries that meet a source (for `cost`)."""
+        return self.attention_widths
+
     def source_flops(self, source_length: int, target_length: int) -> float:
         """What reading a source costs a row of a decoder, beside its own pieces (for `cost`).
 
         Keys and values are made of the source's pieces, not of its own, and met by all of these.
         """
-        keys_and_values = 2 * self.widths[-1] * self.attention_widths
-        across = 4.0 * source_length * target_length * self.attention_widths
+        keys_and_values = 2 * self.widths[-1] * self.source_widths
+        across = 4.0 * source_length * target_length * self.source_widths
         return 2.0 * (source_length - target_length) * keys_and_values + across
 
     def share_up_to(self, layer: int) -> float:

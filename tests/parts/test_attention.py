@@ -142,7 +142,9 @@ class Both:
     bias: Tensor | None
     distances: Distances | None
 
-    def apply(self, q: Tensor, k: Tensor, scale: float, weights: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    def apply(
+        self, q: Tensor, k: Tensor, scale: float, weights: Any, heads: Any = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         added = None
         if self.distances is not None:
             q, k, added = self.distances.apply(q, k, scale, weights)

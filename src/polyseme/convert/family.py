@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from polyseme.config import EncoderConfig
 from polyseme.convert.config_file import model_type, read_json
 from polyseme.convert.conversion_table import Table
+from polyseme.convert.pruned_heads import read_pruned, unpruned, write_pruned
 from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Tokenizer
@@ -107,6 +108,14 @@ class Family:
     """config.json and their tensors by name → whether the output shares the table of pieces."""
     fastai_names: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = None
     """Their tensors → those and all second names that a file of fastai's has; None: fastai has no such model."""
+
+    def config_of(self, theirs: Mapping[str, Any], where: str) -> EncoderConfig:
+        """config.json, and where it stands for messages → our config, with the heads that are pruned."""
+        return read_pruned(self.read_config(theirs, where), theirs, where)
+
+    def settings_of(self, config: EncoderConfig) -> dict[str, Any]:
+        """What follows from our config in config.json; `config_of` reads it."""
+        return {**self.write_config(unpruned(config)), **write_pruned(config)}
 
     def detect(self, path: Path) -> bool:
         """Whether a folder, or a file where models may be one, holds a model of this family."""

@@ -9,7 +9,7 @@ from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import BASE, SMALL, Family
 from polyseme.convert.gpt import checked
-from polyseme.convert.tensor_transforms import TRANSPOSE, Chain, Stack, reshape
+from polyseme.convert.tensor_transforms import TRANSPOSE, Chain, Each, Stack, reshape
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import TableOutput
@@ -89,8 +89,8 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
 
 def table(config: TransformerConfig, tied: bool) -> Table:
     """Projections are kept by head, [in, heads, head width], and that of the heads' results as it is: [out, …]."""
-    width, heads, head = config.width, config.n_heads, config.width_of_heads
-    by_head = reshape((width, heads, head), (width, heads * head))
+    width = config.width
+    by_head = Each(lambda theirs: theirs.flatten(1), lambda ours: ours.unflatten(1, (-1, config.width_of_heads)))
     theirs, ours = "{p}layer.{i}.rel_attn", "encoder.layers.{i}.attention"
     output = [Rule(("lm_loss.bias",), ("outputs.permuted.bias",))]
     if not tied:

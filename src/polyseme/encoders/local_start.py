@@ -48,7 +48,6 @@ def _start_positions(encoder: Transformer, length: int) -> None:
 
 def _start_attention(layer: TransformerLayer) -> None:
     attention = layer.attention
-    head_width = attention.inner_width // attention.n_heads
     queries, keys, _ = attention.project.weight.chunk(3)
-    nn.init.normal_(queries, std=math.sqrt(PEAK / (queries.shape[1] * math.sqrt(head_width))))
+    nn.init.normal_(queries, std=math.sqrt(PEAK / (queries.shape[1] * math.sqrt(attention.head_width))))
     keys.copy_(queries)

@@ -96,24 +96,33 @@ class PackedLayer:
         self.attention_norm = layer.attention_norm
         self.feed_forward_norm = layer.feed_forward_norm
         self.attention = layer.attention
-        self.project = product(layer.attention.project)
-        self.output = product(layer.attention.output)
+        attention = layer.attention
+        self.of_heads = [product(attention.project), product(attention.output)] if attention.n_heads else []
+        """Products around attention; none where all heads are pruned."""
         self.gate = feed_forward.activation if feed_forward.gated else None
         self.up = product(feed_forward.up, None if feed_forward.gated else feed_forward.activation)
         self.down = product(feed_forward.down)
 
     def pack(self) -> None:
         """Lay the weights out for this machine."""
-        for product in (self.project, self.output, self.up, self.down):
+        for product in (*self.of_heads, self.up, self.down):
             product.pack(PACKED_FOR)
 
     def __call__(self, x: Tensor, attend: Attend, mask: str) -> Tensor:
         if self.norm_first:
-            x = self.output(attend(self.project(self.attention_norm(x)), self.attention, mask), x)
+            x = self._attended(self.attention_norm(x), x, attend, mask)
             return self.down(self._inner(self.feed_forward_norm(x)), x)
-        x = self.attention_norm(self.output(attend(self.project(x), self.attention, mask), x))
+        x = self.attention_norm(self._attended(x, x, attend, mask))
         normed: Tensor = self.feed_forward_norm(self.down(self._inner(x), x))
         return normed
+
+    def _attended(self, x: Tensor, residual: Tensor, attend: Attend, mask: str) -> Tensor:
+        """What attention adds, added; without heads, that is its bias."""
+        if not self.of_heads:
+            bias = self.attention.output.bias
+            return residual if bias is None else residual + bias
+        project, output = self.of_heads
+        return output(attend(project(x), self.attention, mask), residual)
 
     def _inner(self, x: Tensor) -> Tensor:
         inner = self.up(x)
@@ -198,7 +207,7 @@ class _Group:
         q, k, v = parts.unbind(0)
         bias, terms = self.hidden[mask], self.terms[mask]
         if terms is not None:
-            q, k, added = terms.apply(q, k, attention.scale, attention.relative)
+            q, k, added = terms.apply(q, k, attention.scale, attention.relative, attention.heads)
             bias = added if bias is None else bias if added is None else added + bias
         out = F.scaled_dot_product_attention(q, k, v, bias, 0.0, self.causal[mask], scale=attention.scale)
         out = out.transpose(1, 2).flatten(2)  # [R, T, H·d]

@@ -45,8 +45,7 @@ class Transformer(Encoder):
         self.positions = None if kind.shared is None else kind.shared(config)
         """What all layers share of the positions, where they are not added below."""
         self.query = nn.Parameter(torch.zeros(config.width)) if config.query_stream else None
-        n_sets = max(config.weight_sets, default=-1) + 1
-        self.layers = nn.ModuleList(TransformerLayer(config, number) for number in range(1, n_sets + 1))
+        self.layers = nn.ModuleList(TransformerLayer(config, number) for number in range(1, config.n_sets + 1))
         self.norm = norm(config.norm_kind if config.final_norm else "none", config.width, config.norm_epsilon)
         self.initialize()
 
@@ -75,7 +74,7 @@ class Transformer(Encoder):
             nn.init.normal_(self.positions.table.weight, std=narrow / math.sqrt(self.config.width))
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=narrow / math.sqrt(module.in_features))
+                nn.init.normal_(module.weight, std=narrow / math.sqrt(max(module.in_features, 1)))
         for module in self.modules():
             if isinstance(module, Attention):
                 queries = module.project.weight.detach()[: module.inner_width]
@@ -246,8 +245,9 @@ class Transformer(Encoder):
             n_slots = capacity if capacity is not None else config.max_positions
             if n_slots is None:
                 raise ModelError("An encoder without a bound on positions needs the capacity of its cache named.")
-            shape = (rows, config.n_heads, n_slots, config.width_of_heads)
-            empty = [tuple(like.new_zeros(shape) for _ in range(config.n_layers)) for _ in range(2)]
+            layers = [cast(TransformerLayer, self.layers[number]) for number in config.weight_sets]
+            shapes = [(rows, layer.attention.n_heads, n_slots, config.width_of_heads) for layer in layers]
+            empty = [tuple(map(like.new_zeros, shapes)) for _ in range(2)]
             return Cache(lengths, empty[0], empty[1])
         if config.memory == "segment":
             n_held = (config.memory_length or 0) if config.first_memory == "zeros" else 0

@@ -12,7 +12,7 @@ from polyseme.parts.bucketed_positions import BUCKETS
 from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.masks import mask_named, masks_by_layer
 from polyseme.parts.norms import NormKind
-from polyseme.parts.positions import LEARNED, NO_POSITIONS, SINUSOIDAL, PositionKind
+from polyseme.parts.positions import LEARNED, NO_POSITIONS, SINUSOIDAL, Heads, PositionKind
 from polyseme.parts.relative_positions import RELATIVE
 from polyseme.parts.rotary_positions import ROTARY
 
@@ -25,6 +25,9 @@ POSITION_KINDS: Mapping[str, PositionKind] = {
     "none": NO_POSITIONS,
 }
 """Name → the kind of positions; a new kind is a file of `parts/` and a line here."""
+
+
+KeptHeads = tuple[Heads, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,12 @@ class TransformerConfig(EncoderConfig):
     """Layers of a second stack, causal, which reads the states of this one (BART, T5); None: there is none."""
     decoder_heads: int | None = None
     """None: as many as in this one."""
+    heads_left: KeptHeads | None = None
+    """Of each set of weights, the heads that are left after pruning, by number; None: all `n_heads`."""
+    cross_heads_left: KeptHeads | None = None
+    """The same of attention to a source; in a model with two stacks, of the second."""
+    decoder_heads_left: KeptHeads | None = None
+    """The same of the second stack."""
     decoder_inner_width: int | None = None
     """None: as in this one."""
     output_scale: float = 1.0
@@ -154,15 +163,29 @@ class TransformerConfig(EncoderConfig):
             raise ModelError(
                 f"'layer_map' must name {self.n_layers} sets of weights. Got {len(self.layer_map)} instead."
             )
-        if self.sets_in_group < 1 or (max(self.weight_sets, default=-1) + 1) % self.sets_in_group:
+        if self.sets_in_group < 1 or self.n_sets % self.sets_in_group:
             raise ModelError(f"The sets of weights cannot be kept in groups of {self.sets_in_group}.")
         if len(self.masks) not in (1, self.n_layers):
             raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
         for mask in masks_by_layer(self.masks, max(self.n_layers, 1)):
             mask_named(mask)
+        for heads in (self.heads_left, None if self.decoder_layers is not None else self.cross_heads_left):
+            self._check_heads(heads)
         refusal = self.position_kind.refusal(self)
         if refusal is not None:
             raise ModelError(refusal)
+
+    def _check_heads(self, heads_left: KeptHeads | None) -> None:
+        """Refuse heads that there are not; those of a second stack are checked with its own config."""
+        if heads_left is None:
+            return
+        if len(heads_left) != self.n_sets or any(
+            list(heads) != sorted({*heads} & {*range(self.n_heads)}) for heads in heads_left
+        ):
+            raise ModelError(
+                f"The heads that are left must be {self.n_sets} lists of rising numbers below {self.n_heads}. Got "
+                f"{[list(heads) for heads in heads_left]} instead."
+            )
 
     @property
     def decoder(self) -> TransformerConfig | None:
@@ -175,6 +198,8 @@ class TransformerConfig(EncoderConfig):
             decoder_layers=None,
             decoder_heads=None,
             decoder_inner_width=None,
+            heads_left=self.decoder_heads_left,
+            decoder_heads_left=None,
             masks=("causal",),
             cross=True,
             memory="cache",
@@ -210,6 +235,16 @@ class TransformerConfig(EncoderConfig):
         return tuple(range(self.n_layers)) if self.layer_map is None else self.layer_map
 
     @property
+    def n_sets(self) -> int:
+        """How many sets of weights there are."""
+        return max(self.weight_sets, default=-1) + 1
+
+    def _widths_of_heads(self, heads_left: KeptHeads | None) -> int:
+        """Summed over layers, the width of all heads together."""
+        counts = [self.n_heads] * self.n_sets if heads_left is None else [len(heads) for heads in heads_left]
+        return sum(counts[number] for number in self.weight_sets) * self.width_of_heads
+
+    @property
     def layer_masks(self) -> tuple[str, ...]:
         """The mask of each layer."""
         return masks_by_layer(self.masks, self.n_layers)
@@ -240,10 +275,9 @@ class TransformerConfig(EncoderConfig):
 
     @property
     def matrix_weights(self) -> int:
-        inner = self.n_heads * self.width_of_heads
-        attention = 4 * self.width * inner * (2 if self.cross else 1)
-        feed_forward = (3 if self.gated else 2) * self.width * self.inner_width
-        return self.n_layers * (attention + feed_forward) + sum(self._mapped_widths) * self.width
+        heads = self.attention_widths + (self.source_widths if self.cross else 0)
+        feed_forward = self.n_layers * (3 if self.gated else 2) * self.inner_width
+        return (4 * heads + feed_forward + sum(self._mapped_widths)) * self.width
 
     @property
     def _mapped_widths(self) -> list[int]:
@@ -254,7 +288,11 @@ class TransformerConfig(EncoderConfig):
 
     @property
     def attention_widths(self) -> int:
-        return self.n_layers * self.n_heads * self.width_of_heads
+        return self._widths_of_heads(self.heads_left)
+
+    @property
+    def source_widths(self) -> int:
+        return self._widths_of_heads(self.cross_heads_left)
 
     def share_up_to(self, layer: int) -> float:
         return layer / self.n_layers

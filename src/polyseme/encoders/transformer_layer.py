@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.encoders.transformer_config import KeptHeads, TransformerConfig
 from polyseme.parts.attention import Attention, KeysAndValues
 from polyseme.parts.feed_forward import FeedForward
 from polyseme.parts.masks import Places, Seen
@@ -59,9 +59,9 @@ class TransformerLayer(nn.Module):
         rate = config.attention_output_dropout_rate
         self.attention_dropout = nn.Dropout(config.dropout_rate if rate is None else rate)
         in_layer = config.position_kind.in_layer
-        self.attention = _attention(config, number, None if in_layer is None else in_layer(config))
+        self.attention = _attention(config, number, config.heads_left, None if in_layer is None else in_layer(config))
         self.attention_norm = _norm(config) if number > 1 or config.first_norm else nn.Identity()
-        self.cross = _attention(config, number, None) if config.cross else None
+        self.cross = _attention(config, number, config.cross_heads_left) if config.cross else None
         self.cross_norm = _norm(config) if config.cross else None
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = _norm(config)
@@ -123,10 +123,12 @@ def _norm(config: TransformerConfig) -> nn.Module:
     return norm("none" if config.norm == "none" else config.norm_kind, config.width, config.norm_epsilon)
 
 
-def _attention(config: TransformerConfig, number: int, relative: nn.Module | None) -> Attention:
+def _attention(
+    config: TransformerConfig, number: int, heads_left: KeptHeads | None, relative: nn.Module | None = None
+) -> Attention:
     head_width = config.width_of_heads
     scale = head_width**-0.5 if config.scale is None else config.scale
-    return Attention(
+    attention = Attention(
         config.width,
         config.n_heads,
         head_width,
@@ -136,6 +138,9 @@ def _attention(config: TransformerConfig, number: int, relative: nn.Module | Non
         dropout_rate=config.attention_dropout_rate,
         relative=relative,
     )
+    if heads_left is not None:
+        attention.keep(heads_left[number - 1])
+    return attention
 
 
 @dataclass

@@ -31,11 +31,13 @@ from polyseme.errors import ModelError
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput, MaskedOutput, TableOutput
 from polyseme.outputs.softmaxes import SoftmaxOutput
+from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
 from polyseme.parts.inference_linear import Product
 from polyseme.parts.masks import Places, mask_named, seen
 from polyseme.parts.memory_and_cache import Cache
+from polyseme.parts.positions import of_heads
 
 PACKED_ROWS = 16
 """Rows that packed weights are laid out for."""
@@ -96,7 +98,9 @@ class Layout:
     def __init__(self, encoder: Transformer, output: Output, make: Callable[..., AnyProduct]) -> None:
         def product(linear: nn.Linear, activation: Activation | None = None, n_first: int | None = None) -> AnyProduct:
             bias = None if linear.bias is None else linear.bias.detach()[:n_first]
-            return make(linear.weight.detach()[:n_first], bias, activation)
+            weight = linear.weight.detach()[:n_first]
+            laid_out = make if weight.numel() else Product.of  # of a layer without heads, nothing is
+            return laid_out(weight, bias, activation)
 
         def inner(feed_forward: FeedForward) -> Callable[[Tensor], Tensor]:
             if not feed_forward.gated:
@@ -181,27 +185,33 @@ class FastSteps:
             layer = cast(TransformerLayer, encoder.layers[number])
             attention = layer.attention
             normed = layer.attention_norm(x) if layer.norm_first else x
-            q, k, v = layout.project[number](normed).view(len(pieces), 3, attention.n_heads, -1).unbind(1)  # [R, H, d]
-            keys, values = memory.keys[index], memory.values[index]
-            keys[rows, :, lengths] = k
-            values[rows, :, lengths] = v
-            attended = F.scaled_dot_product_attention(
-                q[:, :, None],
-                keys[:, :, :n_slots],
-                values[:, :, :n_slots],
-                hidden[config.layer_masks[index]],
-                scale=attention.scale,
-            )  # [R, H, 1, d]
-            x = layout.attended[number](attended.flatten(1), x)
+            if attention.n_heads:
+                q, k, v = layout.project[number](normed).view(len(pieces), 3, attention.n_heads, -1).unbind(1)
+                keys, values = memory.keys[index], memory.values[index]
+                keys[rows, :, lengths] = k  # [R, H, d]
+                values[rows, :, lengths] = v
+                attended = F.scaled_dot_product_attention(
+                    q[:, :, None],
+                    keys[:, :, :n_slots],
+                    values[:, :, :n_slots],
+                    _of_layer(hidden[config.layer_masks[index]], attention),
+                    scale=attention.scale,
+                )  # [R, H, 1, d]
+                x = layout.attended[number](attended.flatten(1), x)
+            else:
+                x = _only_bias(attention, x)
             if not layer.norm_first:
                 x = layer.attention_norm(x)
             if layer.cross is not None and layer.cross_norm is not None:
                 normed = layer.cross_norm(x) if layer.norm_first else x
-                queries = layout.queries[number](normed).view(len(pieces), attention.n_heads, 1, -1)
-                answered = F.scaled_dot_product_attention(
-                    queries, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
-                )  # [R, H, 1, d]
-                x = layout.answered[number](answered.flatten(1), x)
+                if layer.cross.n_heads:
+                    queries = layout.queries[number](normed).view(len(pieces), layer.cross.n_heads, 1, -1)
+                    answered = F.scaled_dot_product_attention(
+                        queries, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
+                    )  # [R, H, 1, d]
+                    x = layout.answered[number](answered.flatten(1), x)
+                else:
+                    x = _only_bias(layer.cross, x)
                 if not layer.norm_first:
                     x = layer.cross_norm(x)
             normed = layer.feed_forward_norm(x) if layer.norm_first else x
@@ -272,6 +282,16 @@ class FastSteps:
             self._graphs[shape] = Graph(self, memory)
         self._graphs.move_to_end(shape)
         return self._graphs[shape]
+
+
+def _of_layer(hidden: Tensor | None, attention: Attention) -> Tensor | None:
+    """What is added to the scores of a layer; a bias of distances is by head, and some heads may be pruned."""
+    return hidden if hidden is None or hidden.shape[1] == 1 else of_heads(hidden, attention.heads, dim=1)
+
+
+def _only_bias(attention: Attention, x: Tensor) -> Tensor:
+    """States past attention that has no heads left."""
+    return x if attention.output.bias is None else x + attention.output.bias
 
 
 def _keys_and_values(cache: Cache) -> tuple[tuple[Tensor, ...], ...]:

@@ -11,14 +11,16 @@ Shapes: R rows, Tq queries, S keys, D width, H heads, d head width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from polyseme.parts.initialization import set_weight
 from polyseme.parts.masks import Seen
-from polyseme.parts.positions import Terms
+from polyseme.parts.positions import Heads, Terms
+from polyseme.parts.relative_positions import RelativeTerms
 
 KeysAndValues = tuple[Tensor, Tensor]
 
@@ -43,6 +45,8 @@ def attend_fast(
     q: Tensor, k: Tensor, v: Tensor, *, scale: float, seen: Seen, added: Tensor | None, dropout_rate: float = 0.0
 ) -> Tensor:
     """The same through torch's fused kernels, which do not return the weights."""
+    if not q.shape[1]:  # a layer without heads
+        return q
     if added is None and seen.allowed is None:
         return F.scaled_dot_product_attention(q, k, v, None, dropout_rate, seen.causal, scale=scale)
     allowed = seen.written_out(q.shape[-2], k.shape[-2], q.device)
@@ -73,13 +77,55 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.inner_width = n_heads * head_width
+        """How many there are now."""
+        self.heads: Heads | None = None
+        """Which these are among all that the layer was made with; None: all of them."""
+        self.head_width = head_width
         self.scale = scale
         self.dropout_rate = dropout_rate
-        self.project = nn.Linear(width, 3 * self.inner_width, bias=bias)
-        self.output = nn.Linear(self.inner_width, width, bias=output_bias)
+        self.project = nn.Linear(width, 3 * n_heads * head_width, bias=bias)
+        self.output = nn.Linear(n_heads * head_width, width, bias=output_bias)
         self.relative = relative
         """The layer's own weights of its positions, where the kind has such."""
+
+    @property
+    def inner_width(self) -> int:
+        return self.n_heads * self.head_width
+
+    def keep(self, heads: Sequence[int]) -> None:
+        """Remove all heads but these, by their numbers among those that the layer was made with.
+
+        Without any head, attention adds the bias of its output, or nothing.
+        """
+        present = range(self.n_heads) if self.heads is None else self.heads
+        places = [present.index(head) for head in heads]
+        self._change_heads(lambda weights, dim: weights.index_select(dim, _index(places, weights)))
+        self.n_heads, self.heads = len(places), tuple(heads)
+
+    def fill(self, n_heads: int) -> None:
+        """Bring the heads that were removed back as zeros, which add nothing: all are there again."""
+        if self.heads is None:
+            return
+        heads = self.heads
+
+        def with_zeros(weights: Tensor, dim: int) -> Tensor:
+            whole = weights.new_zeros(*weights.shape[:dim], n_heads, *weights.shape[dim + 1 :])
+            return whole.index_copy(dim, _index(heads, weights), weights)
+
+        self._change_heads(with_zeros)
+        self.n_heads, self.heads = n_heads, None
+
+    def _change_heads(self, change: Callable[[Tensor, int], Tensor]) -> None:
+        """Change all weights that are of heads, given with the dimension that heads are along."""
+        by_head = (3, self.n_heads, self.head_width)
+        weight = change(self.project.weight.detach().unflatten(0, by_head), 1).flatten(0, 2)
+        bias = self.project.bias
+        set_weight(
+            self.project, weight, None if bias is None else change(bias.detach().unflatten(0, by_head), 1).flatten()
+        )
+        set_weight(self.output, change(self.output.weight.detach().unflatten(1, by_head[1:]), 1).flatten(1))
+        if isinstance(self.relative, RelativeTerms):
+            self.relative.change_heads(change, self.n_heads)
 
     def forward(
         self,
@@ -105,7 +151,7 @@ class Attention(nn.Module):
             (q,), (k, v) = self._project(x, 0, 1), keys_from
         added: Tensor | None = None
         if terms is not None:
-            q, k, added = terms.apply(q, k, self.scale, self.relative)
+            q, k, added = terms.apply(q, k, self.scale, self.relative, self.heads)
         if hook is not None:
             k, v = hook(k, v)
 
@@ -130,4 +176,8 @@ class Attention(nn.Module):
         bias = None if self.project.bias is None else self.project.bias[start:end]
         projected = F.linear(x, self.project.weight[start:end], bias)
         thirds = projected.chunk(last - first, dim=-1)
-        return [third.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for third in thirds]
+        return [third.unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2) for third in thirds]
+
+
+def _index(places: Sequence[int], like: Tensor) -> Tensor:
+    return torch.tensor(places, dtype=torch.long, device=like.device)

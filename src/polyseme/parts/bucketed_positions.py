@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.masks import Places
-from polyseme.parts.positions import PositionKind, SharedPositions, joined
+from polyseme.parts.positions import Heads, PositionKind, SharedPositions, joined, of_heads
 from polyseme.types import Batch, Stream
 
 
@@ -24,9 +24,9 @@ class BiasTerms:
     """[R or 1, H, Tq, S]"""
 
     def apply(
-        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None, heads: Heads | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        return q, k, self.bias
+        return q, k, of_heads(self.bias, heads, dim=1)
 
     def before(self, other: BiasTerms) -> BiasTerms:
         return BiasTerms(joined(self.bias, other.bias, dim=2))

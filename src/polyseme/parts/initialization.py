@@ -21,6 +21,14 @@ def draw_normal(weight: Tensor, std: float, cutoff: float | None = None) -> None
         nn.init.trunc_normal_(weight, std=std, a=-cutoff * std, b=cutoff * std)
 
 
+def set_weight(linear: nn.Linear, weight: Tensor, bias: Tensor | None = None) -> None:
+    """Give a linear layer another weight, of another shape too; its bias stays unless there is another."""
+    linear.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=linear.weight.requires_grad)
+    if bias is not None:
+        linear.bias = nn.Parameter(bias.detach().contiguous(), requires_grad=linear.bias.requires_grad)
+    linear.out_features, linear.in_features = weight.shape
+
+
 class _NoDraws(TorchFunctionMode):
     """Leaves out what would fill a tensor: on tensors without memory it only takes time, and loads half of torch."""
 

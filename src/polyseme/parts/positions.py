@@ -23,16 +23,20 @@ from torch import Tensor, nn
 from polyseme.parts.masks import Places
 from polyseme.types import Batch, Stream
 
+Heads = tuple[int, ...]
+"""Heads of a layer, by their numbers among all that it was made with."""
+
 
 class Terms(Protocol):
     """What queries and keys meet in every layer of a call."""
 
     def apply(
-        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None, heads: Heads | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Queries [R, H, Tq, d], keys [R, H, S, d], and what is added to the scores: [·, H, Tq, S], or None.
 
-        `weights` are the layer's own, where the kind has such.
+        `weights` are the layer's own, where the kind has such; `heads` are those that the layer has left, where
+        others are pruned.
         """
 
     def before(self, other: Any) -> Terms:
@@ -63,6 +67,16 @@ class PositionKind:
     """Weights of each layer's attention, which its terms read."""
     refusal: Callable[[Any], str | None] = lambda config: None
     """Why a config cannot have this kind; None: it can."""
+
+
+def of_heads(shared: Tensor, heads: Heads | None, *, dim: int) -> Tensor:
+    """What all layers share, [.., H, ..] at `dim`, for a layer with these heads.
+
+    Heads are taken one by one: an index would have to be brought to the device, which a recorded step cannot.
+    """
+    if heads is None:
+        return shared
+    return torch.cat([shared.narrow(dim, 0, 0), *(shared.narrow(dim, head, 1) for head in heads)], dim=dim)
 
 
 def joined(one: Tensor, other: Tensor, *, dim: int) -> Tensor:

@@ -11,14 +11,16 @@ Shapes: R rows, H heads, Tq queries, S keys, d head width, n distances, D width.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from polyseme.parts.initialization import set_weight
 from polyseme.parts.masks import Places
-from polyseme.parts.positions import PositionKind, SharedPositions, joined, sinusoids
+from polyseme.parts.positions import Heads, PositionKind, SharedPositions, joined, of_heads, sinusoids
 from polyseme.types import Batch, Stream
 
 
@@ -40,10 +42,10 @@ class Distances:
     """Where the layers share theirs."""
 
     def apply(
-        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None, heads: Heads | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         assert isinstance(weights, RelativeTerms)
-        return weights.content(q, self), k, weights(q, self, scale)
+        return weights.content(q, self, heads), k, weights(q, self, scale, heads)
 
     def before(self, other: Distances) -> Distances:
         segments = self.other_segment
@@ -125,21 +127,39 @@ class RelativeTerms(nn.Module):
         self, width: int, n_heads: int, head_width: int, *, segments: bool, shared_biases: bool = False
     ) -> None:
         super().__init__()
+        self.head_width = head_width
         self.content_bias = None if shared_biases else nn.Parameter(torch.zeros(n_heads, head_width))
         self.position_bias = None if shared_biases else nn.Parameter(torch.zeros(n_heads, head_width))
         self.project = nn.Linear(width, n_heads * head_width, bias=False)
         self.segment_bias = nn.Parameter(torch.zeros(n_heads, head_width)) if segments else None
         self.segments = nn.Parameter(torch.zeros(2, n_heads, head_width)) if segments else None
 
-    def content(self, q: Tensor, distances: Distances) -> Tensor:
+    def change_heads(self, change: Callable[[Tensor, int], Tensor], n_heads: int) -> None:
+        """Change all weights, of so many heads, given with the dimension that heads are along."""
+        by_head = self.project.weight.detach().unflatten(0, (n_heads, self.head_width))
+        set_weight(self.project, change(by_head, 0).flatten(0, 1))
+        for name in ("content_bias", "position_bias", "segment_bias", "segments"):
+            own = getattr(self, name)
+            if own is not None:
+                changed = change(own.detach(), own.dim() - 2)
+                setattr(self, name, nn.Parameter(changed, requires_grad=own.requires_grad))
+
+    def content(self, q: Tensor, distances: Distances, heads: Heads | None = None) -> Tensor:
         """The query as it meets the keys' content: [R, H, Tq, d]."""
-        bias = self.content_bias if distances.biases is None else distances.biases.content_bias
+        bias = self._bias("content_bias", distances, heads)
         return q if bias is None else q + bias[:, None]
 
-    def forward(self, q: Tensor, distances: Distances, scale: float) -> Tensor:
+    def _bias(self, name: str, distances: Distances, heads: Heads | None) -> Tensor | None:
+        """[H, d]: the layer's own, or of those that all layers share the ones of its heads."""
+        if distances.biases is None:
+            own: Tensor | None = getattr(self, name)
+            return own
+        return of_heads(getattr(distances.biases, name), heads, dim=0)
+
+    def forward(self, q: Tensor, distances: Distances, scale: float, heads: Heads | None = None) -> Tensor:
         """The terms, scaled: [R, H, Tq, S]."""
-        table = self.project(distances.table.to(q.dtype)).unflatten(-1, (q.shape[1], -1))  # [n, H, d]
-        bias = self.position_bias if distances.biases is None else distances.biases.position_bias
+        table = self.project(distances.table.to(q.dtype)).unflatten(-1, q.shape[1::2])  # [n, H, d]
+        bias = self._bias("position_bias", distances, heads)
         by_distance = torch.einsum("rhqd,nhd->rhqn", scale * (q if bias is None else q + bias[:, None]), table)
         terms = distances.runs(by_distance)
         if self.segments is not None and self.segment_bias is not None and distances.other_segment is not None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.masks import Local, Places, mask_named
-from polyseme.parts.positions import PositionKind, SharedPositions, joined
+from polyseme.parts.positions import Heads, PositionKind, SharedPositions, joined
 from polyseme.types import Batch, Stream
 
 BASE = 10_000.0
@@ -55,7 +55,7 @@ class Rotation:
     k: Angles
 
     def apply(
-        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None
+        self, q: Tensor, k: Tensor, scale: float, weights: nn.Module | None, heads: Heads | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.q.turn(q), self.k.turn(k), None
 

@@ -123,7 +123,7 @@ def check_plan(job: Job, devices: Devices) -> None:
     """Refuse what does not fit together, whatever the corpus, or cannot be saved: nothing is allocated here."""
     config, objective = config_from_json(job.encoder), job.make_objective()
     check_encoder(objective, FAMILIES[job.family], config)
-    FAMILIES[job.family].write_config(config)
+    FAMILIES[job.family].settings_of(config)
     kind = job.training.optimizer.kind
     if objective.updates_in_place and kind not in FOR_SPARSE_ROWS:
         raise OptionError(

@@ -155,6 +155,9 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
     store: Store = option("fp32", "Precision of the stored weights: fp32, fp16, bf16.", "DTYPE")
+    fill_pruned: bool = option(
+        False, "Write heads that prune has removed as zeros, so that other libraries open the model."
+    )
     text_pool: str | None = option(
         None,
         "For sentence-transformers, what a text's vector is of all its pieces, special ones included: mean, first, "

@@ -32,6 +32,7 @@ from polyseme.files.vectors_word2vec import check_word2vec, write_word2vec
 from polyseme.ngrams.arpa import write_arpa
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
+from polyseme.pruning.head_removal import is_pruned, with_all_heads
 from polyseme.scoring_models import NGram
 from polyseme.text.documents import to_documents
 from polyseme.text.word_tokenizer import WordTokenizer
@@ -90,7 +91,23 @@ def _write_sentence_transformers(options: ConvertOptions) -> None:
 def _loaded_for_folder(options: ConvertOptions) -> Model:
     marks = ["config.json", "options.json"]
     check_output(options.output, force=options.force, kind="folder", inputs=[folder_of(options.model)], marks=marks)
-    return load(model_or_default("convert", options.model), device="cpu")
+    model = load(model_or_default("convert", options.model), device="cpu")
+    return _filled(model, options) if options.fill_pruned or options.to in OPENED_ELSEWHERE else model
+
+
+def _filled(model: Model, options: ConvertOptions) -> Model:
+    """The model with all heads that it was made with; pruned ones are zeros, where that is requested."""
+    if not is_pruned(model.bundle):
+        if options.fill_pruned:
+            raise OptionError(f"No head of {model.path} is pruned. Leave out --fill-pruned (fill_pruned).")
+        return model
+    if not options.fill_pruned:
+        raise ModelError(
+            f"Heads of {model.path} are pruned, and {options.to} opens only models whose layers all have as many heads "
+            "as config.json says. With --fill-pruned (fill_pruned=True) the pruned heads are written as zeros: the "
+            "results are the same, and so are size and speed before pruning."
+        )
+    return Model(with_all_heads(model.bundle), model.path)
 
 
 def _save(model: Model, options: ConvertOptions) -> None:
@@ -199,7 +216,9 @@ class Target:
 
 
 EVERYWHERE = ("model", "output", "to", "force", "progress")
-_FOLDER = ("shard_size", "store")
+OPENED_ELSEWHERE = ("transformers", "sentence-transformers")
+"""Folders for libraries that know no pruned heads."""
+_FOLDER = ("shard_size", "store", "fill_pruned")
 _WORDS = [
     each.name for record in (LayerOptions, TextOptions, LoadOptions, BatchOption) for each in dataclasses.fields(record)
 ]
