@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.concordance import concordance
     from polyseme.verbs.convert import convert_model
     from polyseme.verbs.corpus import build_corpus
+    from polyseme.verbs.distill import distill
     from polyseme.verbs.embed import embed
     from polyseme.verbs.evaluate import evaluate
     from polyseme.verbs.fill import fill
@@ -46,7 +47,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_VERBS = ("embed", "evaluate", "fill", "finetune", "generate", "next", "pieces", "predict", "pretrain", "score")
+_VERBS = (
+    "distill",
+    "embed",
+    "evaluate",
+    "fill",
+    "finetune",
+    "generate",
+    "next",
+    "pieces",
+    "predict",
+    "pretrain",
+    "score",
+)
 _HOMES = {
     **{
         verb: f"verbs.{verb}"
@@ -80,6 +93,7 @@ __all__ = [
     "compare",
     "concordance",
     "convert_model",
+    "distill",
     "embed",
     "evaluate",
     "fill",

@@ -200,6 +200,10 @@ SOME_VALUE = {
     "train_items": 50,
     "dev_items": 40,
     "train_share": "1%,10%",
+    "layers": 3,
+    "student": "small",
+    "gold_weight": 0.25,
+    "match_weight": 0.1,
     "scratch": True,
 }
 """For every option of a function, something that is not its default."""

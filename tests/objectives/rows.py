@@ -27,6 +27,8 @@ FAMILY_OF = {
     "denoising": "bart",
     "spans": "t5",
     "translation": "transformer",
+    "distilled": "bert",
+    "distilled-causal": "gpt2",
 }
 """The family each objective is tried on."""
 PAIRED = ("transformer",)
@@ -161,8 +163,15 @@ def some_of(rows: Rows, which: list[int]) -> Rows:
 
 
 def told(objective: BaseObjective, family: str | None = None) -> Any:
-    """An objective that knows the small tokenizer of its family."""
-    return objective.for_tokenizer(tiny_tokenizer(family or FAMILY_OF[objective.name]))
+    """An objective that knows the small tokenizer of its family, and a teacher where it needs one."""
+    return taught(objective).for_tokenizer(tiny_tokenizer(family or FAMILY_OF[objective.name]))
+
+
+def taught(objective: Any) -> Any:
+    """An objective with a small teacher, where it needs one."""
+    if not objective.needs_teacher or objective.known_teacher is not None:
+        return objective
+    return objective.replace(known_teacher=bundle_for(objective, n_layers=3))
 
 
 def bundle_for(objective: BaseObjective, *, spread: float | None = SPREAD, **changes: Any) -> Bundle:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import polyseme
-from objectives.rows import FAMILY_OF, bundle_for, redrawn, rows_for, some_rows, tensors, told, total
+from objectives.rows import FAMILY_OF, bundle_for, redrawn, rows_for, some_rows, taught, tensors, told, total
 from polyseme.bundle import load_bundle, new_bundle, save_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.cost import forward_flops
@@ -19,6 +19,7 @@ from polyseme.errors import OptionError
 from polyseme.objectives import bilm, causal, masked, replaced, streams
 from polyseme.objectives.causal import Causal
 from polyseme.objectives.denoising import Denoising
+from polyseme.objectives.distilled import Distilled, DistilledCausal
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import OBJECTIVES, check_needs, objective_from
@@ -49,6 +50,8 @@ CASES: dict[str, BaseObjective] = {
     "denoising, in every way": Denoising(rotate=True, mask_rate=0.1, delete_rate=0.1),
     "spans": Spans(),
     "translation": Translation(smoothing=0.0),
+    "distilled": Distilled(),
+    "distilled, causal": DistilledCausal(),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 OTHER_SETTINGS = (
@@ -71,6 +74,7 @@ def forget_what_was_compiled() -> Iterator[None]:
 
 def test_every_objective_is_in_the_table_and_tried() -> None:
     tried = (causal.Causal, masked.Masked, replaced.Replaced, Permuted, Denoising, Spans, Translation)
+    tried = (*tried, Distilled, DistilledCausal)
     assert {
         *(each.name for each in (*tried, streams.Streamed, bilm.BiLM, TwoWayStreamed)),
         *STATIC,
@@ -100,7 +104,12 @@ def test_an_unknown_objective_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in OTHER_SETTINGS else ()) for case in CASES]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case in OTHER_SETTINGS else ())
+        for case, objective in CASES.items()
+        if not objective.needs_teacher  # what a teacher says and what the text says cannot both be learned
+    ],
 )
 def test_one_batch_is_learned_by_heart(case: str) -> None:
     """Every part of the loss falls far below what it was at first.
@@ -261,7 +270,7 @@ def test_flops_are_three_times_the_forward_pass_and_the_output() -> None:
 @every_case
 def test_the_cost_is_known_before_the_vocabulary_is(case: str) -> None:
     """A recipe says what it costs before there is a corpus."""
-    objective = CASES[case]
+    objective = taught(CASES[case])
     assert objective.flops(objective.nets(bundle_for(objective)), 3, 20) > 0
 
 

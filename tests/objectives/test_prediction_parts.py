@@ -24,6 +24,8 @@ PARTS = {
     "skip-gram": ("skip-gram",),
     "cbow": ("cbow",),
     "glove": ("glove",),
+    "distilled": ("masked",),
+    "distilled-causal": ("causal",),
 }
 
 

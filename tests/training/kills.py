@@ -83,8 +83,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "cbow": {**SETTINGS, "recipe": "cbow", "shape": {"width": 8}},
     "glove": {**SETTINGS, "recipe": "glove", "shape": {"width": 8}},
     "translation": {**SMALL, "recipe": "transformer-tiny", "length": 24, "shape": TWO_STACKS},
+    "distilled": {**SETTINGS, "layers": 1},
+    "distilled-causal": {**SETTINGS, "recipe": "gpt-tiny", "layers": 1},
 }  # fmt: skip
-"""The runs that are killed, by sort."""
+"""The runs that are killed, by sort; those with `layers` are students of a teacher that the recipe has made."""
 
 
 def write_text(path: Path) -> None:
@@ -173,7 +175,17 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     if sort == "next" and text.is_file():
         texts = {"sources": text.with_suffix(".sentences")}
     built = {} if text.is_file() else {"tokenizer": None, "vocab_size": None}
-    polyseme.pretrain(**texts, output=run, **{"compile": False, **RUNS[sort], **built})
+    settings = {"compile": False, **RUNS[sort], **built}
+    if "layers" in settings:
+        teacher = run.parent / f"teacher-{sort}"
+        student = {name: settings.pop(name) for name in ("layers", "checkpoint_every", "evaluate_every")}
+        if not (teacher / "model").exists():
+            polyseme.pretrain(**texts, output=teacher, **{**settings, "shape": {**settings["shape"], "n_layers": 2}})
+        for name in ("recipe", "shape", "vocab_size", "tokenizer"):
+            settings.pop(name, None)
+        polyseme.distill(**texts, model=teacher, output=run, **settings, **student)
+        return
+    polyseme.pretrain(**texts, output=run, **settings)
 
 
 def ran(text: Path, run: Path, sort: str, install: Any = None, seed: int = 0) -> int:

@@ -48,6 +48,8 @@ FRAMES = {
     "skip-gram": "lm",
     "cbow": "lm",
     "glove": "lm",
+    "distilled": "bert",
+    "distilled-causal": "gpt2",
 }
 """The specials that rows of each objective have."""
 TOKENIZERS = {"lm": "words", "elmo": "words", "flair": "characters"}

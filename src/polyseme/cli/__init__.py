@@ -30,6 +30,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Pretraining": {
         "pretrain": "Pretrain a model on raw text, in one command.",
         "recipes": "List what can be pretrained, and how training is fitted to a budget.",
+        "distill": "Train a small student to do what a larger model does.",
         "corpus": "Build a corpus of pieces from raw text, ready for pretraining.",
     },
     "Transfer": {

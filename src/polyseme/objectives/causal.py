@@ -29,7 +29,7 @@ class Causal(BaseObjective):
         pad = self.vocabulary.pad
         targets = rows.pieces[:, 1:]
         n_targets = targets.size if pad is None else int((targets != pad).sum())
-        return Example(shared_arrays(rows, rows.pieces), {self.name: float(n_targets)})
+        return Example(shared_arrays(rows, rows.pieces), {"causal": float(n_targets)})
 
     def nets(self, bundle: Bundle) -> nn.Module:
         return CausalNets(bundle, None if self.known_vocabulary is None else self.known_vocabulary.pad)

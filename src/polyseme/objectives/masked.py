@@ -52,6 +52,7 @@ class WithMaskRate(BaseObjective, ABC):
     """What the rate falls (or rises) to in a straight line over the run, and what is evaluated with; None: it stays."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for rate in (self.rate_at(0.0), self.rate_at(1.0)):
             check_rate(rate)
 

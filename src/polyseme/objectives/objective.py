@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
@@ -104,20 +104,30 @@ class BaseObjective(Config, ABC):
     """Whether plain SGD is taken by `update`: where each step touches a few rows of large tables."""
     judges_models: ClassVar[bool] = True
     """Whether of two models of one run the one with the lower held-out loss is the better one."""
+    needs_teacher: ClassVar[bool] = False
+    """Whether a second model, which is not trained, belongs to it (`with_models`)."""
 
     known_vocabulary: Vocabulary | None = field(default=None, repr=False)
-    """Of the tokenizer that its rows are made with; no setting, so it is not in the JSON."""
+    """Of the tokenizer that its rows are made with. Like all that begins with `known_`, it is no setting."""
+
+    def __post_init__(self) -> None:
+        """Subclasses check their settings here."""
+
+    @classmethod
+    def settings(cls) -> dict[str, str]:
+        """The names of the settings, with their types."""
+        return {each.name: str(each.type) for each in dataclasses.fields(cls) if not each.name.startswith("known_")}
 
     def to_json(self) -> dict[str, Any]:
         """The settings, as `json.dump` takes them."""
-        settings = super().to_json()
-        del settings["known_vocabulary"]
-        return settings
+        known = {each.name: None for each in dataclasses.fields(self) if each.name not in self.settings()}
+        settings = dataclasses.asdict(self.replace(**known))
+        return {name: settings[name] for name in self.settings()}
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Any:
         """The objective of `to_json`. An unknown setting is an error that names the nearest one."""
-        types = {each.name: str(each.type) for each in dataclasses.fields(cls) if each.name != "known_vocabulary"}
+        types = cls.settings()
         for name, value in settings.items():
             if name not in types:
                 advice = nearest(name, sorted(types)) if types else "It has none."
@@ -153,6 +163,10 @@ class BaseObjective(Config, ABC):
 
     def for_encoder(self: AnyObjective, config: EncoderConfig) -> AnyObjective:
         """The same objective, with the settings in which it must follow an encoder."""
+        return self
+
+    def with_models(self: AnyObjective) -> AnyObjective:
+        """The same objective, with those models loaded that it reads beside the one that is trained."""
         return self
 
     @property
@@ -242,6 +256,10 @@ class Nets(nn.Module):
     def new_memory(self, n_rows: int) -> Memory:
         """What streams begin with."""
         return self.encoder.new_memory(n_rows)
+
+    def frozen_models(self) -> Iterator[nn.Module]:
+        """Models that are run and not trained; they are no submodules."""
+        return iter(())
 
 
 def with_outputs(bundle: Bundle, outputs: Mapping[str, nn.Module]) -> Bundle:

@@ -13,6 +13,7 @@ from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.causal import Causal
 from polyseme.objectives.cbow import Cbow
 from polyseme.objectives.denoising import Denoising
+from polyseme.objectives.distilled import Distilled, DistilledCausal
 from polyseme.objectives.glove import Glove
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective import BaseObjective
@@ -29,7 +30,7 @@ OBJECTIVES: Mapping[str, type[BaseObjective]] = {
     each.name: each
     for each in (
         *(Causal, Masked, Replaced, Streamed, BiLM, TwoWayStreamed, Permuted, Denoising, Spans, Translation),
-        *(SkipGram, Cbow, Glove),
+        *(SkipGram, Cbow, Glove, Distilled, DistilledCausal),
     )
 }
 
@@ -59,7 +60,7 @@ def check_encoder(objective: BaseObjective, family: Family, config: EncoderConfi
     needs, name = objective.needs, objective.name
     if config.direction not in needs.directions:
         sides = " or ".join(SIDES[each] for each in needs.directions)
-        fitting = [each.name for each in OBJECTIVES.values() if _fits(each().needs, config)]
+        fitting = [each.name for each in OBJECTIVES.values() if not each.needs_teacher and _fits(each().needs, config)]
         advice = f"For this encoder there is: {', '.join(fitting)}." if fitting else "No objective trains this encoder."
         raise OptionError(
             f"The objective {name!r} needs an encoder that sees {sides}, and this one ({family.name}) sees "

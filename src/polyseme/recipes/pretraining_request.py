@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from polyseme.bundle import Bundle, load_bundle, new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import ABOUT, Corpus
@@ -25,7 +25,7 @@ from polyseme.recipes.recipe import Recipe, flops_of_rows
 from polyseme.training.budget import Budget
 from polyseme.training.device_group import Devices
 from polyseme.training.energy_ledger import measured_peak
-from polyseme.training.pretraining_job import Job, check_sides, rows_of
+from polyseme.training.pretraining_job import Job, check_sides, rows_of, start_of
 from polyseme.training.training_settings import Phase, TrainingSettings
 
 
@@ -87,6 +87,8 @@ class PretrainingRequest:
     device: str
     start: str | None
     """The folder of a model that is trained further."""
+    taken_layers: tuple[int, ...] | None = None
+    """The layers of it, counted from 1, that are trained further without the others; None: all."""
     shape: Mapping[str, Any]
     """The user's changes of the encoder's config …"""
     objective: Mapping[str, Any]
@@ -150,13 +152,14 @@ class PretrainingRequest:
             corpus_fingerprint=corpus_fingerprint,
             budget=str(self.budget),
             start=self.start,
+            taken_layers=self.taken_layers,
             **self.reporting,
         )
 
     @cached_property
     def start_bundle(self) -> Bundle | None:
         """The model that is trained further, loaded once."""
-        return None if self.start is None else load_bundle(self.start)
+        return None if self.start is None else start_of(self.start, self.taken_layers)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -241,7 +244,7 @@ class PretrainingRequest:
         """Floating-point operations of training, forwards and backwards, by analysis."""
         start, config = self.start_bundle, self._config(n_pieces, {})
         settings = {name: value for name, value in self._objective(config).items() if name != "name"}
-        objective = objective_from(self.recipe.objective, settings)
+        objective = objective_from(self.recipe.objective, settings).with_models()
         family, tied = (FAMILIES[self.recipe.family], self.recipe.tied) if start is None else (start.family, start.tied)
         check_encoder(objective, family, config)
         with unfilled():

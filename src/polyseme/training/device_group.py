@@ -148,7 +148,8 @@ def compile_parts(nets: nn.Module) -> None:
     """
     # The compiler looks at the gradients of whatever a part reads, which torch then warns of.
     warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
-    for module in nets.modules():
+    frozen = (part for model in getattr(nets, "frozen_models", list)() for part in model.modules())
+    for module in (*nets.modules(), *frozen):
         if isinstance(module, Encoder):
             for part in module.repeated_parts():
                 part.compile(dynamic=False)

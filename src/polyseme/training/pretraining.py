@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyseme.bundle import Bundle, load_bundle
+from polyseme.bundle import Bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowSource
 from polyseme.encoders.local_start import start_locally
@@ -69,13 +69,12 @@ class Pretraining:
 
         `start` is the model that is trained further; where there is one and it is not given, it is loaded.
         """
-        if start is None and job.start is not None:
-            start = load_bundle(job.start)
+        start = job.start_bundle() if start is None else start
         row_sources = check_job(job, corpus, devices, start)
         training = job.training
         torch.manual_seed(training.seed)
         bundle = first_bundle(job, corpus, start)
-        objective = job.make_objective(corpus)
+        objective = job.make_objective(corpus).with_models()
         held_out = rows_of(job, corpus, training.phases[0], "held")
         nets = objective.nets(bundle)
         if training.local_start and start is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyseme.bundle import Bundle, new_bundle
+from polyseme.bundle import Bundle, load_bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
@@ -18,6 +18,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import check_encoder, check_needs, objective_from
 from polyseme.parts.initialization import unfilled
+from polyseme.taken_layers import with_layers
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
 from polyseme.training.weight_average import check_decay
@@ -50,6 +51,8 @@ class Job(Config):
     budget: str
     start: str | None = None
     """A model that is trained further."""
+    taken_layers: tuple[int, ...] | None = None
+    """The layers of `start`, counted from 1, that are trained further without the others; None: all."""
     log_every: int = 10
     evaluate_every: int | None = None
     """None: ten times in a run."""
@@ -93,6 +96,10 @@ class Job(Config):
         objective = objective_from(settings.pop("name"), settings)
         return objective if corpus is None else objective.for_corpus(corpus)
 
+    def start_bundle(self) -> Bundle | None:
+        """The model that is trained further, loaded, where there is one."""
+        return None if self.start is None else start_of(self.start, self.taken_layers)
+
     @property
     def keeps_lowest(self) -> bool:
         """Whether the saved model is that of the evaluated checkpoint with the lowest held-out loss, if the last one's
@@ -117,6 +124,12 @@ class Job(Config):
 
     def keeps_every(self, n_steps: int) -> int:
         return self.checkpoint_every or min(-(-n_steps // 10), 1000)
+
+
+def start_of(folder: str, layers: tuple[int, ...] | None) -> Bundle:
+    """The model in a folder, or these layers of it."""
+    whole = load_bundle(folder)
+    return whole if layers is None else with_layers(whole, layers, folder)
 
 
 def check_plan(job: Job, devices: Devices) -> None:
@@ -147,7 +160,7 @@ def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) 
     check_sides(job.recipe, job.layout, in_pairs=corpus.sides == SIDES, name=str(corpus.folder))
     if start is not None:
         _check_tokenizer(job, corpus, start)
-    check_needs(job.make_objective(corpus), bundle, corpus.tokenizer)
+    check_needs(job.make_objective(corpus).with_models(), bundle, corpus.tokenizer)
     sources = [rows_of(job, corpus, phase) for phase in job.training.phases]
     for phase, source in zip(job.training.phases, sources, strict=True):
         _check_rows(phase, source, corpus)

@@ -29,13 +29,17 @@ def write_cards(run: Run, job: Job, corpus: Corpus, ledger: Ledger, bundles: dic
 def run_card(run: Run, job: Job, corpus: Corpus, ledger: Ledger, bundle: Bundle, name: str = MODEL) -> str:
     """The card of a run's model, or of another that it was trained with (ELECTRA's generator)."""
     own = run.folder.resolve().name
-    start = "from scratch" if job.start is None else f"further from {model_name(job.start)}"
+    start = "Pretrained from scratch" if job.start is None else f"Pretrained further from {model_name(job.start)}"
+    teacher = job.objective.get("teacher")
+    if teacher:
+        layers = ", ".join(map(str, job.taken_layers or ()))
+        start = f"Distilled from {model_name(teacher)}" + (f", beginning with its layers {layers}," if layers else "")
     beside = "" if name == MODEL else f" This is its {name}."
     return model_card(
         bundle,
         CardContent(
             title=own if name == MODEL else f"{own}-{name}",
-            origin=f"Pretrained {start} by polyseme {__version__} with the recipe {job.recipe}.{beside}",
+            origin=f"{start} by polyseme {__version__} with the recipe {job.recipe}.{beside}",
             sections=[
                 ("Data", data_section(corpus)),
                 ("Training", _training(run, job)),

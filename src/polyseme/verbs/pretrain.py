@@ -33,6 +33,7 @@ from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, chec
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_choice import chosen_recipe
 from polyseme.recipes.recipe_table import COUNTED
+from polyseme.recipes.teaching import Teaching
 from polyseme.training.budget import parse_budget, parse_time
 from polyseme.training.counting_run import run_counting
 from polyseme.training.device_group import Devices, devices_for
@@ -70,10 +71,13 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
     if model is None and options.model is not None:
         raise OptionError("The model to train further comes from no folder. Save it, and name its folder.")
     with on_disk(options.sources, options.field) as (sources, field):
-        return _pretrain(dataclasses.replace(options, sources=sources, field=field, model=model), started)
+        return run_pretraining(dataclasses.replace(options, sources=sources, field=field, model=model), started)
 
 
-def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | PausedRun:
+def run_pretraining(
+    options: PretrainOptions, started: float, teaching: Teaching | None = None
+) -> Ledger | DryRun | PausedRun:
+    """Pretrain by these options; with a teacher, `options.model` is the student that is trained."""
     stop_after = _stop_after(options)
     costs = Rates.of(options.cost_rates)
     texts = Texts(options.sources, options.source, options.target, options.held_source, options.held_target)
@@ -88,11 +92,14 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
     chosen = chosen_recipe(options.recipe, budget=budget, device=device, start=start, in_pairs=texts.sources is None)
     if options.budget is None:
         budget = parse_budget(chosen.budget)
+    if teaching is not None:
+        chosen = teaching.taught(chosen)
     request = PretrainingRequest(
         recipe=chosen,
         budget=budget,
         device=device,
         start=start,
+        taken_layers=None if teaching is None else teaching.taken_layers,
         shape=chosen.shaped(options.shape or {}),
         objective=options.objective or {},
         options=options.values(),
@@ -112,6 +119,8 @@ def _pretrain(options: PretrainOptions, started: float) -> Ledger | DryRun | Pau
     building = _building(options, chosen)
     if options.model is not None:
         building["tokenizer"] = request.start
+    if teaching is not None:
+        building["tokenizer"] = teaching.teacher
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
             fitted = devices.agree(request.fit(building["vocab_size"], devices))
