@@ -165,6 +165,14 @@ def test_taken_layers_are_the_teachers(family: str, tmp_path: Any) -> None:
     assert load_bundle(tmp_path / "small").config.depth == 2
 
 
+def test_heads_that_were_pruned_stay_gone() -> None:
+    bundle = bundle_of("bert", heads_left=((0, 1), (2,), (0, 3)))
+    small = with_layers(bundle, (1, 3))
+    assert small.config.heads_left == ((0, 1), (0, 3))  # type: ignore[attr-defined]
+    batch = Batch(torch.randint(5, 60, (2, 9)))
+    assert_close(small.encoder(batch)[1], bundle.encoder(batch)[1], 1e-6)
+
+
 def bundle_of(family: str, **changes: Any) -> Any:
     torch.manual_seed(3)
     output = "causal" if family == "gpt2" else "masked"
