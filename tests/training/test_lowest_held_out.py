@@ -19,6 +19,7 @@ from polyseme.training.effects import CHECKPOINTS, read_log
 from polyseme.training.run_folder import Run
 from polyseme.training.run_job import PausedRun
 from polyseme.training.trainer import WEIGHTS, named_under
+from polyseme.training.watching import StopAfter
 
 SETTINGS: dict[str, Any] = {
     "recipe": "gpt-tiny",
@@ -83,12 +84,18 @@ def test_the_model_is_that_of_the_lowest_held_out_loss(run: Path) -> None:
     assert [has_checkpoint(run / CHECKPOINTS, each) for each in (12, 24, 108, 120)] == [True, False, True, True]
 
 
-def test_a_run_in_slices_ends_with_the_same_model(corpus: Path, run: Path, tmp_path: Path) -> None:
-    output = tmp_path / "slices"
+def test_a_run_in_slices_ends_with_the_same_model(
+    corpus: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slices end after steps 50 and 100, whatever the clock says."""
+    monkeypatch.setattr(StopAfter, "_look", lambda self, moment: (moment.done % 50 == 0, moment.done + 1))
+    output, paused = tmp_path / "slices", []
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        part = polyseme.pretrain(corpus, output=output, **SETTINGS, stop_after="1s")
+        part = polyseme.pretrain(corpus, output=output, **SETTINGS, stop_after="1h")
         while isinstance(part, PausedRun):
-            part = polyseme.pretrain(resume=output, stop_after="1s")
+            paused.append(part.done)
+            part = polyseme.pretrain(resume=output, device="cpu", stop_after="1h")
+    assert paused == [50, 100]
     assert Run.open(output).model_step == Run.open(run).model_step
     assert (output / "model" / "model.safetensors").read_bytes() == (run / "model" / "model.safetensors").read_bytes()
 
