@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.senses import senses
     from polyseme.verbs.show import show
     from polyseme.verbs.similar import similar
+    from polyseme.verbs.sweep import sweep
     from polyseme.word_encoder import StackedWordEncoder, WordEncoder
     from polyseme.word_senses.similarity_view import view
 
@@ -63,7 +64,17 @@ _VERBS = (
 _HOMES = {
     **{
         verb: f"verbs.{verb}"
-        for verb in (*_VERBS, "benchmark", "compare", "concordance", "interpolate", "senses", "show", "similar")
+        for verb in (
+            *_VERBS,
+            "benchmark",
+            "compare",
+            "concordance",
+            "interpolate",
+            "senses",
+            "show",
+            "similar",
+            "sweep",
+        )
     },
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
@@ -113,6 +124,7 @@ __all__ = [
     "senses",
     "show",
     "similar",
+    "sweep",
     "view",
 ]
 

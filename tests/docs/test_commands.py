@@ -41,6 +41,8 @@ def test_options_exist(page: Path, arguments: list[str]) -> None:
     assert isinstance(main, click.Group)
     verb, *others = arguments
     command = main.get_command(click.Context(main), verb)
+    if isinstance(command, click.Group) and others:
+        command = command.get_command(click.Context(command), others[0])
     assert command is not None
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
     shown = {each.partition("=")[0] for each in others if re.match(r"--[a-z]|-[a-z]$", each)}

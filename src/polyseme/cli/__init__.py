@@ -32,6 +32,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "recipes": "List what can be pretrained, and how training is fitted to a budget.",
         "distill": "Train a small student to do what a larger model does.",
         "corpus": "Build a corpus of pieces from raw text, ready for pretraining.",
+        "sweep": "Pretrain or fine-tune over a grid of settings, in one table.",
     },
     "Transfer": {
         "finetune": "Fit a model to a task, frozen or fine-tuned.",

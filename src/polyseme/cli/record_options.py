@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,21 +29,26 @@ TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool}
 """Types that the command line reads, as annotations spell them; everything else is a string."""
 FIRST = ("output", "model")
 """Options that every verb lists first."""
-SEVERAL = ("files", "several", "pairs")
+SEVERAL = ("files", "several", "pairs", "grid", "rows")
 """Parsers of options that may be given several times."""
 
 
 def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callable[..., None]], click.Command]:
     """A command with an argument or option for every field of a record but callbacks, and `--json` on request."""
+    return click.command(cls=Command, params=parameters_of(record, json=json))
+
+
+def parameters_of(record: type[Options], *, json: bool = False) -> list[click.Parameter]:
+    """The arguments and options of a record but callbacks, and `--json` on request."""
     fields = sorted(fields_of(record), key=lambda field: field.name not in FIRST)
     parameters = [(_option if field.kw_only else _argument)(field) for field in fields if not doc_of(field).only_python]
     if json:
         help = "Print JSON instead of a table."
         parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=help))
-    return click.command(cls=_Command, params=parameters)
+    return parameters
 
 
-class _Command(click.Command):
+class Command(click.Command):
     """A command that refuses an option with one value if it is given twice; click would drop the first in silence."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -132,11 +138,59 @@ def _pairs(texts: tuple[str, ...], flag: str) -> dict[str, Any] | None:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise OptionError(f"{flag} wants NAME=VALUE. Got {text!r} instead.")
-        try:
-            pairs[name.replace("-", "_")] = json.loads(value)
-        except ValueError:
-            pairs[name.replace("-", "_")] = value
+        pairs[name.replace("-", "_")] = _value(value)
     return pairs or None
+
+
+def _values(text: str) -> list[Any]:
+    """Values with commas between them, or a list of JSON; one that is JSON is read as such, others are strings.
+
+    >>> _values("0.05,0.15"), _values("adamw,muon"), _values('["glove.txt,char-cnn", null]'), _values("[2,2],[3,3]")
+    ([0.05, 0.15], ['adamw', 'muon'], ['glove.txt,char-cnn', None], [[2, 2], [3, 3]])
+    """
+    for spelling in (text, f"[{text}]"):
+        try:
+            values = json.loads(spelling)
+        except ValueError:
+            continue
+        if isinstance(values, list):
+            return values
+    return [_value(each.strip()) for each in text.split(",") if each.strip()]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _grid(texts: tuple[str, ...], flag: str) -> dict[str, list[Any]] | None:
+    """NAME=VALUES, each name once."""
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not name or not equals:
+            raise OptionError(f"{flag} wants NAME=VALUE,VALUE. Got {text!r} instead.")
+        if name in grid:
+            raise OptionError(f"{flag} has {name!r} twice. Give all of its values at once: {name}=VALUE,VALUE.")
+        grid[name] = _values(values)
+    return grid or None
+
+
+def _rows(texts: tuple[str, ...], flag: str) -> dict[str, dict[str, Any]] | None:
+    """NAME: SETTING=VALUE SETTING=VALUE."""
+    rows: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, colon, settings = text.partition(":")
+        name = name.strip()
+        if not name or not colon:
+            raise OptionError(f"{flag} wants 'NAME: SETTING=VALUE …'. Got {text!r} instead.")
+        if name in rows:
+            raise OptionError(f"{flag} has two rows {name!r}. Give each its own name.")
+        rows[name] = _pairs(tuple(shlex.split(settings)), flag) or {}
+    return rows or None
 
 
 def _files(names: tuple[str, ...], flag: str) -> Any:
@@ -153,6 +207,8 @@ PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
     "columns": _columns,
     "seeds": _seeds,
     "pairs": _pairs,
+    "grid": _grid,
+    "rows": _rows,
     "files": _files,
     "several": lambda names, flag: names,
     "early_stopping": lambda text, flag: _EARLY_STOPPING.get(text, text),

@@ -3,6 +3,7 @@
 | exit code | |
 |---|---|
 | 0 | done |
+| 1 | done, but runs of a sweep failed |
 | 2 | refused, in one paragraph on standard error; nothing was left half-written |
 | 130, 143, 129 | stopped by Ctrl-C, SIGTERM or a closed terminal, in one line; nothing was left half-written |
 | 141 | whoever read the output has gone (`polyseme show \\| head -1`); nothing is printed |

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from polyseme.plots.word_uses import Use
+    from polyseme.sweeps.run_queue import SweepProgress
     from polyseme.training.effects import Report
     from polyseme.transfer.train_seed import StepReport as SeedReport
 
@@ -248,6 +249,20 @@ class FinetuneLine(_Line["SeedReport"]):
         part = f"{report.part}, " if report.part else ""
         step = f"{part}seed {report.seed}, step {report.done:,}/{report.n_steps:,}{self._dev.get(report.seed, '')}"
         return report.dev is not None, f"{self.task}, {step}" if self.task else step
+
+
+class SweepLine(_Line["SweepProgress"]):
+    """First a bar for the text that becomes a corpus, then how many runs are done, and how far the others are."""
+
+    def __init__(self) -> None:
+        super().__init__(Bar("checking", then="building the corpus", at_last="starting"))
+
+    def _line(self, report: SweepProgress) -> tuple[bool, str]:
+        if report.ended and not sys.stderr.isatty():
+            return True, f"{report.n_done} of {report.n_runs} runs done; {report.ended}"
+        failed = f", {report.n_failed} failed" if report.n_failed else ""
+        running = "; ".join(f"{name}: {line}" for name, line in report.running.items())
+        return bool(report.ended), f"{report.n_done} of {report.n_runs} runs done{failed}; {running}"
 
 
 def bar_over(sources: Sequence[str], then: str) -> Bar | nullcontext[None]:

@@ -13,7 +13,7 @@ from polyseme.plots.html_page import escaped
 Points = Sequence[tuple[float, float]]
 
 # Sizes in pixels.
-_WIDTH, _HEIGHT = 640, 360
+WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 24, 84, 48
 _MOST_POINTS = 300
 """Of a curve; more are averaged in groups."""
@@ -42,7 +42,7 @@ def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float
     legend: list[tuple[str, str]] = []
     if unigram_entropy is not None:
         height = up(unigram_entropy)
-        parts.append(f'<path class="dashed" d="M{_LEFT} {height:.1f}L{_WIDTH - _RIGHT} {height:.1f}"/>')
+        parts.append(f'<path class="dashed" d="M{_LEFT} {height:.1f}L{WIDTH - _RIGHT} {height:.1f}"/>')
     if training:
         parts.append(svg_path(training, across, up, f'class="faint" stroke="{group_color(0)}"'))
         legend.append((f'class="faint" stroke="{group_color(0)}"', "training"))
@@ -56,15 +56,15 @@ def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float
     return svg_file(title, [*parts, *svg_legend(legend)])
 
 
-def svg_file(title: str, parts: Sequence[str]) -> str:
+def svg_file(title: str, parts: Sequence[str], *, height: int = HEIGHT) -> str:
     """A picture with a title above its parts."""
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
-            f'height="{_HEIGHT}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+            f'height="{height}" role="img">',
             f"<title>{escaped(title)}</title>",
             f"<style>{_STYLE}</style>",
-            f'<rect class="paper" width="{_WIDTH}" height="{_HEIGHT}"/>',
+            f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
             svg_text(_LEFT, 30, title, "title"),
             *parts,
             "</svg>",
@@ -92,7 +92,7 @@ def svg_path(points: Points, across: Scale, up: Scale, attributes: str) -> str:
 
 def svg_scales(across: tuple[float, float], heights: Sequence[float]) -> tuple[Scale, Scale]:
     """Where numbers lie in a picture: between two numbers across, and in the range of the heights."""
-    return Scale(*across, _LEFT, _WIDTH - _RIGHT), Scale(*reach_of(heights or [0.0]), _HEIGHT - _BOTTOM, _TOP)
+    return Scale(*across, _LEFT, WIDTH - _RIGHT), Scale(*reach_of(heights or [0.0]), HEIGHT - _BOTTOM, _TOP)
 
 
 def svg_grid(across: Scale, up: Scale, ticks: Sequence[tuple[float, str]], *, x: str, y: str) -> list[str]:
@@ -100,10 +100,10 @@ def svg_grid(across: Scale, up: Scale, ticks: Sequence[tuple[float, str]], *, x:
     parts = []
     for tick, label in round_ticks(up):
         height = f"{up(tick):.1f}"
-        parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height}" y2="{height}"/>')
+        parts.append(f'<line class="rule" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{height}" y2="{height}"/>')
         parts.append(svg_text(_LEFT - 8, up(tick) + 4, label, anchor="end"))
-    parts += [svg_text(across(tick), _HEIGHT - _BOTTOM + 19, label, anchor="middle") for tick, label in ticks]
-    parts.append(svg_text(_WIDTH - _RIGHT, _HEIGHT - 8, x, anchor="end"))
+    parts += [svg_text(across(tick), HEIGHT - _BOTTOM + 19, label, anchor="middle") for tick, label in ticks]
+    parts.append(svg_text(WIDTH - _RIGHT, HEIGHT - 8, x, anchor="end"))
     parts.append(svg_text(_LEFT - 8, _TOP - 12, y, anchor="end") if len(y) < 6 else svg_text(8, _TOP - 12, y))
     return parts
 

@@ -39,6 +39,11 @@ class Texts:
     held_source: Sources | None
     held_target: Sources | None
 
+    @classmethod
+    def of(cls, options: Any) -> Texts:
+        """Those of a record of options."""
+        return cls(*(getattr(options, each.name) for each in dataclasses.fields(cls)))
+
     @property
     def named(self) -> list[str]:
         """The names of the arguments that were given."""

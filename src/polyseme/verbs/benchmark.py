@@ -23,7 +23,7 @@ from polyseme.tasks.items import Item, TaskData
 from polyseme.training.energy_ledger import Rates
 from polyseme.transfer.benchmark_table import BenchmarkReport, TaskResult
 from polyseme.transfer.finetune_report import FinetuneReport
-from polyseme.transfer.finetune_settings import settings_of
+from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.task_folder import REPORT
 from polyseme.verb_options.task_options import BenchmarkOptions, FinetuneOptions, FinetuneRunOptions, ItemLimits
 from polyseme.verbs.evaluate import evaluate
@@ -46,12 +46,7 @@ def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
         >>> table = polyseme.benchmark("glue", model="models/mine", data="data/tasks", seeds=5)     # doctest: +SKIP
         >>> print(table.markdown())                                                                 # doctest: +SKIP
     """
-    check_choice("suite", options.suite, SUITES)
-    suite = SUITES[options.suite]
-    settings = settings_of(options)
-    find_device(options.device)
-    Rates.of(options.cost_rates)
-    _check_options(suite, options)
+    suite, settings = check_benchmark(options)
     model: AnyPath | Model = model_or_default("evaluate" if suite.evaluation else "benchmark", options.model)
     name = (model.path or "a model") if isinstance(model, Model) else str(model)
     if not isinstance(model, Model) and name != NO_MODEL:
@@ -71,6 +66,18 @@ def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def check_benchmark(options: BenchmarkOptions) -> tuple[Suite, FinetuneSettings]:
+    """The suite and the settings of its fine-tunings; options that cannot be are refused, and so are missing data."""
+    check_choice("suite", options.suite, SUITES)
+    suite = SUITES[options.suite]
+    settings = settings_of(options)
+    find_device(options.device)
+    Rates.of(options.cost_rates)
+    _check_options(suite, options)
+    _tasks(suite, options.tasks, options.data)
+    return suite, settings
 
 
 def _check_options(suite: Suite, options: BenchmarkOptions) -> None:

@@ -126,6 +126,14 @@ def evaluate(options: EvaluateOptions) -> Report:
     return report
 
 
+def check_evaluation(options: EvaluateOptions) -> None:
+    """Refuse an evaluation of a language model that does not exist, or whose data is not there."""
+    check_hide(options.hide)
+    chosen, _ = _chosen(str(options.name), options.data, options.source, listed(options.reference), None)
+    if EVALUATIONS[chosen].two_sides:
+        raise OptionError(f"{chosen} compares texts with their references, and evaluates no model.")
+
+
 def _evaluate_language_model(options: EvaluateOptions, name: str, started: float) -> Report:
     model = folder_of(options.model)
     chosen, files = _chosen(name, options.data, options.source, listed(options.reference), model)

@@ -67,7 +67,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
         inputs = [path, options.data, *named, *folders_of(settings.inputs)]
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=["polyseme.json"])
     columns = options.values(TaskDataOptions)
-    read = _read_task(task, options.data, files, columns)
+    read = read_task(task, options.data, files, columns)
     run["model_name"], bundle = _bundle(model, settings)
     run["stacked"] = load_inputs(settings.inputs)
     fit: Callable[..., Finetuned] = finetune_task
@@ -86,7 +86,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     return done.report
 
 
-def _read_task(
+def read_task(
     task: str | TaskData, data: AnyPath | None, files: Mapping[str, Sources | None], columns: Mapping[str, Any]
 ) -> TaskData:
     """The data of a task, read and checked."""

@@ -80,47 +80,15 @@ def run_pretraining(
     """Pretrain by these options; with a teacher, `options.model` is the student that is trained."""
     stop_after = _stop_after(options)
     costs = Rates.of(options.cost_rates)
-    texts = Texts(options.sources, options.source, options.target, options.held_source, options.held_target)
+    texts = Texts.of(options)
     if options.resume is not None:
         return _resume(options.resume, options, texts, costs, started, stop_after)
     _check(options, texts)
     if options.recipe is not None and options.recipe in COUNTED:
         return _count(COUNTED[options.recipe], options, texts, costs, started)
-    device = find_device(options.device)
-    start = None if options.model is None else str(model_folder(find_model(str(options.model))))
-    budget = parse_budget(options.budget or Recipe.budget)
-    chosen = chosen_recipe(options.recipe, budget=budget, device=device, start=start, in_pairs=texts.sources is None)
-    if options.budget is None:
-        budget = parse_budget(chosen.budget)
-    if teaching is not None:
-        chosen = teaching.taught(chosen)
-    request = PretrainingRequest(
-        recipe=chosen,
-        budget=budget,
-        device=device,
-        start=start,
-        taken_layers=None if teaching is None else teaching.taken_layers,
-        shape=chosen.shaped(options.shape or {}),
-        objective=options.objective or {},
-        options=options.values(),
-        reporting={
-            "log_every": options.log_every,
-            "evaluate_every": options.evaluate_every,
-            "checkpoint_every": options.checkpoint_every,
-            "keep": max(options.keep_checkpoints, options.average_checkpoints or 1),
-            "ema": options.ema,
-            "average_checkpoints": options.average_checkpoints,
-            "keep_at_words": numbers_of_words(options.keep_at_words) or None,
-            "shard_size": options.shard_size,
-            "tensorboard": options.tensorboard,
-        },
-    )
-    check_texts(texts, chosen)
-    building = _building(options, chosen)
-    if options.model is not None:
-        building["tokenizer"] = request.start
-    if teaching is not None:
-        building["tokenizer"] = teaching.teacher
+    request = _request(options, texts, teaching)
+    start = request.start if teaching is None else teaching.teacher
+    device, building = request.device, _building(options, request.recipe, start)
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
             fitted = devices.agree(request.fit(building["vocab_size"], devices))
@@ -145,6 +113,74 @@ def run_pretraining(
         )
 
 
+def recipe_of(options: PretrainOptions) -> Recipe | CountedRecipe:
+    """The recipe that is named, or the one that is chosen where none is."""
+    if options.recipe is not None and options.recipe in COUNTED:
+        return COUNTED[options.recipe]
+    return _trained_recipe(options)
+
+
+def _trained_recipe(options: PretrainOptions) -> Recipe:
+    return chosen_recipe(
+        options.recipe,
+        budget=parse_budget(options.budget or Recipe.budget),
+        device=find_device(options.device),
+        start=_start(options),
+        in_pairs=options.sources is None,
+    )
+
+
+def _start(options: PretrainOptions) -> str | None:
+    """The folder of the model that is trained further."""
+    return None if options.model is None else str(model_folder(find_model(str(options.model))))
+
+
+def _request(options: PretrainOptions, texts: Texts, teaching: Teaching | None = None) -> PretrainingRequest:
+    """The recipe, named or chosen, with the user's options."""
+    chosen = _trained_recipe(options)
+    budget = parse_budget(options.budget or chosen.budget)
+    if teaching is not None:
+        chosen = teaching.taught(chosen)
+    check_texts(texts, chosen)
+    return PretrainingRequest(
+        recipe=chosen,
+        budget=budget,
+        device=find_device(options.device),
+        start=_start(options),
+        taken_layers=None if teaching is None else teaching.taken_layers,
+        shape=chosen.shaped(options.shape or {}),
+        objective=options.objective or {},
+        options=options.values(),
+        reporting={
+            "log_every": options.log_every,
+            "evaluate_every": options.evaluate_every,
+            "checkpoint_every": options.checkpoint_every,
+            "keep": max(options.keep_checkpoints, options.average_checkpoints or 1),
+            "ema": options.ema,
+            "average_checkpoints": options.average_checkpoints,
+            "keep_at_words": numbers_of_words(options.keep_at_words) or None,
+            "shard_size": options.shard_size,
+            "tensorboard": options.tensorboard,
+        },
+    )
+
+
+def check_pretraining(options: PretrainOptions) -> dict[str, Any]:
+    """How the corpus of a run would be built of its texts; what would be refused before a run begins is refused."""
+    texts = Texts.of(options)
+    Rates.of(options.cost_rates)
+    _check(options, texts)
+    if options.recipe is not None and options.recipe in COUNTED:
+        recipe = COUNTED[options.recipe]
+        _check_counting(recipe, options)
+        return _building(options, recipe)
+    request = _request(options, texts)
+    building = _building(options, request.recipe, request.start)
+    with devices_for(request.device) as devices:
+        check_plan(request.plan(building["vocab_size"], request.fit(building["vocab_size"], devices)), devices)
+    return building
+
+
 OF_COUNTING = frozenset(
     {
         *("sources", "output", "recipe", "shape", "tokenizer", "vocab_size", "min_count", "field", "documents"),
@@ -156,15 +192,7 @@ OF_COUNTING = frozenset(
 
 def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates: Rates, started: float) -> Ledger:
     """An n-gram model: its corpus, as for any other recipe, and the counts of it."""
-    useless = [name for name in options.changed() if name not in OF_COUNTING]
-    if useless:
-        raise OptionError(
-            f"The recipe {recipe.name} counts, and trains nothing: {', '.join(useless)} would change nothing. Leave "
-            "that out; order, smoothing and discount are set with --set (shape=…)."
-        )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise OptionError(f"The recipe {recipe.name} counts in one process. Run the command without torchrun.")
-    settings = recipe.settings(options.shape or {})
+    settings = _check_counting(recipe, options)
     output = Path(str(options.output))
     if options.force or not ((output / RUN).is_file() or is_beginning(output)):
         inputs = [*texts.files, options.tokenizer]
@@ -179,10 +207,23 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
     return run_counting(run, corpus, rates=rates, started=started)
 
 
-def _building(options: PretrainOptions, recipe: Recipe | CountedRecipe) -> dict[str, Any]:
+def _check_counting(recipe: CountedRecipe, options: PretrainOptions) -> dict[str, Any]:
+    """The settings of a run that counts, which has no use for most options."""
+    useless = [name for name in options.changed() if name not in OF_COUNTING]
+    if useless:
+        raise OptionError(
+            f"The recipe {recipe.name} counts, and trains nothing: {', '.join(useless)} would change nothing. Leave "
+            "that out; order, smoothing and discount are set with --set (shape=…)."
+        )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise OptionError(f"The recipe {recipe.name} counts in one process. Run the command without torchrun.")
+    return recipe.settings(options.shape or {})
+
+
+def _building(options: PretrainOptions, recipe: Recipe | CountedRecipe, start: str | None = None) -> dict[str, Any]:
     """How the corpus of a recipe is built; a model that is trained further brings its tokenizer."""
     return {
-        "tokenizer": options.tokenizer or recipe.tokenizer,
+        "tokenizer": start or options.tokenizer or recipe.tokenizer,
         "vocab_size": options.vocab_size or recipe.vocabulary,
         "lowercase": recipe.lowercase,
         "min_count": options.min_count or (recipe.min_count if options.tokenizer is None else 1),

@@ -1,0 +1,73 @@
+"""The options of sweep, beside those of the command that it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from polyseme.options import callback, doc, option
+from polyseme.verb_options.model_options import ForceOption
+
+if TYPE_CHECKING:
+    from polyseme.files.source_paths import AnyPath
+    from polyseme.sweeps.run_queue import SweepProgress
+    from polyseme.types import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(ForceOption):
+    """What `sweep` takes beside the options of the command that it runs."""
+
+    output: AnyPath = dataclasses.field(
+        metadata=doc(
+            "Page of the sweep: NAME.html. NAME.json, NAME.tsv and NAME.svg are written beside it, and NAME.runs/ "
+            "holds the runs.",
+            "OUTPUT",
+            flags="-o --output",
+        )
+    )
+    over: Mapping[str, Sequence[Any]] | None = option(
+        None,
+        "Setting to vary, with its values, separated by commas (or a JSON list): mask_rate=0.05,0.15,0.4. Any option "
+        "of the command, setting of the objective or of the encoder's config (where both have it: objective.NAME, "
+        "set.NAME); several make a grid.",
+        "NAME=VALUES",
+        default="none",
+        parse="grid",
+    )
+    rows: Mapping[str, Mapping[str, Any]] | None = option(
+        None,
+        "Row of the table, with settings that go together: 'all pieces: recipe=electra-tiny learn=all'; may be given "
+        "several times.",
+        "'NAME: SETTING=VALUE …'",
+        default="none",
+        flags="--row",
+        parse="rows",
+    )
+    seeds: int | Sequence[int] = option(
+        1, "Number of seeds, counted from 0, or the seeds themselves, separated by commas.", "N", parse="seeds"
+    )
+    then: Sequence[Any] = option(
+        (),
+        "Command that follows each run, with its model: 'evaluate blimp --data DATA', 'benchmark glue --tasks "
+        "cola,rte --data DATA', 'finetune sst2 --data DATA'; may be given several times. In Python a list of pairs: "
+        '("evaluate", {"name": "blimp", "data": DATA}).  [default: none]',
+        "COMMAND",
+        parse="several",
+    )
+    jobs: int | None = option(
+        None,
+        "Runs side by side, each in a process of its own; 0: one after another in this process.",
+        "N",
+        default="on a CPU the cores; on a GPU up to 4, by its memory, and 1 where the budget is one of time",
+    )
+    stop_after: str | None = option(
+        None,
+        "Time after which no run begins and those that are unfinished stop, to be resumed by the same command: 9min.",
+        "TIME",
+        default="at its end",
+    )
+    on_report: Callable[[SweepProgress], None] | None = callback("Called with how the runs go.")
+    progress: Progress | None = callback("Called with the number of bytes that are in the corpus, and of all.")
