@@ -1,6 +1,6 @@
 """Dai and Le (2015): an LSTM classifier that begins with random weights, a language model, a sequence autoencoder.
 
-    python experiments/dai_le.py run -o runs/ [--tasks trec imdb] [--budget 3min] [--seeds 5]
+    python experiments/dai_le.py run -o runs/ [--tasks trec imdb] [--budget 20epochs] [--seeds 5]
     python experiments/dai_le.py table
 
 For each task the same LSTM is pretrained on the texts of its training data, without their labels, as a language model
@@ -43,7 +43,13 @@ def run(task: str, options: argparse.Namespace) -> None:
         encoders.random_start("autoencoder")
     for start in options.starts:
         result = transfer(
-            encoders.run(start), task, frozen=False, seeds=options.seeds, device=options.device, epochs=options.epochs
+            encoders.run(start),
+            task,
+            frozen=False,
+            seeds=options.seeds,
+            device=options.device,
+            epochs=options.epochs,
+            learning_rate=options.learning_rate,
         )
         keep(options.results, f"{task}.{start}", result)
 
@@ -55,12 +61,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("runs"))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
-    parser.add_argument("--budget", default="3min")
+    parser.add_argument("--budget", default="20epochs", help="of pretraining")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--longest", type=int, default=60, help="words of a text that an autoencoder reads and writes")
     parser.add_argument("--limit", type=int, help="texts to pretrain on, to try the script out")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--epochs", type=int, default=10, help="of fine-tuning; dev chooses among them")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of fine-tuning, for every start")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()

@@ -140,11 +140,13 @@ class Encoders:
         save_bundle(fresh, self.run(RANDOM), force=True)
 
 
-def transfer(run: Path, task: str, *, frozen: bool, seeds: int, device: str, epochs: int | None) -> dict[str, Any]:
-    """An encoder on a task: its top layer under a linear head, read out as [last; max; mean]."""
+def transfer(run: Path, task: str, *, frozen: bool, seeds: int, device: str, **chosen: Any) -> dict[str, Any]:
+    """An encoder on a task: its top layer under a linear head, read out as [last; max; mean].
+
+    `chosen` are options of `finetune`.
+    """
     settings: dict[str, Any] = {"layer": "-1", "head": "linear", "readout": "concat", **SETTINGS.get(task, {})}
-    if epochs is not None:
-        settings["epochs"] = epochs
+    settings |= {name: value for name, value in chosen.items() if value is not None}
     report = polyseme.finetune(
         task, data=data_folder(), model=run, frozen=frozen, stack="encoder", seeds=seeds, device=device, **settings
     )

@@ -74,12 +74,15 @@ def fit(row: str, task: str, options: argparse.Namespace, **settings: Any) -> di
     """Fit a model with these settings of `finetune` to a task, and write the figures under the name of the row."""
     if options.epochs is not None:
         settings["epochs"] = options.epochs
+    if options.work is not None:
+        options.work.mkdir(parents=True, exist_ok=True)
     report = polyseme.finetune(
         task,
         data=data_folder(),
         seeds=options.seeds,
         device=options.device,
         cache=options.cache,
+        output=None if options.work is None else options.work / f"{task}.{row}",
         **settings,
     )
     figure = TASKS.get(task, TASKS["wnut17"])[1]
@@ -150,6 +153,7 @@ def read_options(
     parser.add_argument("--epochs", type=int, help="fewer, to try the script out")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cache")
+    parser.add_argument("--work", type=Path, help="folder of the models, so that an interrupted row goes on")
     parser.add_argument("--results", type=Path)
     parser.set_defaults(**defaults)
     options = parser.parse_args()

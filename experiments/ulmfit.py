@@ -90,7 +90,9 @@ class Runs:
 
     def general(self, way: str) -> None:
         """Train a general language model in one direction."""
-        self._pretrain(self.folder / "corpus", way, recipe=self.options.recipe, shape={"reads": way})
+        self._pretrain(
+            self.folder / "corpus", way, recipe=self.options.recipe, shape={"reads": way}, batch_size=self.options.rows
+        )
 
     def target(self, task: str, model: str) -> None:
         """Train a general language model further on the texts of a task; `only`: train a new one on those alone."""
@@ -253,6 +255,7 @@ def main() -> None:
     parser.add_argument("--budget", default="9min", help="of a language model")
     parser.add_argument("--target-budget", default="10epochs", help="of each target language model of `rest`")
     parser.add_argument("--recipe", default="awd-lstm")
+    parser.add_argument("--rows", type=int, default=192, help="of a step of a general language model")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--device", default="auto")

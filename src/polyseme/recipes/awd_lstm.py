@@ -29,6 +29,7 @@ _SCALING = Scaling(
     cpu_length=_LENGTH // 2,
     batch=_ROWS * _LENGTH / 65_536,
     cpu_batch=512,
+    gpu_utilization=0.04,
     optimizer="adamw",
     rate=0.1,
     matrix_factor=1.0,

@@ -59,6 +59,8 @@ class Scaling:
     cpu_length: int = 64
     batch: float = 1.0
     """Times what the rule gives, and times the smallest batch of a GPU."""
+    gpu_utilization: float = UTILIZATION["cuda"]
+    """The share of a GPU's speed of products that a run is taken to reach; recurrent layers wait for each step."""
     cpu_batch: int = SMALLEST["cpu"]
     """Pieces of the smallest batch of a CPU."""
     optimizer: OptimizerKind = "muon"
@@ -213,7 +215,8 @@ def _pieces(scaling: Scaling, circumstances: Circumstances, length: int) -> tupl
         return budget.amount * (circumstances.text_pieces or BATCH_AT), None
     if budget.unit == "flops":
         return budget.amount / each, None
-    speed = circumstances.world * UTILIZATION[circumstances.device] * circumstances.flops_per_second() / each
+    utilization = scaling.gpu_utilization if circumstances.device == "cuda" else UTILIZATION[circumstances.device]
+    speed = circumstances.world * utilization * circumstances.flops_per_second() / each
     return budget.amount * speed, speed
 
 

@@ -18,7 +18,14 @@ from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
 _SCALING = Scaling(
-    length=256, cpu_length=128, batch=0.25, optimizer="adamw", weight_decay=0.0, betas=(0.9, 0.99), dropout=0.25
+    length=256,
+    cpu_length=128,
+    batch=0.25,
+    gpu_utilization=0.04,
+    optimizer="adamw",
+    weight_decay=0.0,
+    betas=(0.9, 0.99),
+    dropout=0.25,
 )
 
 _PUBLISHED = Recipe(
