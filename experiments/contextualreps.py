@@ -1,11 +1,13 @@
 """The four ways of `examples/contextualreps.ipynb` at full size; and the notebook itself, run without Jupyter.
 
-    python experiments/contextualreps.py run --elmo runs/elmo-small/model [--bert minilm] [--seeds 5]
+    python experiments/contextualreps.py run --elmo runs/elmo-small/model [--bert minilm] [--encoder english-encoder]
+        [--seeds 5]
     python experiments/contextualreps.py notebook
 
-`run` fits both encoders to SST in three classes, frozen under a BiLSTM and fine-tuned, on all sentences, and writes
-`experiments/results/contextualreps.json` (`--output`), which the notebook shows. Finished rows are kept (`--work`), so
-that the same command goes on where it was stopped. `notebook` runs every cell in order and stores its output.
+`run` fits both encoders, with `--encoder` a third, to SST in three classes, frozen under a BiLSTM and fine-tuned, on
+all sentences, and writes `experiments/results/contextualreps.json` (`--output`), which the notebook shows. Finished
+rows are kept (`--work`), so that the same command goes on where it was stopped. `notebook` runs every cell in order and
+stores its output; it trains on a small sample.
 POLYSEME_DATA names the folder of the data. An ELMo to take is `polyseme pretrain … --recipe elmo-small`; its row in
 `experiments/pretraining_rows.py` names the text and the budget.
 """
@@ -42,7 +44,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 def run(options: argparse.Namespace) -> None:
     """All four, one row each."""
     rows = []
-    for label, model in (("ELMo", options.elmo), ("BERT", options.bert)):
+    models = {"ELMo": options.elmo, "BERT": options.bert, "English encoder": options.encoder}
+    for label, model in ((label, model) for label, model in models.items() if model is not None):
         for strategy, settings in STRATEGIES.items():
             folder = options.work / f"{label}.{strategy.replace(', ', '-')}"
             if (folder / REPORT).is_file():
@@ -53,7 +56,12 @@ def run(options: argparse.Namespace) -> None:
                 )
             figures = {split: vars(report.split(split)["accuracy"]) for split in ("dev", "test")}
             mix = None if report.best.mix is None else report.best.mix["shares"]
-            row = {"model": f"{label} ({model})", "strategy": strategy, "seeds": len(report.seeds), "mix": mix}
+            row = {
+                "model": label if Path(model).is_dir() else f"{label} ({model})",
+                "strategy": strategy,
+                "seeds": len(report.seeds),
+                "mix": mix,
+            }
             rows.append({**row, **figures, "seconds": report.ledger.seconds, "device": report.ledger.device})
             print(json.dumps(rows[-1]))
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -113,6 +121,7 @@ def main() -> None:
     measure = commands.add_parser("run")
     measure.add_argument("--elmo", required=True, help="a model folder")
     measure.add_argument("--bert", default="minilm")
+    measure.add_argument("--encoder", help="a third model: english-encoder")
     measure.add_argument("--seeds", type=int, default=5)
     measure.add_argument("--work", type=Path, default=Path("runs/contextualreps"), help="where fitted models are kept")
     measure.add_argument("--output", type=Path, default=RESULTS)

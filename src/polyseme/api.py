@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -29,7 +28,8 @@ from polyseme.ngrams.recognition import kind_without_encoder
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
-from polyseme.result_tables import ResultList, ShownAsTable, Table
+from polyseme.result_tables import ResultList
+from polyseme.shown_model import Card, card_of, short_number
 from polyseme.text.documents import string_to_document, to_documents
 from polyseme.types import Embedded, Tokenizer, documents_table
 from polyseme.verb_options.model_options import Dtype
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from polyseme.transfer.task_model import TaskModel
 
 AnyPath = str | PathLike[str]
-_WHOLE = 1000
-"""Characters of a path that are always shown."""
 DTYPES = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -69,33 +67,6 @@ DTYPES = {
 """What weights are kept in; int8 ones are made from fp32."""
 STORES = ("fp32", "fp16", "bf16")
 """What weights are stored in."""
-WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
-"""Models that have learned to write on; those that fill masks can only be made to."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Card(ShownAsTable):
-    """What a model is and what it can do."""
-
-    path: str
-    family: str
-    direction: str
-    layers: int
-    width: int
-    vocabulary: int
-    window: int | None
-    parameters: int
-    outputs: tuple[str, ...]
-    tokenizer: str
-    can: tuple[str, ...]
-    """The verbs that work with it."""
-    settings: dict[str, Any]
-    """The encoder's whole config."""
-
-    def table(self) -> Table:
-        rows = [(name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
-        shown = [row for row in rows if row[0] not in ("family", "settings")]
-        return Table(title=self.family, rows=shown, width=_WHOLE)
 
 
 class Model:
@@ -109,7 +80,9 @@ class Model:
 
     def __repr__(self) -> str:
         config = self.bundle.config
-        size = f"{config.depth} layers of width {config.widths[-1]}, {_short(self.bundle.n_parameters())} parameters"
+        size = (
+            f"{config.depth} layers of width {config.widths[-1]}, {short_number(self.bundle.n_parameters())} parameters"
+        )
         dtype = next(self.bundle.encoder.parameters()).dtype
         where = f"{str(dtype).removeprefix('torch.')} on {self.bundle.device}"
         return f"Model({self.bundle.family.name}, {size}, {where}, {self.path or 'from no folder'})"
@@ -368,30 +341,7 @@ class Model:
 
     def show(self) -> Card:
         """What the model is and what it can do."""
-        config = self.bundle.config
-        tokenizer = self.bundle.text_tokenizer
-        can = ["embed", "similar", "senses", "concordance", "compare", "pieces", "convert", "finetune", "benchmark"]
-        can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(self.bundle) else []
-        can += ["next"] if "next" in self.bundle.outputs else []
-        strategy = later("polyseme.generating.language_model").generation_strategy(self.bundle)
-        can += ["generate"] if strategy in WRITES_WELL else []
-        can += ["score"] if later("polyseme.scoring.choose_scorer").can_score(self.bundle) else []
-        by_itself = "score" in can and self.bundle.decoder is None  # not given a source
-        can += ["evaluate"] if by_itself or "fill" in can else []
-        return Card(
-            path=self.path,
-            family=self.bundle.family.name,
-            direction=config.direction,
-            layers=config.depth,
-            width=config.widths[-1],
-            vocabulary=config.n_pieces,
-            window=config.window,
-            parameters=self.bundle.n_parameters(),
-            outputs=tuple(self.bundle.outputs),
-            tokenizer=f"{tokenizer.n_pieces:,} pieces, fingerprint {tokenizer.fingerprint[:12]}",
-            can=tuple(can),
-            settings=config.to_json(),
-        )
+        return card_of(self.bundle, self.path)
 
     def _output(self, name: str, purpose: str) -> Any:
         if name not in self.bundle.outputs:
@@ -444,15 +394,3 @@ def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: D
 def folder_of(model: AnyPath | Model | None) -> AnyPath | None:
     """What names a model: its path where it is loaded already."""
     return (model.path or None) if isinstance(model, Model) else model
-
-
-def _short(number: int) -> str:
-    """A number in thousands or millions.
-
-    >>> _short(22_713_216), _short(900)
-    ('22.7 M', '900')
-    """
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "K")):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return str(number)

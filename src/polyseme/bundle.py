@@ -17,6 +17,7 @@ from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import Found, read, write
 from polyseme.convert.families import FAMILIES, family_of, is_model_file
 from polyseme.convert.family import Family
+from polyseme.convert.named_files import named_files
 from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
@@ -283,10 +284,15 @@ def model_folder(path: Path) -> Path:
 
     A file of word vectors is a model by itself.
     """
-    if not path.exists():
-        raise ModelError(f"There is no model at {path}: no such folder.")
     if is_model_file(path):
         return path
+    if files := named_files(path):
+        raise ModelError(
+            f"The files {' and '.join(map(str, files))} are no model together: of the models in files, those of Flair "
+            "are in two, a forward and a backward one. Name one file, or a folder."
+        )
+    if not path.exists():
+        raise ModelError(f"There is no model at {path}: no such folder.")
     if not path.is_dir():
         raise ModelError(
             f"A model is a folder, and {path} is a file, and none of word vectors (GloVe, word2vec, fastText). Name "

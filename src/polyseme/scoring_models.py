@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from polyseme.api import AnyPath, Card, Model, load
+from polyseme.api import AnyPath, Model, load
 from polyseme.bundle import Bundle
 from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.sentence_transformers import MODEL_CARD
@@ -32,6 +32,7 @@ from polyseme.scoring.any_order import ONWARD
 from polyseme.scoring.mixture import MixtureScoring
 from polyseme.scoring.ngram import NGramScoring
 from polyseme.scoring.scorer import Scorer
+from polyseme.shown_model import Card
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.types import NextPiece, Tokenizer
 from polyseme.verb_options.text_options import MaskOptions, ScoringOptions

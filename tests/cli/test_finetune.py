@@ -13,8 +13,10 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
+from polyseme.bundle import save_bundle
 from polyseme.errors import PolysemeWarning
 from polyseme.transfer import predict_files as predicting
+from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS
 
 DATA = os.environ.get("POLYSEME_DATA", "")
@@ -337,6 +339,20 @@ def test_tasks_that_cannot_be(
         given += [f"--{split}", name]
     line = ("finetune", task, *given, *options, "-m", tiny, "-o", tmp_path / "model", *QUICK)
     assert said in refuse(*line, folder=tmp_path)
+
+
+def test_ulmfit_wants_a_language_model(tmp_path: Path, refuse: Refuse) -> None:
+    """An encoder without outputs, such as a sentence model, has never predicted a word."""
+    encoder = tiny_model("bert").bundle.copied()
+    encoder.outputs.clear()
+    save_bundle(encoder, tmp_path / "encoder")
+    train = write_table(tmp_path / "train.csv", 30)
+    line = ("finetune", "classify", "--train", train, "--text", "review", "--label", "stars", "--ulmfit", *QUICK)
+    said = refuse(*line, "-m", tmp_path / "encoder", "-o", tmp_path / "model", folder=tmp_path)
+    assert "this model predicts no words" in said
+    assert "recipe awd-lstm" in said
+    curve = ("--train-share", "50%,100%")
+    assert said == refuse(*line, *curve, "-m", tmp_path / "encoder", "-o", tmp_path / "model", folder=tmp_path)
 
 
 def test_tags_in_bilou_are_learnt_as_bioes(tiny: Path, tmp_path: Path, run: Run) -> None:

@@ -183,6 +183,7 @@ SOME_VALUE = {
     "epochs": 24,
     "head_learning_rate": 0.75,
     "layer_decay": 0.9,
+    "betas": (0.5, 0.75),
     "ulmfit": True,
     "chunk_length": 31,
     "read_last": 32,
@@ -299,7 +300,7 @@ def _typed(value: Any) -> str:
     if isinstance(value, dict):
         [(name, each)] = value.items()
         return f"{name}={each}"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 @every_plain_verb

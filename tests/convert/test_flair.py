@@ -245,6 +245,20 @@ def test_half_a_model_is_refused(tmp_path: Path) -> None:
     assert "holds no backward language model of Flair's" in refusal(tmp_path)
 
 
+def test_files_in_two_places_are_named_one_by_one(folder: Path, tmp_path: Path) -> None:
+    """The same model as from one folder."""
+    (tmp_path / "other").mkdir()
+    forward, backward = folder / "news-forward.pt", tmp_path / "other" / "news.pt"
+    backward.write_bytes((folder / "news-backward.pt").read_bytes())
+    texts = ["The crane caught a fish ."]
+    named = polyseme.load(f"{backward}+{forward}").embed(texts)[0].vectors
+    assert (named == polyseme.load(folder).embed(texts)[0].vectors).all()
+    assert "several forward language models" in refusal(Path(f"{forward}+{forward}"))
+    assert "There is no model at" in refusal(Path(f"{forward}+{tmp_path}/nowhere.pt"))
+    (tmp_path / "words.txt").write_text("crane 0.1 0.2\n")
+    assert "are no model together" in refusal(Path(f"{forward}+{tmp_path}/words.txt"))
+
+
 def test_halves_that_differ_are_refused(tmp_path: Path) -> None:
     write_files(tmp_path)
     with pytest.MonkeyPatch.context() as patch:

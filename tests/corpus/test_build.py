@@ -220,10 +220,11 @@ def test_both_sides_have_a_document_where_that_can_be(share: float, n_held: int,
 
 def test_one_document_is_trained_on_and_that_is_noted(tmp_path: Path, corpus: Corpus):
     (tmp_path / "a.txt").write_text("Ren lo mi.", encoding="utf-8")
-    made = build_corpus(tmp_path / "a.txt", output=tmp_path / "c", tokenizer=corpus.folder / "tokenizer")
+    with pytest.warns(PolysemeWarning, match=r"No document is held out, since there is only one.*--documents line"):
+        made = build_corpus(tmp_path / "a.txt", output=tmp_path / "c", tokenizer=corpus.folder / "tokenizer")
     assert made.n_documents("train") == 1
     assert made.n_documents("held") == 0
-    assert "only one text" in made.notes[0]
+    assert "No document is held out" in made.notes[0]
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------

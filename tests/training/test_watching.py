@@ -74,6 +74,17 @@ def test_a_text_that_is_memorized_is_called_that(trainer: Trainer) -> None:
         WarnIfNothingIsLearned(ENTROPY)(late)
 
 
+def test_a_text_that_was_not_read_twice_is_not_memorized(trainer: Trainer) -> None:
+    watch, late = WarnIfNothingIsLearned(ENTROPY, n_pieces=1_000_000), evaluated(300, 7.0, trainer)
+    late.means = {"masked": torch.tensor(2.0), "replaced": torch.tensor(0.1)}
+    late.pieces = 999_999
+    with warnings.catch_warnings(action="error"):
+        watch(late)
+    late.pieces = 1_000_000
+    with pytest.warns(PolysemeWarning, match="memorizes"):
+        watch(late)
+
+
 def test_runs_of_few_steps_are_not_warned_of(trainer: Trainer) -> None:
     with warnings.catch_warnings(action="error"):
         WarnIfNothingIsLearned(ENTROPY)(evaluated(90, 5.9, trainer, n_steps=90))

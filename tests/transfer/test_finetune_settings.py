@@ -111,6 +111,8 @@ def test_defaults_go_with_the_encoder(family: str, frozen: bool, expected: dict[
         ({"epochs": 0}, "epochs"),
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"layer_decay": 2.0}, "layer_decay"),
+        ({"betas": (0.7,)}, "two numbers"),
+        ({"betas": (0.7, 1.0)}, "two numbers"),
         ({"frozen": True, "gradual_unfreezing": True}, "gradual_unfreezing"),
         ({"seeds": (1, 1)}, "seeds"),
         ({"seeds": (0, -1)}, "seeds"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
 
 import polyseme
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, PolysemeError
 from polyseme.tasks.items import Item
+from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
 from polyseme.transfer.predict_files import Predictor
@@ -85,3 +87,48 @@ def test_models_that_cannot_answer_together(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match=message):
             polyseme.predict(TEXTS, model=models, device="cpu")
+
+
+# --- fitted together --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def encoders(tmp_path: Path) -> str:
+    """A forward and a backward language model."""
+    folders = [tmp_path / reads for reads in ("forwards", "backwards")]
+    for folder in folders:
+        tiny_model("lstm", reads=folder.name).save(folder)
+    return ",".join(map(str, folders))
+
+
+def test_models_are_fitted_in_one_call(tmp_path: Path, encoders: str) -> None:
+    """Each as by itself; the folder answers as both of its models do, named one by one."""
+    task = small_task("classify", n_train=40, n_dev=12)
+    settings = {"ulmfit": True, "batch_size": 8, "epochs": 4, "device": "cpu"}
+    report = polyseme.finetune(task, model=encoders, output=tmp_path / "both", **settings)
+    names = encoders.split(",")
+    alone = [polyseme.finetune(task, model=name, **settings).best.dev for name in names]
+    assert [report.ensemble[name]["dev"] for name in names] == alone
+    assert list(report.ensemble) == [*names, "together"]
+    both = tmp_path / "both"
+    together = polyseme.predict([item.text for item in task.splits["dev"]], model=both, device="cpu").predictions
+    by_name = polyseme.predict([item.text for item in task.splits["dev"]], model=f"{both}/1,{both}/2", device="cpu")
+    assert [each.probabilities for each in together] == [each.probabilities for each in by_name.predictions]
+    right = [each.label == item.gold for each, item in zip(together, task.splits["dev"], strict=True)]
+    assert report.ensemble["together"]["dev"]["accuracy"] == pytest.approx(sum(right) / len(right))
+    assert report.errors.n == right.count(False)
+    assert "together" in (both / "report.html").read_text()
+    assert FinetuneReport.from_json(json.loads((both / "report.json").read_text())).ensemble == report.ensemble
+
+
+def test_what_is_not_fitted_together(tmp_path: Path, encoders: str) -> None:
+    for kind, options, message in (
+        ("tag", {}, "answer together in classify, pair, choose, not in tag"),
+        ("classify", {"train_share": "50%"}, "A learning curve .* is that of one model"),
+        ("classify", {"scratch": True}, "A learning curve .* is that of one model"),
+        ("classify", {"model": f"{encoders},{tmp_path}/nowhere"}, "There is no model at"),
+    ):
+        with pytest.raises(PolysemeError, match=message):
+            polyseme.finetune(small_task(kind), **{"model": encoders, "output": tmp_path / "both", **options})
+    assert not (tmp_path / "both").exists()
+    assert not (tmp_path / "both.unfinished").exists()

@@ -16,7 +16,7 @@ from polyseme.heads.bodies import BatchNorm
 from polyseme.heads.head_config import HeadConfig, named_settings
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.tasks.kinds import build_head
-from polyseme.training.optimizers import OptimizerSettings, build_optimizer
+from polyseme.training.optimizers import build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.chunked_reading import Chunks, chunked_states, read_places
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings, settings_of
@@ -35,6 +35,7 @@ STEPS = {
     "gradual_unfreezing": True,
     "layer_decay": 1 / 2.6,
     "schedule": "slanted-triangular",
+    "betas": (0.7, 0.99),
     "readout": "concat",
     "head": "mlp-batchnorm",
     "inner_width": 50,
@@ -68,6 +69,7 @@ def test_it_stands_for_options() -> None:
         {"gradual_unfreezing": False},
         {"layer_decay": 1.0},
         {"schedule": "linear"},
+        {"betas": (0.9, 0.999)},
         {"readout": "last"},
         {"head": "linear"},
         {"chunk_length": 20},
@@ -99,9 +101,8 @@ def new_model(**settings: Any) -> TaskModel:
 
 def test_rates_fall_by_2_6_from_the_head_down() -> None:
     model, settings = new_model(), filled()
-    optimizer = build_optimizer(
-        model, OptimizerSettings(lr=settings.learning_rate or 0), device="cpu", rates=rates_of(model, settings)
-    )
+    optimizer = build_optimizer(model, settings.optimizer, device="cpu", rates=rates_of(model, settings))
+    assert {group["betas"] for group in optimizer.param_groups} == {(0.7, 0.99)}
     rate = {parameter: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
     groups = [*model.layer_groups(), list(model.head.parameters())]
     for below, group in enumerate(reversed(groups)):

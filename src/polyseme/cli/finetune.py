@@ -28,6 +28,7 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
       polyseme finetune span --train squad.json -o models/qa
       polyseme finetune wnut17 -m none --inputs char-cnn --data data/tasks
       polyseme finetune sst2 --data data/tasks --train-share 1%,10%,100% --scratch --seeds 3 -o models/curve
+      polyseme finetune imdb --data data/tasks -m models/forwards,models/backwards --ulmfit -o models/both
     """
     with FinetuneLine() as line:
         report = polyseme.finetune(task, **settings, on_report=line.report, progress=line.bar)
@@ -35,6 +36,11 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
         print_json(report.to_json())
         return
     if settings["output"] is not None:
-        click.echo(f"{settings['output']}: the model of seed {report.best_seed}, the best on dev")
+        kept = (
+            "of each model the seed that is best on dev"
+            if report.ensemble
+            else f"the model of seed {report.best_seed}, the best on dev"
+        )
+        click.echo(f"{settings['output']}: {kept}")
     for text in report.lines():
         click.echo(text)

@@ -10,7 +10,7 @@ from polyseme.cli.terminal import Bar, print_json, print_table
 from polyseme.verb_options.model_options import ShowOptions
 
 if TYPE_CHECKING:
-    from polyseme.api import Card
+    from polyseme.shown_model import Card
 
 SEES = {"both": "both sides of a piece", "causal": "what is before a piece", "none": "the piece alone: no context"}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from polyseme.convert.config_file import model_type, read_json
 from polyseme.convert.family import Family
+from polyseme.convert.named_files import named_files
 from polyseme.errors import ModelError
 from polyseme.extras import LateTable, later
 
@@ -46,15 +47,21 @@ FAMILIES: Mapping[str, Family] = LateTable(
 
 OF_FILES = ("awd-lstm", "flair", "static")
 """The families whose models may be single files."""
+OF_SEVERAL_FILES = ("flair",)
+"""Those whose models may be files that are named one by one (`named_files`)."""
 
 
 def is_model_file(path: Path) -> bool:
-    """Whether a file is a model by itself."""
+    """Whether a file is a model by itself, or files that are named one by one are."""
+    if files := named_files(path):
+        return any(all(map(FAMILIES[name].detect, files)) for name in OF_SEVERAL_FILES)
     return path.is_file() and any(FAMILIES[name].detect(path) for name in OF_FILES)
 
 
 def family_of(path: Path) -> Family:
     """The family of the model in a folder or file; the one its config.json names, if any, is asked first."""
+    if files := named_files(path):
+        return next(FAMILIES[name] for name in OF_SEVERAL_FILES if all(map(FAMILIES[name].detect, files)))
     if path.is_file():
         return next(FAMILIES[name] for name in OF_FILES if FAMILIES[name].detect(path))
     config = path / "config.json"

@@ -21,6 +21,7 @@ from polyseme.convert.config_file import model_type, read_json, read_own, whole,
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family, ModelFile
 from polyseme.convert.inert_pickle import Record, is_torch_file, read_inertly
+from polyseme.convert.named_files import BETWEEN, named_files
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.softmaxes import SoftmaxOutput, TwoWayOutput
@@ -28,6 +29,7 @@ from polyseme.text.character_dictionary import dictionary_tokenizer, edges_of
 
 SUFFIXES = (".pt", ".bin")
 HALVES = ("forward", "backward")
+PAIR = f"forward.pt{BETWEEN}backward.pt"
 SETTINGS = ("is_forward_lm", "hidden_size", "nlayers", "embedding_size", "dictionary")
 """What every language model of Flair's has."""
 
@@ -89,8 +91,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def read_file(path: Path) -> ModelFile:
-    """Both language models, from a file that holds them (a tagger's), or from a folder with a file for each."""
-    files = [path] if path.is_file() else _files(path)
+    """Both language models, from a file that holds both (a tagger's), or from one file each: in a folder, or named."""
+    files = [path] if path.is_file() else named_files(path) or _files(path)
     models: dict[str, Mapping[str, Any]] = {}
     for file in files:
         for model in _language_models(read_inertly(file), set()):
@@ -98,14 +100,14 @@ def read_file(path: Path) -> ModelFile:
             if half in models:
                 raise ModelError(
                     f"{path} holds several {half} language models. Put one forward and one backward model into a "
-                    "folder of their own."
+                    f"folder of their own, or name both files: {PAIR}."
                 )
             models[half] = model
     missing = [half for half in HALVES if half not in models]
     if missing:
         raise ModelError(
             f"{path} holds no {' and no '.join(missing)} language model of Flair's, and a word's vector takes both. "
-            "Put the files of a forward and a backward model into one folder, and name that."
+            f"Name both files ({PAIR}), or a folder that holds them."
         )
     return _joined(models, str(path))
 

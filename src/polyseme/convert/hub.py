@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from polyseme.convert.named_files import named_files
 from polyseme.errors import ModelError, nearest
 from polyseme.extras import require
 from polyseme.packaged_models import PACKAGED, default_model
@@ -13,7 +14,10 @@ WANTED_FILES = ("*.json", "*.txt", "*.model", "*.bpe", "*.safetensors", "pytorch
 
 
 def find_model(name: str | Path | None) -> Path:
-    """The folder of a model: a path is a path, `hub:owner/name` is fetched, no name is the default for word vectors."""
+    """The folder of a model: a path is a path, `hub:owner/name` is fetched, no name is the default for word vectors.
+
+    A model in several files is named by all of them (`named_files`).
+    """
     if name is None:
         name = default_model("embed")
     if str(name).startswith(HUB):
@@ -21,7 +25,7 @@ def find_model(name: str | Path | None) -> Path:
     if str(name) in PACKAGED and not Path(name).exists():
         return PACKAGED[str(name)].path()
     path = Path(name)
-    if not path.exists():
+    if not path.exists() and not named_files(path):
         raise ModelError(
             f"There is no model at {str(name)!r}: no such folder, and no packaged model of that name. "
             f"{nearest(str(name), PACKAGED)} A model of a hub is named as hub:owner/name."

@@ -305,7 +305,11 @@ class _Building:
         if lacking is not None:
             moved = extremes.to_move(lacking)
             if moved is None:
-                self.notes.append("No document is held out: there is only one text, however often.")
+                self.notes.append(
+                    "No document is held out, since there is only one, however often: nothing will tell how well a "
+                    "model predicts new text. If each line is a text of its own, say so (--documents line)."
+                )
+                self.warned.append(self.notes[-1])
                 if lacking == "train":
                     raise InputError("There is only one document, and it would be held out. Give more text.")
             else:

@@ -40,6 +40,7 @@ from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.packaged_models import where_output
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.text.documents import make_document
+from polyseme.text.joined_words import joined_words
 from polyseme.types import NextPiece, States, Tokenizer
 
 ROUND_SOURCE = 64
@@ -131,7 +132,7 @@ class Sources:
 
 
 class Spelled:
-    """Prompts in words, any words; words of the softmax are written, with blanks between them."""
+    """Prompts in words, any words; words of the softmax are written."""
 
     continues = True
 
@@ -142,8 +143,8 @@ class Spelled:
         return Prompt([self.words.number(str(word)) for word in make_document(prompt).words])
 
     def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
-        text = " ".join(self.words[piece] for piece in pieces)
-        return f" {text}" if prompt.pieces and text else text
+        read = [self.words[piece] for piece in prompt.pieces]
+        return joined_words([*read, *(self.words[piece] for piece in pieces)])[len(joined_words(read)) :]
 
 
 def _n_alike(one: str, other: str) -> int:

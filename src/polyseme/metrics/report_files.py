@@ -33,6 +33,7 @@ WORDS_SEEN = "words seen"
 _STYLE = """
 table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
   text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.figures td:nth-child(2) { white-space: normal } .scroll { overflow-x: auto }
 .figures th { border-bottom: 2px solid var(--line);
   cursor: help } .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left }
 .figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
@@ -123,7 +124,8 @@ def _html(report: Report) -> bytes:
             *(f'<p class="faint">{escaped(note)}</p>' for note in notes_of(report)),
             _curve_in_page(report) if report.curve else "",
             bars_table(bars, baseline=report.baseline) if bars else "",
-            f'<table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}</table>',
+            f'<div class="scroll"><table class="figures"><tr><th>level</th><th>name</th><th>n</th>{head}</tr>{rows}'
+            "</table></div>",
             *(
                 f'<p class="faint">{escaped(name.replace("_", " "))}: {escaped(explanation)}.</p>'
                 for name, explanation in report.columns.items()
@@ -165,7 +167,7 @@ def _curve_in_page(report: Report) -> str:
     chart = lines_chart(
         [curve._replace(group="") for curve in curves_of(report)], x=WORDS_SEEN, y=_figure_name(report), log=True
     )
-    table = f'<table class="figures points"><tr>{head}</tr>{rows}</table>'
+    table = f'<div class="scroll"><table class="figures points"><tr>{head}</tr>{rows}</table></div>'
     return f"<h2>{escaped(_figure_name(report))} against {WORDS_SEEN}</h2>{chart}{table}<h2>The last model</h2>"
 
 

@@ -107,6 +107,8 @@ class TaskPage:
     lead: str = ""
     """One sentence: the model and the data."""
     scores: Sequence[SeedScores] = ()
+    ensemble: Sequence[Sequence[str]] = ()
+    """Of several models, the figures of each and of all together, under a header."""
     shares: LearningCurve | None = None
     curves: Sequence[Curves] = ()
     confusion: Confusion | None = None
@@ -124,6 +126,7 @@ def task_page(shown: TaskPage) -> str:
     """The page, self-contained and without scripts."""
     sections = [
         _section("Scores", _beside([_scores(each) for each in shown.scores])),
+        _section("Several models", _table(shown.ensemble) if shown.ensemble else ""),
         _section("Learning curve", "" if shown.shares is None else _shares(shown.shares)),
         _section("Learning", _beside([_curves(each) for each in shown.curves])),
         _section("Shares of the layers", "" if shown.mix is None else _mix(shown.mix)),
@@ -190,12 +193,16 @@ def _shares(shares: LearningCurve) -> str:
             points = [(float(point.n_items), point[value]) for point in curve.points]
             drawn.append(Curve(name=f"{curve.name}, {name}", points=points, group=curve.name))
     chart = lines_chart(drawn, x="training items", y=_name(shares.heading), log=True)
-    header, *rows = (
+    return f"{chart}{_table(shares.table)}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of figures under a header."""
+    header, *lines = (
         "".join(f"<{cell}>{escaped(each)}</{cell}>" for each in row)
-        for cell, row in zip(["th", *["td"] * len(shares.table)], shares.table, strict=False)
+        for cell, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
     )
-    table = f'<table class="bars"><tr>{header}</tr>{"".join(f"<tr>{row}</tr>" for row in rows)}</table>'
-    return f"{chart}{table}"
+    return f'<table class="bars"><tr>{header}</tr>{"".join(f"<tr>{line}</tr>" for line in lines)}</table>'
 
 
 def _curves(curves: Curves) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.text.joined_words import joined_words
 from polyseme.types import Document, Framed, Pieces, Unit
 
 Ints = NDArray[np.int64]
@@ -128,8 +129,8 @@ class CharacterTokenizer:
         return [self._word([int(id) for id in row]) for row in ids]
 
     def decode(self, ids: Sequence[Any]) -> str:
-        """The words, without markers, with blanks between them."""
-        return " ".join(word for word in self.pieces(ids) if word and word not in MARKERS)
+        """The words, without markers."""
+        return joined_words([word for word in self.pieces(ids) if word and word not in MARKERS])
 
     def _word(self, row: list[int]) -> str:
         for word, marker in MARKERS.items():

@@ -25,6 +25,7 @@ from polyseme.text.alignment import align, insert_missing
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.cut_points import CHARACTER, steps
 from polyseme.text.framing import Frame
+from polyseme.text.joined_words import joined_words
 from polyseme.text.specials import THEIR_NAMES
 from polyseme.types import Document, Framed, Pieces, Unit
 
@@ -160,7 +161,16 @@ class PieceTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces, without start, end and padding; masks and the unknown piece are written out."""
         hidden = {self.specials[role] for role in ("start", "end", "pad") if role in self.specials}
-        return str(self.backend.decode([int(id) for id in ids if int(id) not in hidden], skip_special_tokens=False))
+        shown = [int(id) for id in ids if int(id) not in hidden]
+        if self._splits_marks:
+            return joined_words(self.pieces(shown))
+        return str(self.backend.decode(shown, skip_special_tokens=False))
+
+    @cached_property
+    def _splits_marks(self) -> bool:
+        """Whether pieces are words and marks that were split off them, and no decoder says how they are joined."""
+        splits = any(step["type"] == "Split" for step in steps(self.backend.pre_tokenizer))
+        return self.unit == "word" and splits and self.backend.decoder is None
 
     def save(self, folder: str) -> None:
         """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, which others load too."""

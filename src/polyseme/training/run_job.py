@@ -196,7 +196,7 @@ class RunSlice:
         """What stops a run or warns of it by its loss, as it is after the steps of a log."""
         watches: list[Effect] = [StopIfDiverged.resumed(self.job.log_every, log)]
         if self.run.unigram_entropy is not None:
-            learns = WarnIfNothingIsLearned(self.run.unigram_entropy)
+            learns = WarnIfNothingIsLearned(self.run.unigram_entropy, self.pretraining.corpus.n_pieces("train"))
             learns.resume(log, self._n_steps, self.pretraining.trainer)
             watches.append(learns)
         return watches

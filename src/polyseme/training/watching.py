@@ -79,6 +79,8 @@ class WarnIfNothingIsLearned:
 
     entropy: float
     """The unigram entropy of the held-out text, or what the objective has in its place (`baseline`)."""
+    n_pieces: int = 0
+    """Of the training text. Before so many were read, none was read twice, and a low loss is not of memory."""
     warned: set[str] = field(default_factory=set)
     """What was warned of: pieces, and parts of the loss that predict labels."""
 
@@ -94,11 +96,14 @@ class WarnIfNothingIsLearned:
         for subject, (loss, entropy) in self._due(moment.done, moment.n_steps, moment.held_out, trainer).items():
             if subject in self.warned:
                 continue
+            trained = trainer.prediction(moment.losses) if subject == PIECES else None
+            learns = trained is not None and trained < entropy - trainer.objective.least_gain
+            if learns and moment.pieces < self.n_pieces:
+                continue
             self.warned.add(subject)
             if trainer.devices.leads:
                 noun, of, digits = ("piece", "", 2) if subject == PIECES else ("label", f"of {subject!r} ", 3)
-                trained = trainer.prediction(moment.losses) if subject == PIECES else None
-                if trained is not None and trained < entropy - trainer.objective.least_gain:
+                if learns:
                     reason = (
                         f", and on the text it is trained on the loss is {trained:.2f}: the model memorizes that text. "
                         "Give more text, a smaller budget, a smaller model, or more dropout (dropout_rate)."

@@ -19,6 +19,8 @@ from polyseme.transfer.seed_results import SeedFigures
 from polyseme.transfer.share_points import SharePoint, aligned, score_curves, share_table
 from polyseme.types import Confusion
 
+TOGETHER = "together"
+"""In an ensemble, the mean of the models' probabilities."""
 MOST_ERRORS = 20
 SHOWN = 400
 """Characters of a text that a report shows."""
@@ -88,6 +90,9 @@ class FinetuneReport:
     """What the baseline answers: the majority label, the mean (`Kind.baseline_name`)."""
     curve: tuple[SharePoint, ...] = ()
     """Of a learning curve, every share of the training items; the other figures are those of the largest."""
+    ensemble: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    """Of several models, the figures of each one's best seed and of all together, by split; confusions and errors are
+    those of all together, and the other figures those of the best model on dev."""
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
@@ -159,8 +164,20 @@ class FinetuneReport:
         if self.curve:
             lines.append(f"  learning curve, {self.metrics[0].replace('_', ' ')}, medians over {many} seeds:")
             lines += [f"    {line}" for line in aligned(share_table(self.curve, self.splits, self.metrics[0]))]
+        if self.ensemble:
+            lines.append("  models alone, and together by the mean of their probabilities:")
+            lines += [f"    {line}" for line in aligned(ensemble_table(self))]
         lines += [f"  note: {note}" for note in self.notes]
         return lines + [f"  {line}" for line in self.ledger.lines()]
+
+
+def ensemble_table(report: FinetuneReport) -> list[list[str]]:
+    """One row per model and one for all together, under a header; figures of dev first."""
+    columns = [(split, metric) for split in report.splits for metric in report.metrics]
+    rows = [["model", *(f"{metric.replace('_', ' ')}, {split}" for split, metric in columns)]]
+    for name, figures in report.ensemble.items():
+        rows.append([name, *(f"{100 * figures[split][metric]:.1f}" for split, metric in columns)])
+    return rows
 
 
 def _figure(summary: Summary, many: int) -> str:
@@ -224,6 +241,7 @@ def page_record(report: FinetuneReport) -> TaskPage:
         title=f"{report.task}: {report.kind}",
         lead=lead,
         scores=_scores(report),
+        ensemble=ensemble_table(report) if report.ensemble else (),
         shares=_shares(report),
         curves=_curves(report),
         confusion=None if report.confusion is None else Confusion(**report.confusion),

@@ -16,6 +16,7 @@ from polyseme.heads.bodies import PLAIN
 from polyseme.heads.head_config import NAMES as HEAD_NAMES
 from polyseme.options import check_choice
 from polyseme.tasks.kinds import KINDS
+from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.transfer.stacked_inputs import CHARACTERS, input_names
 from polyseme.transfer.text_labels import Answers
@@ -34,6 +35,7 @@ FROZEN_STEPS = 10_000
 STEPS = {
     "layer_decay": (1.0, 1 / 2.6),
     "schedule": ("linear", "slanted-triangular"),
+    "betas": ((0.9, 0.999), (0.7, 0.99)),
     "gradual_unfreezing": (False, True),
 }
 """Options of which None is decided by ULMFiT alone: what they are without it, and with it."""
@@ -66,12 +68,14 @@ class FinetuneSettings(FinetuneOptions):
     layer: str | None = None
     layer_decay: float = 1.0
     schedule: str = "linear"
+    betas: tuple[float, float] = (0.9, 0.999)
     gradual_unfreezing: bool = False
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         Schedule(kind=self.schedule, warmup=self.warmup)  # type: ignore[arg-type]
+        object.__setattr__(self, "betas", tuple(self.betas))
         check_choice("dtype", self.dtype, get_args(TransferDtype))
         choices = {"readout": get_args(Readout), "head": tuple(HEAD_NAMES), "stack": get_args(Stack)}
         for name, names in choices.items():
@@ -93,6 +97,7 @@ class FinetuneSettings(FinetuneOptions):
             raise OptionError(f"The layer_decay must be above 0 and at most 1. Got {self.layer_decay} instead.")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise OptionError(f"The dropout must be from 0 to below 1. Got {self.dropout} instead.")
+        OptimizerSettings(betas=self.betas)
         if self.reinit_layers < 0 or self.stride < 0 or self.weight_decay < 0:
             raise OptionError("The settings reinit_layers, stride and weight_decay must be 0 or more.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
@@ -146,6 +151,12 @@ class FinetuneSettings(FinetuneOptions):
                     f"The head 'text' writes the label with the model's decoder and reads no vectors, so {name} means "
                     "nothing. Leave it out, or take another head."
                 )
+
+    @property
+    def optimizer(self) -> OptimizerSettings:
+        """The update rule: AdamW."""
+        rate = float(self.learning_rate or 1e-4)
+        return OptimizerSettings(lr=rate, betas=self.betas, weight_decay=self.weight_decay)
 
     @property
     def learning_rates(self) -> Schedule:

@@ -18,7 +18,7 @@ from polyseme.bundle import Bundle
 from polyseme.errors import PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
-from polyseme.metrics.task_metrics import CORRELATIONS, confusion, measure, measure_groups, undefined
+from polyseme.metrics.task_metrics import CORRELATIONS, undefined
 from polyseme.tasks.encoder_rows import RowMaker, document_of
 from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kind import Judgment
@@ -30,20 +30,17 @@ from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.frozen_features import Store
 from polyseme.transfer.prepare_items import Prepared, judge, prepare
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
+from polyseme.transfer.seeds_abreast import seeds_abreast
+from polyseme.transfer.split_figures import compared, confusion_of, split_figures
 from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskModel, check_language_model, pooler_of
 from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
-from polyseme.transfer.train_step import autocast, bucket, can_record
+from polyseme.transfer.train_step import autocast
 from polyseme.types import Progress
 from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 
 FEATURES = "features"
-MOST_ABREAST = 8
-WEIGHT_COPIES = 6
-"""Copies of the weights that one seed holds: with gradients, two moments, the best so far and those of its graphs."""
-STATES_PER_LAYER = 40
-"""States of a row that a layer holds for the backward pass, at most."""
 
 
 @dataclass
@@ -96,7 +93,7 @@ def finetune_task(
     started = time.perf_counter()
     results = take_turns(
         [partial(work.seed, seed, checkpoint_seconds, on_report) for seed in work.settings.seeds],
-        abreast=work.abreast() if abreast is None else abreast,
+        abreast=seeds_abreast(work.first, work.prepared["train"], work.settings) if abreast is None else abreast,
         device=work.device,
     )
     best = max(results, key=work.results.rank)
@@ -223,18 +220,6 @@ class _Finetuning:
 
     # --- one seed -----------------------------------------------------------------------------------------------------
 
-    def abreast(self) -> int:
-        """How many seeds fit side by side: on a GPU, where steps are recorded, and half the free memory is enough."""
-        if not can_record(self.first) or self.settings.compile is False:
-            return 1
-        weights = sum(each.numel() * each.element_size() for each in self.first.learned().values())
-        lengths = self.prepared["train"].source.lengths
-        pieces = int(self.settings.batch_size or 32) * bucket(int(lengths.max(initial=1)))
-        widths = self.first.bundle.config.widths if self.first.bundle is not None else ()
-        states = STATES_PER_LAYER * pieces * sum(widths) * 4
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return max(1, min(MOST_ABREAST, int(free / 2 / (WEIGHT_COPIES * weights + states))))
-
     def seed(
         self, seed: int, checkpoint_seconds: float, on_report: Callable[[StepReport], None] | None
     ) -> Generator[None, None, SeedResult]:
@@ -260,21 +245,7 @@ class _Finetuning:
         return self.results.add(result)
 
     def dev_figures(self, model: TaskModel) -> dict[str, float]:
-        return self._figures("dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
-
-    def _figures(self, split: str, judgments: Sequence[Judgment]) -> dict[str, float]:
-        gold, answers = self._compared(split, judgments)
-        figures = measure(self.data.metrics, gold, answers, labels=self.data.labels)
-        if self.data.grouped_by:
-            groups = [item.fields[self.data.grouped_by] for item in self.data.splits[split] if item.gold is not None]
-            figures |= measure_groups(self.data.metrics[0], gold, answers, groups, labels=self.data.labels)
-        return figures
-
-    def _compared(self, split: str, judgments: Sequence[Judgment]) -> tuple[list[Any], list[Any]]:
-        """The gold answers of a split, and the model's."""
-        pairs = zip(self.data.splits[split], judgments, strict=True)
-        labeled = [(item.gold, each.answer) for item, each in pairs if item.gold is not None]
-        return [gold for gold, _ in labeled], [answer for _, answer in labeled]
+        return split_figures(self.data, "dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
 
     def _undefined(self, model: TaskModel, split: str, figures: Mapping[str, float]) -> list[str]:
         """Notes on figures that are not defined, which may be those that are 0."""
@@ -282,7 +253,7 @@ class _Finetuning:
         if not doubtful:
             return []
         judgments = judge(model, self.prepared[split], autocast=self.autocast())
-        return [f"{split}: {note}" for note in undefined(doubtful, *self._compared(split, judgments))]
+        return [f"{split}: {note}" for note in undefined(doubtful, *compared(self.data, split, judgments))]
 
     def _result(self, model: TaskModel, run: Learned) -> SeedResult:
         dev = run.dev
@@ -291,7 +262,7 @@ class _Finetuning:
             model.head.config = calibrated
             dev = self.dev_figures(model)
         others = {
-            name: self._figures(name, judge(model, prepared, autocast=self.autocast()))
+            name: split_figures(self.data, name, judge(model, prepared, autocast=self.autocast()))
             for name, prepared in self.prepared.items()
             if name not in ("train", "dev")
         }
@@ -395,11 +366,6 @@ class _Finetuning:
         model: TaskModel,
     ) -> FinetuneReport:
         data = self.data
-        items = data.splits["dev"]
-        table = None
-        if self.labels and not data.multi:
-            counted = confusion([item.gold for item in items], [each.answer for each in dev_judgments], self.labels)
-            table = {"labels": list(counted.labels), "counts": [list(row) for row in counted.counts]}
         return FinetuneReport(
             task=data.name,
             kind=data.kind,
@@ -413,8 +379,8 @@ class _Finetuning:
             sizes={name: len(each) for name, each in data.splits.items()},
             sampled=data.sampled,
             labels=self.labels,
-            confusion=table,
-            errors=worst_errors(data.kind, items, dev_judgments, self.labels),
+            confusion=confusion_of(data, dev_judgments, self.labels),
+            errors=worst_errors(data.kind, data.splits["dev"], dev_judgments, self.labels),
             notes=(*data.notes, *notes, *self.notes, *(note for each in results for note in each.figures.notes)),
             settings=self.settings.to_json(),
             ledger=ledger,

@@ -1,30 +1,51 @@
-"""Several task models that answer together, by the mean of their probabilities (ULMFiT's forward and backward ones)."""
+"""Several task models that answer together, by the mean of their probabilities (ULMFiT's forward and backward ones).
+
+They are folders of their own, or were fitted together and are in one folder:
+
+| file | |
+|---|---|
+| 1, 2 … | the task models, each as `task_folder` has it |
+| polyseme.json | which folders they are, under `ensemble` |
+| report.json, report.html | what they score together, beside each alone |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from polyseme.bundle import model_folder
+from polyseme.bundle import CARD, model_folder
+from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError
+from polyseme.tasks.items import TaskData
+from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
+from polyseme.training.energy_ledger import Ledger
+from polyseme.transfer.finetune_report import TOGETHER, FinetuneReport, worst_errors
+from polyseme.transfer.finetune_task import Finetuned
+from polyseme.transfer.prepare_items import judge, prepare
+from polyseme.transfer.split_figures import confusion_of, split_figures
 from polyseme.transfer.task_folder import load_task_model, task_card
 from polyseme.transfer.task_model import TaskModel
 
+MEMBERS = "ensemble"
+"""In `polyseme.json`, the folders of the models."""
 SAME = ("kind", "labels", "regression", "multi")
 """Fields of their heads in which the models must agree."""
 
 
 def model_names(model: str) -> list[str]:
-    """Models with commas between them; a path that exists is one model, whatever is in its name.
+    """Models with commas between them; a path that exists is one model, whatever is in its name, or an ensemble.
 
     >>> model_names("models/forwards, models/backwards")
     ['models/forwards', 'models/backwards']
     """
     if Path(model).exists():
-        return [model]
+        return [str(member) for member in members_of(Path(model))] or [model]
     names = [name.strip() for name in model.split(",")]
     if not all(names):
         raise OptionError(f"Several models are names with commas between them. Got {model!r}.")
@@ -33,14 +54,27 @@ def model_names(model: str) -> list[str]:
     return names
 
 
+def members_of(folder: Path) -> list[Path]:
+    """The folders of the models that were fitted together in a folder; none where it is no ensemble."""
+    card = folder / CARD
+    members = read_json(card).get(MEMBERS, ()) if card.is_file() else ()
+    return [folder / str(name) for name in members]
+
+
+def check_joinable(kind: str) -> None:
+    """Refuse several models for a kind of task whose answers have no mean."""
+    if not KINDS[kind].judges_texts:
+        able = ", ".join(name for name, each in KINDS.items() if each.judges_texts)
+        raise OptionError(f"Several models answer together in {able}, not in {kind}. Name one model.")
+
+
 def load_task_models(names: Sequence[str], *, device: str) -> tuple[list[TaskModel], dict[str, Any]]:
     """The task models of folders, and what the first folder says of the task; they must be for one task."""
     folders = [model_folder(find_model(name)) for name in names]
     models = [load_task_model(folder, device=device) for folder in folders]
     first = models[0].head.config
-    if len(models) > 1 and not KINDS[first.kind].judges_texts:
-        able = ", ".join(name for name, kind in KINDS.items() if kind.judges_texts)
-        raise OptionError(f"Several models answer together in {able}, not in {first.kind}. Name one model.")
+    if len(models) > 1:
+        check_joinable(first.kind)
     for name, model in zip(names[1:], models[1:], strict=True):
         for field in SAME:
             one, other = getattr(first, field), getattr(model.head.config, field)
@@ -50,6 +84,31 @@ def load_task_models(names: Sequence[str], *, device: str) -> tuple[list[TaskMod
                     f"({_short(one)} and {_short(other)}). Take models that were fitted to one task."
                 )
     return models, task_card(folders[0]) or {}
+
+
+def joint_report(data: TaskData, fitted: Sequence[Finetuned], names: Sequence[str]) -> FinetuneReport:
+    """The report of the best of the models on dev, with what all of them score together: figures, confusions, errors.
+
+    Each model answers with its best seed.
+    """
+    kind, config = KINDS[data.kind], fitted[0].model.head.config
+    joined: dict[str, list[Judgment]] = {}
+    for split in fitted[0].report.splits:
+        by_model = [judge(each.model, prepare(each.model, data.splits[split], learning=False)) for each in fitted]
+        joined[split] = [kind.joined(config, judgments) for judgments in zip(*by_model, strict=True)]
+    best = max((each.report for each in fitted), key=lambda report: report.best.dev[report.metrics[0]])
+    scores = {
+        name: {"dev": dict(each.report.best.dev), **each.report.best.others}
+        for name, each in zip(names, fitted, strict=True)
+    }
+    scores[TOGETHER] = {split: split_figures(data, split, judgments) for split, judgments in joined.items()}
+    return replace(
+        best,
+        ensemble=scores,
+        confusion=confusion_of(data, joined["dev"], config.labels),
+        errors=worst_errors(data.kind, data.splits["dev"], joined["dev"], config.labels),
+        ledger=reduce(Ledger.add, (each.report.ledger for each in fitted)).replace(n_sessions=1),
+    )
 
 
 def _short(value: Any) -> str:

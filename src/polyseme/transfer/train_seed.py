@@ -28,7 +28,7 @@ from polyseme.training.checkpoint import (
     read_latest,
     write_checkpoint,
 )
-from polyseme.training.optimizers import Optimizer, OptimizerSettings, build_optimizer, layer_rates
+from polyseme.training.optimizers import Optimizer, build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import Prepared
 from polyseme.transfer.task_model import TaskModel
@@ -103,7 +103,7 @@ def learn(
     schedule = settings.learning_rates
     optimizer = build_optimizer(
         model,
-        OptimizerSettings(lr=float(settings.learning_rate or 1e-4), weight_decay=settings.weight_decay),
+        settings.optimizer,
         device=model.device,
         rates=rates_of(model, settings),
     )

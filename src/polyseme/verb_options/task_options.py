@@ -182,6 +182,13 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
         "N",
         default="1400",
     )
+    betas: Sequence[float] | None = option(
+        None,
+        "How slowly AdamW forgets: the decay rates of its two moments, with a comma between them.",
+        "BETA1,BETA2",
+        default="0.9,0.999; with --ulmfit, 0.7,0.99",
+        parse="numbers",
+    )
     reinit_layers: int = option(0, "Top layers of the encoder to reinitialize.", "N")
     weight_decay: float = option(0.01, "Weight decay of matrices; norms and biases have none.", "DECAY")
     max_grad_norm: float | None = option(1.0, "Largest norm of all gradients together (gradient clipping).", "NORM")
@@ -203,7 +210,8 @@ class FinetuneRunOptions(FinetuneOptions, DeviceOption, CostOption, ForceOption)
     model: Model | AnyPath | None = option(
         None,
         "Model to fit: a packaged one (see: polyseme models), a model folder, the folder of a run, a file of word "
-        'vectors, or hub:owner/name; "none" for a head over word vectors of its own.',
+        'vectors, or hub:owner/name; "none" for a head over word vectors of its own. For finetune also several, '
+        "separated by commas, that answer together by the mean of their probabilities.",
         "MODEL",
         default=default_in_words("finetune"),
         flags="-m --model",

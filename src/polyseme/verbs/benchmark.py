@@ -108,14 +108,14 @@ def _tasks(suite: Suite, names: Sequence[str], data: AnyPath) -> tuple[tuple[Sui
     chosen = [named_benchmark(name, among=suite.names) for name in names]
     for each in chosen:
         if each.name not in suite.names:
-            raise OptionError(f"{each.name!r} is none of {suite.noun}'s tasks. {nearest(each.name, suite.names)}")
+            raise OptionError(f"{each.name!r} is no task of {suite.noun}. {nearest(each.name, suite.names)}")
         benchmark_folder(each, data)
     if chosen:
         of_suite = {task.name: task for task in suite.tasks}
         return tuple(of_suite[each.name] for each in chosen), ()
     there = tuple(task for task in suite.tasks if _is_there(task, data))
     if not there:
-        raise InputError(f"{data} holds the data of none of {suite.noun}'s tasks ({', '.join(suite.names)}).")
+        raise InputError(f"{data} holds no data of {suite.noun} ({', '.join(suite.names)}).")
     return there, tuple(f"No data of {task.name}: left out." for task in suite.tasks if task not in there)
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Model
-from polyseme.bundle import Bundle, load_bundle
+from polyseme.bundle import CARD, Bundle, load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import OptionError, nearest
-from polyseme.files.atomic import check_output
+from polyseme.files.atomic import check_output, whole_folder
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.source_paths import Sources
 from polyseme.files.unfinished_folder import unfinished_work
@@ -36,6 +36,7 @@ from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
 from polyseme.transfer.share_curve import check_scratch, finetune_shares
 from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
+from polyseme.transfer.task_ensemble import MEMBERS, check_joinable, joint_report, model_names
 from polyseme.transfer.task_folder import CURVE, PAGE, REPORT, save_task_model
 from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
@@ -47,7 +48,8 @@ NO_MODEL = "none"
 def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     """Fit a model to a task, frozen or fine-tuned, over one seed or several; the best on dev is kept.
 
-    Interrupted work is resumed by the same call.
+    Several models, with commas between them, are fitted one after another, and answer together by the mean of their
+    probabilities. Interrupted work is resumed by the same call.
     """
     settings = settings_of(options)
     shares = train_shares(options.train_share or (ALL if options.scratch else None))
@@ -61,15 +63,23 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     }
     task, model, output = options.task, options.model, options.output
     files = {"train": options.train, "dev": options.dev, "test": options.test}
+    models = [model] if isinstance(model, Model) or model is None else list(model_names(str(model)))
     if output is not None:
-        path = model.path if isinstance(model, Model) else model
+        paths = [each.path if isinstance(each, Model) else each for each in models]
         named = [name for file in files.values() if file is not None for name in names_of(inputs_of(file))]
-        inputs = [path, options.data, *named, *folders_of(settings.inputs)]
+        inputs = [*paths, options.data, *named, *folders_of(settings.inputs)]
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=["polyseme.json"])
     columns = options.values(TaskDataOptions)
     read = read_task(task, options.data, files, columns)
-    run["model_name"], bundle = _bundle(model, settings)
+    if len(models) > 1:
+        check_joinable(read.kind)
+        if shares:
+            raise OptionError("A learning curve (train_share, scratch) is that of one model. Name one model.")
+    bundles = dict(_bundle(each, settings) for each in models)
     run["stacked"] = load_inputs(settings.inputs)
+    if len(models) > 1:
+        return _fit_together(read, bundles, settings, run, options, columns)
+    [(run["model_name"], bundle)] = bundles.items()
     fit: Callable[..., Finetuned] = finetune_task
     if shares:
         TrainSamples.of(shares, read.splits["train"], settings.seeds, read.name)
@@ -78,12 +88,48 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
         check_scratch(bundle, settings)
     if output is None:
         return fit(read, bundle, settings, **run).report
-    decides = _decides(read, bundle, settings, run["device"], run["stacked"])
+    decides = _decides(read, [bundle], settings, run["device"], run["stacked"])
     decides |= {"train_share": [share.name for share in shares], "scratch": options.scratch}
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
         done = fit(read, bundle, settings, folder=folder, **run)
-        _write(done, output, columns if isinstance(task, str) and task in KINDS else {}, force=options.force)
+        _write(done, output, _own_columns(task, columns), force=options.force)
     return done.report
+
+
+def _fit_together(
+    data: TaskData, bundles: Mapping[str, Bundle | None], settings: FinetuneSettings, run: Mapping[str, Any],
+    options: FinetuneTaskOptions, columns: Mapping[str, Any],
+) -> FinetuneReport:  # fmt: skip
+    """Fit models one after another, each with all seeds, and write them into one folder (`transfer.task_ensemble`)."""
+
+    def fit(folder: Path | None) -> list[Finetuned]:
+        places = [None if folder is None else folder / str(number + 1) for number in range(len(bundles))]
+        return [
+            finetune_task(data, bundle, settings, folder=place, **run, model_name=name)
+            for (name, bundle), place in zip(bundles.items(), places, strict=True)
+        ]
+
+    output = options.output
+    if output is None:
+        return joint_report(data, fit(None), list(bundles))
+    decides = _decides(data, list(bundles.values()), settings, run["device"], run["stacked"])
+    with unfinished_work(output, decides, noun="models", force=options.force) as work:
+        fitted = fit(work)
+        report = joint_report(data, fitted, list(bundles))
+        with whole_folder(Path(output), force=options.force) as folder:
+            members = [str(number + 1) for number in range(len(fitted))]
+            for each, name in zip(fitted, members, strict=True):
+                _write(each, folder / name, _own_columns(options.task, columns), force=False)
+            card = {"format": 1, MEMBERS: members}
+            (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+            for name, content in _report_files(report).items():
+                (folder / name).write_text(content, encoding="utf-8")
+    return report
+
+
+def _own_columns(task: str | TaskData, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The columns that a model of the user's own files is kept with; a benchmark has none."""
+    return columns if isinstance(task, str) and task in KINDS else {}
 
 
 def read_task(
@@ -128,7 +174,11 @@ def _bundle(model: Model | AnyPath | None, settings: FinetuneSettings) -> tuple[
 
 
 def _decides(
-    data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, device: str, stacked: Sequence[InputModel]
+    data: TaskData,
+    bundles: Sequence[Bundle | None],
+    settings: FinetuneSettings,
+    device: str,
+    stacked: Sequence[InputModel],
 ) -> dict[str, Any]:
     """Everything that decides the result, as JSON."""
     digest = hashlib.sha256()
@@ -145,7 +195,12 @@ def _decides(
         "kind": data.kind,
         "metrics": data.metrics,
         "data": digest.hexdigest(),
-        **({} if bundle is None else {f"the model's {part}": each for part, each in fingerprint(bundle).items()}),
+        **{
+            f"{'the model' if len(bundles) == 1 else f'model {number}'}'s {part}": hash
+            for number, bundle in enumerate(bundles, 1)
+            if bundle is not None
+            for part, hash in fingerprint(bundle).items()
+        },
         **{
             f"the {part} of the input {each.name}": hash
             for each in stacked
@@ -172,11 +227,15 @@ def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, forc
             "settings": report.settings,
             "dev": dict(report.best.dev),
         },
-        files={
-            REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
-            PAGE: page_of(report),
-            **({CURVE: curve_picture(report)} if report.curve else {}),
-            MODEL_CARD: task_card_of(report, done.model.bundle, output),
-        },
+        files={**_report_files(report), MODEL_CARD: task_card_of(report, done.model.bundle, output)},
         force=force,
     )
+
+
+def _report_files(report: FinetuneReport) -> dict[str, str]:
+    """The report as JSON and as a page, and the picture of a learning curve."""
+    return {
+        REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
+        PAGE: page_of(report),
+        **({CURVE: curve_picture(report)} if report.curve else {}),
+    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from polyseme.api import Card, Model, load
+from polyseme.api import Model, load
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
+from polyseme.shown_model import Card
 from polyseme.verb_options.model_options import ShowOptions
 
 

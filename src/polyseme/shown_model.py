@@ -1,0 +1,84 @@
+"""What a model is and what it can do, as `show` tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyseme.bundle import Bundle
+from polyseme.extras import later
+from polyseme.result_tables import ShownAsTable, Table
+
+_WHOLE = 1000
+"""Characters of a path that are always shown."""
+WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
+"""Models that have learned to write on; those that fill masks can only be made to."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Card(ShownAsTable):
+    """What a model is and what it can do."""
+
+    path: str
+    family: str
+    direction: str
+    layers: int
+    width: int
+    vocabulary: int
+    window: int | None
+    parameters: int
+    outputs: tuple[str, ...]
+    tokenizer: str
+    can: tuple[str, ...]
+    """The verbs that work with it."""
+    settings: dict[str, Any]
+    """The encoder's whole config."""
+
+    def table(self) -> Table:
+        rows = [(name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
+        shown = [row for row in rows if row[0] not in ("family", "settings")]
+        return Table(title=self.family, rows=shown, width=_WHOLE)
+
+
+def card_of(bundle: Bundle, path: str) -> Card:
+    """The card of a model with an encoder."""
+    config, tokenizer = bundle.config, bundle.text_tokenizer
+    return Card(
+        path=path,
+        family=bundle.family.name,
+        direction=config.direction,
+        layers=config.depth,
+        width=config.widths[-1],
+        vocabulary=config.n_pieces,
+        window=config.window,
+        parameters=bundle.n_parameters(),
+        outputs=tuple(bundle.outputs),
+        tokenizer=f"{tokenizer.n_pieces:,} pieces, fingerprint {tokenizer.fingerprint[:12]}",
+        can=tuple(verbs_of(bundle)),
+        settings=config.to_json(),
+    )
+
+
+def verbs_of(bundle: Bundle) -> list[str]:
+    """The verbs that work with a model: those of word vectors, and what its outputs allow."""
+    can = ["embed", "similar", "senses", "concordance", "compare", "pieces", "convert", "finetune", "benchmark"]
+    can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(bundle) else []
+    can += ["next"] if "next" in bundle.outputs else []
+    strategy = later("polyseme.generating.language_model").generation_strategy(bundle)
+    can += ["generate"] if strategy in WRITES_WELL else []
+    can += ["score"] if later("polyseme.scoring.choose_scorer").can_score(bundle) else []
+    by_itself = "score" in can and bundle.decoder is None  # not given a source
+    can += ["evaluate"] if by_itself or "fill" in can else []
+    return can
+
+
+def short_number(number: int) -> str:
+    """A number in thousands or millions.
+
+    >>> short_number(22_713_216), short_number(900)
+    ('22.7 M', '900')
+    """
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "K")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return str(number)
