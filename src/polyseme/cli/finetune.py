@@ -36,11 +36,9 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
         print_json(report.to_json())
         return
     if settings["output"] is not None:
-        kept = (
-            "of each model the seed that is best on dev"
-            if report.ensemble
-            else f"the model of seed {report.best_seed}, the best on dev"
-        )
-        click.echo(f"{settings['output']}: {kept}")
+        content = f"the model of seed {report.best_seed}, the best on dev"
+        if report.ensemble:
+            content = "of each model the seed that is best on dev"
+        click.echo(f"{settings['output']}: {content}")
     for text in report.lines():
         click.echo(text)

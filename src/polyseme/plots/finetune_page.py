@@ -24,6 +24,8 @@ section { margin-bottom: 1.4rem } .beside { display: grid; gap: .6rem 2.5rem;
   grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)) } h3 { font-size: .95rem; margin: .5rem 0 .2rem }
 .wide { overflow-x: auto } .note { font-style: normal; padding: .35rem .7rem; background: var(--soft);
   border-left: 4px solid var(--line); margin: .25rem 0 }
+table.rows { table-layout: auto; width: auto } .rows td, .rows th { padding: .15rem 1.6rem .15rem 0; text-align: left;
+  font-variant-numeric: tabular-nums; white-space: nowrap } .rows th { border-bottom: 2px solid var(--line) }
 .big { font-size: 1.5rem; font-weight: 650; font-variant-numeric: tabular-nums }
 .error { border-top: 1px solid var(--line); padding: .5rem 0; max-width: 60rem; overflow-wrap: anywhere }
 .error .summary { font-size: .9rem } .error .text { white-space: pre-wrap; margin: .15rem 0 }
@@ -202,7 +204,8 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
         "".join(f"<{cell}>{escaped(each)}</{cell}>" for each in row)
         for cell, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
     )
-    return f'<table class="bars"><tr>{header}</tr>{"".join(f"<tr>{line}</tr>" for line in lines)}</table>'
+    table = f'<table class="rows"><tr>{header}</tr>{"".join(f"<tr>{line}</tr>" for line in lines)}</table>'
+    return f'<div class="wide">{table}</div>'
 
 
 def _curves(curves: Curves) -> str:

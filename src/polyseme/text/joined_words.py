@@ -1,6 +1,6 @@
 """Words and marks as running text: where tokenization has split marks off words, they are put back.
 
-Only what can be told from the marks alone is done; a single apostrophe or a dash between blanks stays by itself. So the
+Only what follows from the marks alone is done; a single apostrophe or a dash between blanks stays by itself. So the
 same words come out again when the text is split.
 """
 

@@ -150,7 +150,8 @@ class FinetuneReport:
     def lines(self) -> list[str]:
         """For the terminal: figures of dev and of test each on lines of their own, and called so."""
         many = len(self.seeds)
-        lines = [f"{self.task}, {self.mode}, {many} seed{'' if many == 1 else 's'}: {self.model}"]
+        best = "the best model on dev, " if self.ensemble else ""
+        lines = [f"{self.task}, {self.mode}, {many} seed{'' if many == 1 else 's'}: {best}{self.model}"]
         for split in self.splits:
             chosen = " (chose the weights)" if split == "dev" else " (scored once)"
             mark = ", a sample" if split in self.sampled else ""
@@ -162,7 +163,8 @@ class FinetuneReport:
         if self.n_failed:
             lines.append(f"  {self.n_failed} of {many} runs failed to learn")
         if self.curve:
-            lines.append(f"  learning curve, {self.metrics[0].replace('_', ' ')}, medians over {many} seeds:")
+            over = f", medians over {many} seeds" if many > 1 else ""
+            lines.append(f"  learning curve, {self.metrics[0].replace('_', ' ')}{over}:")
             lines += [f"    {line}" for line in aligned(share_table(self.curve, self.splits, self.metrics[0]))]
         if self.ensemble:
             lines.append("  models alone, and together by the mean of their probabilities:")
@@ -236,7 +238,8 @@ def page_record(report: FinetuneReport) -> TaskPage:
     """What the page of a report shows."""
     many = len(report.seeds)
     sampled = f" Samples of the published splits: {', '.join(report.sampled)}." if report.sampled else ""
-    lead = f"{report.model}, {report.mode}, {many} seed{'' if many == 1 else 's'}.{sampled}"
+    best = f"The best on dev of {len(report.ensemble) - 1} models that answer together: " if report.ensemble else ""
+    lead = f"{best}{report.model}, {report.mode}, {many} seed{'' if many == 1 else 's'}.{sampled}"
     return TaskPage(
         title=f"{report.task}: {report.kind}",
         lead=lead,

@@ -21,12 +21,13 @@ from polyseme.bundle import CARD, model_folder
 from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError
-from polyseme.tasks.items import TaskData
+from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.finetune_report import TOGETHER, FinetuneReport, worst_errors
 from polyseme.transfer.finetune_task import Finetuned
+from polyseme.transfer.predict_files import CHUNK_TEXTS
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.split_figures import confusion_of, split_figures
 from polyseme.transfer.task_folder import load_task_model, task_card
@@ -94,7 +95,7 @@ def joint_report(data: TaskData, fitted: Sequence[Finetuned], names: Sequence[st
     kind, config = KINDS[data.kind], fitted[0].model.head.config
     joined: dict[str, list[Judgment]] = {}
     for split in fitted[0].report.splits:
-        by_model = [judge(each.model, prepare(each.model, data.splits[split], learning=False)) for each in fitted]
+        by_model = [_judgments(each.model, data.splits[split]) for each in fitted]
         joined[split] = [kind.joined(config, judgments) for judgments in zip(*by_model, strict=True)]
     best = max((each.report for each in fitted), key=lambda report: report.best.dev[report.metrics[0]])
     scores = {
@@ -109,6 +110,12 @@ def joint_report(data: TaskData, fitted: Sequence[Finetuned], names: Sequence[st
         errors=worst_errors(data.kind, data.splits["dev"], joined["dev"], config.labels),
         ledger=reduce(Ledger.add, (each.report.ledger for each in fitted)).replace(n_sessions=1),
     )
+
+
+def _judgments(model: TaskModel, items: Sequence[Item]) -> list[Judgment]:
+    """What a model says of each item, in bounded memory."""
+    parts = (items[start : start + CHUNK_TEXTS] for start in range(0, len(items), CHUNK_TEXTS))
+    return [each for part in parts for each in judge(model, prepare(model, part, learning=False))]
 
 
 def _short(value: Any) -> str:
