@@ -47,6 +47,7 @@ class Row:
     budget: str
     seeds: tuple[int, ...] = (0,)
     shape: dict[str, Any] | None = None
+    objective: dict[str, Any] | None = None
     leave_out: tuple[str, ...] = ()
     blimp: bool = True
     glue: bool = False
@@ -98,6 +99,7 @@ ROWS: dict[str, Row] = {
         what="masked-LM training, bert-base",
         recipe="bert-base",
         budget="2min",
+        objective={"next": None},
         blimp=False,
         floors={"pieces_per_second": 700_000, "utilization": 0.3},
         aims={"pieces_per_second": 750_000, "utilization": 0.4},
@@ -134,6 +136,7 @@ def run_row(name: str, options: argparse.Namespace, clock: Clock) -> str:
         "seed": options.seed,
         "workers": options.workers,
         "shape": {**(row.shape or {}), **dict(options.set)} or None,
+        **({} if row.objective is None else {"objective": row.objective}),
         **dict(options.pretrain),
     }
     if not train(run, texts, clock, **settings):

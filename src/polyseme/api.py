@@ -185,7 +185,11 @@ class Model:
         return {}
 
     def next(self, first: str, second: str) -> float:
-        """The probability that `second` follows `first`, by the model's next-sentence output."""
+        """The probability that `second` follows `first`, by the model's next-sentence output.
+
+        Of a model that was trained on the order of sentences (`next=sop`, ALBERT): that the two, taken to be neighbors,
+        are in this order.
+        """
         output = self._output("next", "judge whether a sentence follows another")
         pooled = self._output("pooled", "judge whether a sentence follows another")
         tokenizer = self.bundle.text_tokenizer

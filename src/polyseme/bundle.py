@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 CARD = "polyseme.json"
 MOST_SPARE_ROWS = 256
 """How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
+NEXT_OBJECTIVE = "next_objective"
+"""Setting of config.json for what the output `next` was trained on: nsp or sop."""
 OF_WRITING = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id")
 """Settings of other libraries for the pieces that a decoder's texts begin and end with."""
 
@@ -98,6 +100,11 @@ class Bundle(nn.Module):
                 "special_tokens_map.json beside the tokenizer's files, or by 'decoder_start_token_id' in config.json."
             )
         return self.tokenizer.specials[role]
+
+    @property
+    def next_objective(self) -> str:
+        """What its output `next` was trained on: nsp, the next sentence, or sop, the order of sentences."""
+        return str(self.foreign.get(NEXT_OBJECTIVE) or self.family.next_objective)
 
     def tie(self) -> None:
         """Share the encoder's table of pieces with the decoder and with tied outputs."""

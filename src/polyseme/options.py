@@ -246,5 +246,5 @@ def arguments_doc(record: Any) -> str:
     for each in fields_of(record):
         described = doc_of(each)
         text = f"{each.name}: {described.help}{f' None: {described.default}.' if described.default else ''}"
-        lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
     return "\n".join(lines)

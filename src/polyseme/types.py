@@ -299,7 +299,9 @@ class Rows:
     lengths: NDArray[np.int64] | None = None
     """[R]: how many pieces are not padding, if rows are padded."""
     next_labels: NDArray[np.int64] | None = None
-    """[R]: 0 where the second segment follows the first, 1 where it is random, if rows have two."""
+    """[R, P]: of each pair in a row, 0 where its second segment follows the first, 1 where it does not; -1: no pair."""
+    next_places: NDArray[np.int64] | None = None
+    """[R, P]: where each pair begins."""
     progress: float = 1.0
     """How much of the run is done, 0 to 1, for what changes in the course of it; held-out rows are those of its end."""
     weights: NDArray[np.float64] | None = None

@@ -124,6 +124,7 @@ SOME_VALUE = {
     "reset_positions": True,
     "shape": {"n_layers": 4},
     "objective": {"unit": "word"},
+    "layout": "doc-sentences",
     "compile": True,
     "parallel": "fsdp",
     "log_every": 2,

@@ -114,26 +114,38 @@ def some_pairs(family: str, n_rows: int, length: int, seed: int) -> Rows:
 def rows_for(objective: BaseObjective, n_rows: int = 6, length: int = 24, *, seed: int = 0) -> Rows:
     """Rows of the objective's family in the layout that it names."""
     family = FAMILY_OF[objective.name]
-    if isinstance(objective.needs.layout, SentencePairs):
-        return sentence_pairs(family, n_rows, length, seed)
+    layout = objective.needs.layout
+    if isinstance(layout, SentencePairs):
+        return sentence_pairs(family, n_rows, length, seed, several=layout.unit == "sentence")
     return some_rows(family, n_rows, length, seed=seed)
 
 
-def sentence_pairs(family: str, n_rows: int, length: int, seed: int) -> Rows:
-    """Two segments and some padding in each row, framed as pairs are."""
+def sentence_pairs(family: str, n_rows: int, length: int, seed: int, *, several: bool = False) -> Rows:
+    """Two segments and some padding in each row, framed as pairs are; or several such pairs, apart from each other."""
     tokenizer = tiny_tokenizer(family)
     random = np.random.default_rng(seed)
     ordinary = np.setdiff1d(np.arange(tokenizer.n_pieces), list(tokenizer.specials.values()))
+    n_pairs = 2 if several else 1
+    longest = (length - 3 * n_pairs) // (2 * n_pairs)
     pieces = np.full((n_rows, length), tokenizer.specials["pad"])
-    segments, lengths = np.zeros(pieces.shape, np.int64), np.zeros(n_rows, np.int64)
-    special = np.ones(pieces.shape, np.bool_)
+    segments, positions, lengths = (
+        np.zeros(pieces.shape, np.int64),
+        np.zeros(pieces.shape, np.int64),
+        np.zeros(n_rows, int),
+    )
+    documents, special = np.full(pieces.shape, -1), np.ones(pieces.shape, np.bool_)
+    labels, firsts = np.full((n_rows, n_pairs + several), -1), np.zeros((n_rows, n_pairs + several), np.int64)
     for row in range(n_rows):
-        stretches = [random.choice(ordinary, random.integers(3, (length - 3) // 2 + 1)) for _ in range(2)]
-        framed = tokenizer.frame(*stretches)
-        lengths[row] = len(framed.ids)
-        pieces[row, : lengths[row]], segments[row, : lengths[row]] = framed.ids, framed.segments
-        for first, stretch in zip((framed.offset, framed.pair_offset), stretches, strict=True):
-            special[row, first : first + len(stretch)] = False
+        for number in range(n_pairs - (several and row % 3 == 0)):
+            stretches = [random.choice(ordinary, random.integers(2, longest + 1)) for _ in range(2)]
+            framed = tokenizer.frame(*stretches)
+            begin, lengths[row] = lengths[row], lengths[row] + len(framed.ids)
+            here = slice(begin, lengths[row])
+            pieces[row, here], segments[row, here] = framed.ids, framed.segments
+            documents[row, here], positions[row, here] = number, np.arange(len(framed.ids))
+            for first, stretch in zip((framed.offset, framed.pair_offset), stretches, strict=True):
+                special[row, begin + first : begin + first + len(stretch)] = False
+            labels[row, number], firsts[row, number] = (row + number) % 2, begin
     return Rows(
         pieces=pieces,
         starts=(random.random(pieces.shape) < 0.6) & ~special,
@@ -141,7 +153,10 @@ def sentence_pairs(family: str, n_rows: int, length: int, seed: int) -> Rows:
         keys=row_keys(seed, 0, np.arange(n_rows)),
         segments=segments,
         lengths=lengths,
-        next_labels=np.arange(n_rows) % 2,
+        documents=documents if several else None,
+        positions=positions if several else None,
+        next_labels=labels,
+        next_places=firsts,
     )
 
 
@@ -158,6 +173,7 @@ def some_of(rows: Rows, which: list[int]) -> Rows:
         segments=None if rows.segments is None else rows.segments[which],
         lengths=None if rows.lengths is None else rows.lengths[which],
         next_labels=None if rows.next_labels is None else rows.next_labels[which],
+        next_places=None if rows.next_places is None else rows.next_places[which],
         target=None if rows.target is None else some_of(rows.target, which),
     )
 

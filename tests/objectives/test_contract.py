@@ -38,6 +38,7 @@ CASES: dict[str, BaseObjective] = {
     "masked words": Masked(unit="word", mask_rate=0.3),
     "masked spans": Masked(unit="span", static_copies=2),
     "masked, next sentence": Masked(next="nsp"),
+    "masked, order of several": Masked(next="sop", layout="sentence-pair"),
     "replaced": Replaced(),
     "replaced, apart": Replaced(sharing="none"),
     "replaced, all shared": Replaced(sharing="all"),

@@ -68,6 +68,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "two-way": {**CARRIED, "recipe": "flair-tiny", "shape": {"width": 8, "token_width": 8, "dropout_rate": 0.1}},
     "causal": {**SETTINGS, "recipe": "gpt-tiny"},
     "next": {**SETTINGS, "objective": {"next": "nsp"}},
+    "order": {**SETTINGS, "objective": {"next": "sop"}, "layout": "sentence-pair"},
+    "doc-sentences": {**SETTINGS, "layout": "doc-sentences"},
     "replaced": {**SETTINGS, "recipe": "electra-small", "shape": {**SETTINGS["shape"], "embedding_width": 8}},
     "copied": {**SETTINGS, "recipe": "electra-tiny", "objective": {"learn": "all-tokens"}},
     "permuted": {**SMALL, "recipe": "xlnet-tiny", "shape": {**SETTINGS["shape"], "inner_dropout_rate": 0.1}
@@ -172,7 +174,7 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     texts: dict[str, Any] = {"sources": text}
     if sort == "translation" and text.is_file():
         texts = {"source": text.with_suffix(".source"), "target": text.with_suffix(".target")}
-    if sort == "next" and text.is_file():
+    if sort in ("next", "order", "doc-sentences") and text.is_file():
         texts = {"sources": text.with_suffix(".sentences")}
     built = {} if text.is_file() else {"tokenizer": None, "vocab_size": None}
     settings = {"compile": False, **RUNS[sort], **built}

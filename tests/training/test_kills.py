@@ -14,11 +14,11 @@ from polyseme.recipes.recipe_table import recipe_named
 from training.kills import N_STEPS, RUNS
 
 OTHERS = (
-    *("causal", "next", "replaced", "permuted", "segments", "denoising", "spans", "translation"),
-    *("two-way", "skip-gram", "cbow", "glove", "copied", "distilled", "distilled-causal"),
+    *("causal", "next", "order", "doc-sentences", "replaced", "permuted", "segments", "denoising", "spans"),
+    *("translation", "two-way", "skip-gram", "cbow", "glove", "copied", "distilled", "distilled-causal"),
 )
-"""Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next` is the
-masked one with next-sentence prediction, `copied` ELECTRA's with a model that predicts every piece."""
+"""Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next`, `order`
+and `doc-sentences` are the masked one over other rows, `copied` ELECTRA's with a model that predicts every piece."""
 
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
@@ -247,7 +248,7 @@ def test_a_budget_of_time_is_measured_once_and_leaves_the_weights_alone(
 ) -> None:
     monkeypatch.setattr(pretraining, "time", Clock())
     monkeypatch.setattr(time_budget, "TOLERANCE", math.inf)  # the steps take less than this clock says
-    settings = {**SMALL, "as_published": True}
+    settings = {**SMALL, "as_published": True, "objective": {"next": None}}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):  # of how little is learned
         polyseme.pretrain(corpus, output=tmp_path / "timed", **{**settings, "budget": "15s"})
         n_steps = json.loads((tmp_path / "timed" / "run.json").read_text())["n_steps"]
@@ -517,13 +518,26 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_next_sentences_are_learned_from_the_command_line(sentences: Path, tmp_path: Path) -> None:
-    from transformers import BertForPreTraining
-
-    arguments = ["--recipe", "bert-tiny", "--objective", "next=nsp", "--budget", "4steps", "--batch-size", "8"]
-    arguments += ["--length", "24", "--vocab-size", "80", "--device", "cpu", "--log-every", "1"]
-    arguments += ["--held-out", "0.1"]
-    arguments += [part for name, value in SHAPE.items() for part in ("--set", f"{name}={value}")]
+@pytest.mark.parametrize(
+    ("recipe", "choices", "reference", "logits"),
+    [
+        ("bert-tiny", ("--objective", "next=nsp"), "BertForPreTraining", "seq_relationship_logits"),
+        ("albert-small", ("--objective", "next=sop"), "AlbertForPreTraining", "sop_logits"),
+        pytest.param(
+            *("bert-tiny", ("--objective", "next=sop", "--layout", "sentence-pair")),
+            *("BertForPreTraining", "seq_relationship_logits"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_pairs_are_learned_from_the_command_line_and_judged_by_next(
+    recipe: str, choices: tuple[str, ...], reference: str, logits: str, sentences: Path, tmp_path: Path
+) -> None:
+    """The model that is saved has its heads in transformers, too."""
+    arguments = ["--recipe", recipe, *choices, "--budget", "4steps", "--batch-size", "8", "--tokenizer", "wordpiece"]
+    arguments += ["--length", "24", "--vocab-size", "80", "--device", "cpu", "--log-every", "1", "--held-out", "0.1"]
+    shape = {**SHAPE, "embedding_width": 8} if recipe == "albert-small" else SHAPE
+    arguments += [part for name, value in shape.items() for part in ("--set", f"{name}={value}")]
     run = str(tmp_path / "run")
     done = CliRunner().invoke(main, ["pretrain", str(sentences), *arguments, "-o", run])
     assert done.exit_code == 0, done.output
@@ -532,19 +546,52 @@ def test_next_sentences_are_learned_from_the_command_line(sentences: Path, tmp_p
     assert last["held_out"].keys() == {"loss", "masked", "next"}
     told = CliRunner().invoke(main, ["next", "The dawn broke.", "The vase broke.", "-m", run, "--device", "cpu"])
     assert told.exit_code == 0, told.output
-    probability = polyseme.load(run, device="cpu").next("The dawn broke.", "The vase broke.")
-    assert 0 < probability < 1
-    theirs = BertForPreTraining.from_pretrained(tmp_path / "run" / "model").eval()
-    tokenizer = polyseme.load(run, device="cpu").bundle.tokenizer
-    ids = [
-        tokenizer.encode(polyseme.Document(text=text, words=())).ids for text in ("The dawn broke.", "The vase broke.")
-    ]
-    framed = tokenizer.frame(*ids)
+    assert ("are in this order" in told.output) == ("next=sop" in choices)
+    model = polyseme.load(run, device="cpu")
+    probability = model.next("The dawn broke.", "The vase broke.")
+    assert f"{probability:.4f}" in told.output
+    theirs = getattr(transformers, reference).from_pretrained(tmp_path / "run" / "model").eval()
+    tokenizer = model.bundle.text_tokenizer
+    texts = [polyseme.Document(text=text, words=()) for text in ("The dawn broke.", "The vase broke.")]
+    framed = tokenizer.frame(*(tokenizer.encode(text).ids for text in texts))
     with torch.no_grad():
-        logits = theirs(
-            torch.from_numpy(framed.ids)[None], token_type_ids=torch.from_numpy(framed.segments)[None]
-        ).seq_relationship_logits
-    assert float(logits.softmax(-1)[0, 0]) == pytest.approx(probability, abs=1e-5)
+        judged = theirs(torch.from_numpy(framed.ids)[None], token_type_ids=torch.from_numpy(framed.segments)[None])
+    assert float(judged[logits].softmax(-1)[0, 0]) == pytest.approx(probability, abs=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["doc-sentences", pytest.param("full-sentences", marks=pytest.mark.slow)])
+def test_a_layout_is_chosen_from_the_command_line(layout: str, sentences: Path, tmp_path: Path) -> None:
+    arguments = ["--recipe", "roberta-tiny", "--layout", layout, "--budget", "2steps", "--batch-size", "8"]
+    arguments += ["--length", "24", "--vocab-size", "300", "--device", "cpu", "--held-out", "0.1"]
+    arguments += [part for name, value in SHAPE.items() for part in ("--set", f"{name}={value}")]
+    done = CliRunner().invoke(main, ["pretrain", str(sentences), *arguments, "-o", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["objective"]["layout"] == layout
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert 0.7 * 2 * 8 * 24 < ledger["pieces"] < 2 * 8 * 24  # padding is not counted
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recipe": "gpt-tiny", "layout": "doc-sentences"}, "pieces are masked, and the recipe gpt-tiny .*'causal'"),
+        ({"recipe": "gpt-tiny", "objective": {"next": "nsp"}}, "'causal' has no setting 'next'"),
+        ({"recipe": "roberta-tiny", "objective": {"next": "sop"}}, "needs the output 'next'.*'roberta' has"),
+        ({"layout": "doc-sentence"}, "no layout 'doc-sentence'. Did you mean 'doc-sentences'"),
+        ({"layout": "doc-sentences", "objective": {"next": "nsp"}}, "are of one segment"),
+        ({"layout": "doc-sentences", "objective": {"layout": "full-sentences"}}, "two were given"),
+        ({"layout": "doc-sentences", "reset_positions": True}, "supports neither mask_documents"),
+        ({"layout": "sentence-pair"}, "none has two sentences"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused_and_nothing_is_left(
+    changes: dict[str, Any], message: str, text: Path, tmp_path: Path
+) -> None:
+    """Each document of `text` is one sentence."""
+    with pytest.raises((OptionError, InputError), match=message) as error:
+        polyseme.pretrain(text, output=tmp_path / "run", **{**SMALL, "vocab_size": 90, **changes})
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run" / "run.json").exists()
 
 
 def test_a_run_of_next_sentences_that_is_stopped_ends_as_if_it_had_not(

@@ -113,6 +113,7 @@ FAMILY = Family(
         ("AlbertModel", frozenset()),
     ],
     frame="bert",
+    next_objective="sop",
     base=lambda: TransformerConfig(
         n_pieces=30000,
         **BASE,

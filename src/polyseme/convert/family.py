@@ -96,6 +96,8 @@ class Family:
     """Which files of a model folder hold what."""
     encoder_class: str | None = None
     """The reference's class that is the encoder alone, where there are two stacks and it has one."""
+    next_objective: str = "nsp"
+    """What published models with the output `next` were trained on: nsp, the next sentence, or sop, their order."""
     special_ids: Sequence[tuple[str, str]] = (
         ("pad", "pad_token_id"),
         ("start", "bos_token_id"),

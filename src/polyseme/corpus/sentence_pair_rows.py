@@ -1,12 +1,17 @@
-"""Sentence pairs: BERT's rows of two segments, of which the second continues the first or is random text.
+"""Pairs of segments or of sentences, of which the second continues the first, or does not.
 
     [CLS] A [SEP] B [SEP]
 
-A and B are whole sentences of a document that fill a row together. In half of the rows B is what follows A, in the
-others as much text of another document. Pairs that are too long are truncated at either end of the longer segment, as
-in the original program; shorter ones are padded.
+With segments, A and B are whole sentences of a document that fill a row together (BERT, RoBERTa's SEGMENT-PAIR); with
+sentences, each is a single one, and several pairs share a row (SENTENCE-PAIR; see `framed_inputs`). In half of the
+pairs B is what follows A. In the others it is as much text of another document (next-sentence prediction), or both
+have changed places (sentence order, ALBERT).
 
-Shapes: R rows, T pieces of a row.
+As in BERT's program, one row of segments in ten aims at a random length: it ends with the sentence that reaches it. In
+that program the length is drawn for a document, here for a row. Pairs that are longer than a row are truncated at
+either end of the longer side.
+
+Shapes: R rows, N pairs.
 """
 
 from __future__ import annotations
@@ -15,88 +20,54 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layout import Draw, Ints, Layout, RowOptions, WeightedRows, gather
+from polyseme.corpus.framed_inputs import InputRows, Inputs
+from polyseme.corpus.layout import Draw, Ints, Layout, RowOptions, counted, flat
 from polyseme.corpus.random_keys import row_keys, uniform
-from polyseme.corpus.shards import Shard
-from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.types import Rows
+from polyseme.corpus.sentence_index import Sentences, runs_within
+from polyseme.errors import InputError, PolysemeWarning
 
-RANDOM_SHARE = 0.5
-"""The share of rows whose second segment is random text."""
+OTHER_SHARE = 0.5
+"""The share of pairs whose second part does not follow the first."""
 SHORT_SHARE = 0.1
-"""The share of rows that are truncated to a random length, so that short inputs are not unknown to the model."""
+"""The share of rows that aim at a random length, so that short inputs are not unknown to the model."""
+TRIES = 4
+"""Sentences that are drawn for one of another document."""
+
+Others = Literal["random", "swapped"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentencePairs(Layout):
-    """Rows of two segments, and whether the second follows the first."""
+    """Inputs of two segments, and whether the second follows the first."""
 
     same_cuts: bool = False
-    """Whether a row is split, and its second segment drawn, alike in every epoch (for masks fixed beforehand)."""
+    """Whether pairs are split, and second segments drawn, alike in every epoch (for masks fixed beforehand)."""
+    unit: Literal["segment", "sentence"] = "segment"
+    others: Others = "random"
+    """What the pairs are whose second part does not follow the first."""
 
     def rows(self, corpus: Corpus, options: RowOptions) -> SentencePairRows:
-        return SentencePairRows(corpus, options, self)
+        kind = SegmentPairRows if self.unit == "segment" else SingleSentenceRows
+        return kind(corpus, options, self)
 
 
-class Sentences(NamedTuple):
-    """The sentences of a split, of all shards one after another, without separators."""
-
-    begins: Ints
-    """[sentences]: where each begins in all shards together."""
-    ends: Ints
-    """[sentences]"""
-    documents: Ints
-    """[sentences]: the number of each sentence's document."""
-    firsts: Ints
-    """[documents + 1]: the number of each document's first sentence, and that of all sentences."""
-    shards: Ints
-    """[shards]: how many sentences each shard and those before it have."""
-
-    @classmethod
-    def of(cls, shards: list[Shard], *, separated: bool) -> Sentences:
-        before = np.cumsum([0, *map(len, shards)])[:-1]
-        begins = np.concatenate([shard.sentences + first for shard, first in zip(shards, before, strict=True)])
-        of_documents = np.concatenate([shard.ends + first for shard, first in zip(shards, before, strict=True)])
-        documents = np.searchsorted(of_documents, begins, side="right")
-        firsts = np.searchsorted(documents, np.arange(len(of_documents) + 1))
-        ends = np.append(begins[1:], 0)
-        ends[firsts[1:] - 1] = of_documents - separated
-        return cls(begins, ends, documents, firsts, np.cumsum([len(shard.sentences) for shard in shards]))
-
-
-class SentencePairRows(WeightedRows):
-    """Rows of two segments; a row's sentences are the same in every epoch, where they are split and what the second
-    segment is changes.
+class SentencePairRows(InputRows):
+    """What both kinds of pairs share: documents of several sentences, and labels.
 
     A document of one sentence has no continuation. Such documents only serve as random text, and are warned of.
     """
 
+    n_stretches = 2
+
     def __init__(self, corpus: Corpus, options: RowOptions, layout: SentencePairs) -> None:
         super().__init__(corpus, options)
-        self.same_cuts = layout.same_cuts
-        tokenizer = corpus.tokenizer
-        framed = tokenizer.frame(np.zeros(1, np.int64), np.zeros(1, np.int64))
-        first, second = framed.offset, int(framed.pair_offset or 0)
-        stretches = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
-        self._specials = [framed.ids[each] for each in stretches]
-        """The specials before, between and after the segments."""
-        self._special_segments = [framed.segments[each] for each in stretches]
-        self._segments = (int(framed.segments[first]), int(framed.segments[second]))
-        self._room = self.length - sum(map(len, self._specials))
-        """Pieces of a row that are text."""
-        if self._room < 2:
-            raise OptionError(
-                f"Rows of {self.length} pieces have no room for two segments: specials take "
-                f"{self.length - self._room}. Choose longer rows."
-            )
-        self._pad = tokenizer.specials.get("pad", 0)
-        self._shards = corpus.shards(self.split)
+        self.same_cuts, self.others = layout.same_cuts, layout.others
         self._sentences = Sentences.of(self._shards, separated=corpus.separator is not None)
         self._check_documents()
 
@@ -104,101 +75,179 @@ class SentencePairRows(WeightedRows):
         """Refuse text to train on that has no pairs; of held-out text that is only warned of."""
         n_sentences = np.diff(self._sentences.firsts)
         n_short, n_documents = int((n_sentences < 2).sum()), len(n_sentences)
-        if n_short < n_documents and n_documents > 1:
+        enough = n_documents > (self.others == "random")
+        if n_short < n_documents and enough:
             if n_short:
+                serve = "only serve as random text" if self.others == "random" else "are left out"
                 warnings.warn(
                     f"{n_short:,} of {n_documents:,} documents ({self.split}) have only one sentence, so nothing "
-                    "follows it: they only serve as random text for next-sentence prediction.",
+                    f"follows it: they {serve}.",
                     PolysemeWarning,
                     stacklevel=2,
                 )
             return
-        lack = f"{n_documents:,} documents, and none has two sentences" if n_documents > 1 else "only one document"
+        lack = f"{n_documents:,} documents, and none has two sentences" if enough else "only one document"
+        needed = "several documents" if self.others == "random" else "documents"
         reason = (
-            f"Next-sentence prediction needs several documents with two sentences or more, and the split "
-            f"{self.split!r} of {self.corpus.folder} has {lack}."
+            f"Pairs of sentences need {needed} with two sentences or more, and the split {self.split!r} of "
+            f"{self.corpus.folder} has {lack}."
         )
         if self.is_shuffled:
             raise InputError(
-                f"{reason} Give running text, choose what a document is (--documents), or leave out next=nsp."
+                f"{reason} Give running text, choose what a document is (--documents), or train without pairs: "
+                "--objective next=null, and no --layout of pairs."
             )
         if n_documents:
             warnings.warn(f"{reason} The run is not evaluated.", PolysemeWarning, stacklevel=2)
 
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are documents enough; if not, there is no row."""
+        return len(self._sentences.firsts) > (2 if self.others == "random" else 1)
+
+    def inputs(self, draw: Draw) -> Inputs:
+        rows, numbers = self._pairs_of(draw)
+        drawn = uniform(row_keys(self.seed, draw.pass_keys[rows].view(np.int64), numbers), "segments", 8 + TRIES).T
+        one, two = self._parts(numbers, drawn)
+        is_other = drawn[1] < OTHER_SHARE
+        if self.others == "random":
+            two, is_other = self._random(one, two, numbers, drawn, is_other)
+        one, two = self._truncated(one, two, drawn[6:8])
+        if self.others == "swapped":
+            one, two = np.where(is_other, two, one), np.where(is_other, one, two)
+        return Inputs(rows, np.stack([one, two]).transpose(2, 0, 1), is_other.astype(np.int64))
+
+    def _pairs_of(self, draw: Draw) -> tuple[Ints, Ints]:
+        """[N] each: the row of each pair, and its number."""
+        raise NotImplementedError
+
+    def _parts(self, numbers: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
+        """[2, N] each: where both parts begin and end, where the second follows the first."""
+        raise NotImplementedError
+
+    def _random(
+        self, one: Ints, two: Ints, numbers: Ints, drawn: NDArray[np.float64], is_other: NDArray[np.bool_]
+    ) -> tuple[Ints, NDArray[np.bool_]]:
+        """Random text for the second part of some pairs, and for which of them there was any."""
+        raise NotImplementedError
+
+    def _truncated(self, one: Ints, two: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
+        """Both parts as far as they fit together: the longer one loses what is too much, at either end."""
+        lengths = one[1] - one[0], two[1] - two[0]
+        n_first = np.minimum(lengths[0], np.maximum(self.room - lengths[1], -(-self.room // 2)))
+        n_second = np.minimum(lengths[1], self.room - n_first)
+        parts = []
+        for part, n, number in ((one, n_first, drawn[0]), (two, n_second, drawn[1])):
+            begin = part[0] + _whole(number, part[1] - part[0] - n + 1)
+            parts.append(np.stack([begin, begin + n]))
+        return parts[0], parts[1]
+
+
+class SegmentPairRows(SentencePairRows):
+    """Two segments that fill a row; its sentences are the same in every epoch, where they are split and what the second
+    segment is changes.
+    """
+
     @cached_property
     def _chunks(self) -> Ints:
         """[chunks, 2]: the first sentence of each row, and the one after its last."""
-        sentences = self._sentences
-        if len(sentences.firsts) < 3:
+        if not self.has_pairs:
             return np.zeros((0, 2), np.int64)
-        full = 1 + np.searchsorted(sentences.ends, sentences.begins + self._room)  # where a row is full
-        return np.array(_chunks(full.tolist(), sentences.firsts.tolist()), np.int64).reshape(-1, 2)
+        full = self._reached(np.arange(len(self._sentences.begins)), self.room)
+        return np.array(_chunks(full.tolist(), self._sentences.firsts.tolist()), np.int64).reshape(-1, 2)
+
+    def _reached(self, first: Ints, n_pieces: Ints | int) -> Ints:
+        """The sentence after the one with which a run that begins with `first` has so many pieces."""
+        reached: Ints = 1 + np.searchsorted(self._sentences.ends, self._sentences.begins[first] + n_pieces)
+        return reached
 
     @cached_property
     def rows_by_source(self) -> Ints:
-        upto = np.searchsorted(self._chunks[:, 0], self._sentences.shards)
-        return np.diff(upto, prepend=0)
+        return np.diff(np.searchsorted(self._chunks[:, 0], self._sentences.shards))
 
-    def rows(self, indices: Ints) -> Rows:
-        indices = np.asarray(indices, np.int64)
-        if not self.n_rows:
-            raise OptionError(f"The split {self.split!r} of {self.corpus.folder} has no documents to take pairs from.")
-        draw = self.draw(indices)
-        (first, second), labels = self._stretches(draw)
-        return self._laid_out(first, second, labels, draw.keys)
+    def _pairs_of(self, draw: Draw) -> tuple[Ints, Ints]:
+        return np.arange(len(draw.numbers)), self._numbers(draw)
 
-    def _stretches(self, draw: Draw) -> tuple[tuple[Ints, Ints], Ints]:
-        """[R, 2] each: where the segments begin and end in all shards together; [R]: 1 where the second is random."""
+    def _targets(self, drawn: NDArray[np.float64]) -> Ints:
+        """[N]: how many pieces of text each pair aims at."""
+        return np.where(drawn[4] < SHORT_SHARE, 2 + _whole(drawn[5], np.full(drawn.shape[1], self.room - 1)), self.room)
+
+    def _parts(self, numbers: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
+        begins, ends = self._sentences.begins, self._sentences.ends
+        first, last = self._chunks[numbers].T
+        last = np.minimum(last, np.maximum(self._reached(first, self._targets(drawn)), first + 2))
+        middle = first + 1 + _whole(drawn[0], last - first - 1)
+        return np.stack([begins[first], ends[middle - 1]]), np.stack([begins[middle], ends[last - 1]])
+
+    def _random(
+        self, one: Ints, two: Ints, numbers: Ints, drawn: NDArray[np.float64], is_other: NDArray[np.bool_]
+    ) -> tuple[Ints, NDArray[np.bool_]]:
         begins, ends, documents, firsts, _ = self._sentences
-        before = np.concatenate([[0], np.cumsum(self.rows_by_source)])
-        first, last = self._chunks[before[draw.sources] + draw.numbers].T
-        numbers = uniform(row_keys(self.seed, draw.pass_keys.view(np.int64), draw.numbers), "segments", 8).T
-        middle = first + 1 + _drawn(numbers[0], last - first - 1)
-        is_random = numbers[1] < RANDOM_SHARE
-        other = _drawn(numbers[2], np.full(len(first), len(firsts) - 2))
-        other += other >= documents[first]
-        start = firsts[other] + _drawn(numbers[3], firsts[other + 1] - firsts[other])
-        n_wanted = ends[last - 1] - begins[middle]
-        stop = np.minimum(1 + np.searchsorted(ends, begins[start] + n_wanted), firsts[other + 1])
-        one = np.stack([begins[first], ends[middle - 1]])
-        two = np.where(is_random, [begins[start], ends[stop - 1]], [begins[middle], ends[last - 1]])
-        short = 2 + _drawn(numbers[5], np.full(len(first), self._room - 1))
-        room = np.where(numbers[4] < SHORT_SHARE, short, self._room)
-        lengths = one[1] - one[0], two[1] - two[0]
-        n_first = np.minimum(lengths[0], np.maximum(room - lengths[1], -(-room // 2)))
-        n_second = np.minimum(lengths[1], room - n_first)
-        for stretch, length, number in ((one, n_first, numbers[6]), (two, n_second, numbers[7])):
-            stretch[0] += _drawn(number, stretch[1] - stretch[0] - length + 1)
-            stretch[1] = stretch[0] + length
-        return (one.T, two.T), is_random.astype(np.int64)
+        other = _whole(drawn[2], np.full(len(numbers), len(firsts) - 2))
+        other += other >= documents[self._chunks[numbers, 0]]
+        start = firsts[other] + _whole(drawn[3], firsts[other + 1] - firsts[other])
+        n_wanted = np.maximum(np.minimum(self._targets(drawn), two[1] - one[0]) - (one[1] - one[0]), 1)
+        stop = np.minimum(self._reached(start, n_wanted), firsts[other + 1])
+        return np.where(is_other, [begins[start], ends[stop - 1]], two), is_other
 
-    def _laid_out(self, first: Ints, second: Ints, labels: Ints, keys: NDArray[np.uint64]) -> Rows:
-        """Rows with the specials around both segments, and padding behind them."""
-        shape = (len(keys), self.length)
-        places = np.broadcast_to(np.arange(self.length), shape)
-        pieces, segments = np.full(shape, self._pad, np.int64), np.zeros(shape, np.int64)
-        starts, special = np.ones(shape, np.bool_), np.ones(shape, np.bool_)
-        end = np.zeros((len(keys), 1), np.int64)
-        for number, around in enumerate(self._specials):
-            at = end + np.arange(len(around))
-            np.put_along_axis(pieces, at, np.broadcast_to(around, at.shape), axis=1)
-            np.put_along_axis(segments, at, np.broadcast_to(self._special_segments[number], at.shape), axis=1)
-            end = end + len(around)
-            if number < 2:
-                begins, ends = (first if number == 0 else second).T[:, :, None]
-                text = (places >= end) & (places < end + ends - begins)
-                pieces[text], starts[text] = gather(self._shards, (begins + places - end)[text])
-                segments[text], special[text] = self._segments[number], False
-                end = end + ends - begins
-        return Rows(
-            pieces=pieces,
-            starts=starts,
-            special=special,
-            keys=keys,
-            segments=segments,
-            lengths=end[:, 0],
-            next_labels=labels,
-        )
+
+class SingleSentenceRows(SentencePairRows):
+    """Pairs of single sentences, several in a row; which ones share it is the same in every epoch.
+
+    A random second sentence has as many pieces as the one that follows, so that a pair takes the same room either way,
+    and its length does not tell the label. Where no such sentence is found in another document, the pair stays.
+    """
+
+    several = True
+
+    @cached_property
+    def _firsts(self) -> Ints:
+        """[pairs]: the first sentence of each; the last one of a document is paired a second time if it is left."""
+        firsts = self._sentences.firsts
+        n_sentences = np.diff(firsts)
+        n_pairs = np.where(n_sentences > 1, (n_sentences + 1) // 2, 0) * self.has_pairs
+        of = np.repeat(np.arange(len(n_pairs)), n_pairs)
+        pairs: Ints = np.minimum(firsts[of] + 2 * counted(n_pairs), firsts[of + 1] - 2)
+        return pairs
+
+    @cached_property
+    def _rows(self) -> Ints:
+        """[rows, 2]: the first pair of each row, and the one after its last."""
+        lengths = self._sentences.lengths
+        sizes = np.minimum(lengths[self._firsts] + lengths[self._firsts + 1], self.room) + self._frame.size
+        return runs_within(sizes, np.searchsorted(self._firsts, self._sentences.shards), self.length)
+
+    @cached_property
+    def rows_by_source(self) -> Ints:
+        return np.diff(np.searchsorted(self._firsts[self._rows[:, 0]], self._sentences.shards))
+
+    @cached_property
+    def _by_length(self) -> tuple[Ints, Ints]:
+        """[sentences] each: the sentences from short to long, and their lengths."""
+        order = np.argsort(self._sentences.lengths, kind="stable")
+        return order, self._sentences.lengths[order]
+
+    def _pairs_of(self, draw: Draw) -> tuple[Ints, Ints]:
+        return flat(self._rows[self._numbers(draw)])
+
+    def _parts(self, numbers: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
+        first = self._firsts[numbers]
+        bounds = np.stack([self._sentences.begins, self._sentences.ends])
+        return bounds[:, first], bounds[:, first + 1]
+
+    def _random(
+        self, one: Ints, two: Ints, numbers: Ints, drawn: NDArray[np.float64], is_other: NDArray[np.bool_]
+    ) -> tuple[Ints, NDArray[np.bool_]]:
+        begins, ends, documents, _, _ = self._sentences
+        order, lengths = self._by_length
+        low, high = (np.searchsorted(lengths, two[1] - two[0], side=side) for side in ("left", "right"))
+        chosen = np.full(len(numbers), -1)
+        for number in drawn[8:]:
+            candidate = order[low + _whole(number, high - low)]
+            good = (chosen < 0) & (documents[candidate] != documents[self._firsts[numbers]])
+            chosen = np.where(good, candidate, chosen)
+        is_other = is_other & (chosen >= 0)
+        return np.where(is_other, [begins[chosen], ends[chosen]], two), is_other
 
 
 def _chunks(full: list[int], firsts: list[int]) -> list[tuple[int, int]]:
@@ -220,6 +269,6 @@ def _chunks(full: list[int], firsts: list[int]) -> list[tuple[int, int]]:
     return chunks
 
 
-def _drawn(numbers: NDArray[np.float64], below: Ints) -> Ints:
+def _whole(numbers: NDArray[np.float64], below: Ints) -> Ints:
     """Whole numbers from 0 to before `below`, from even ones between 0 and 1."""
     return (numbers * below).astype(np.int64)

@@ -1,10 +1,11 @@
 """Masked language modeling (Devlin et al. 2018): some pieces are masked, and predicted from all the others.
 
 Masked are pieces, whole words, or spans of words (SpanBERT); newly each time a row is seen (RoBERTa's dynamic masking),
-or in one of a few copies that are fixed for a row (BERT's static masking). Rows are packed; with next-sentence
-prediction they are BERT's pairs of segments, and the model also predicts whether the second follows the first.
+or in one of a few copies that are fixed for a row (BERT's static masking). Rows are packed, or have one of RoBERTa's
+four formats. In those of pairs the model may also predict whether the second part follows the first (BERT's next
+sentence), or whether both have changed places (ALBERT's sentence order).
 
-Shapes: R rows, T pieces of a row, K targets of a row, D width.
+Shapes: R rows, T pieces of a row, K targets of a row, P pairs of a row, D width.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from polyseme.bundle import Bundle
+from polyseme.bundle import NEXT_OBJECTIVE, Bundle
 from polyseme.corpus.layout import Layout
 from polyseme.corpus.packed_rows import Packed
 from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.corpus.sentence_pair_rows import SentencePairs
+from polyseme.corpus.whole_sentence_rows import WholeSentences
 from polyseme.cost import forward_flops
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, nearest
 from polyseme.objectives.objective import (
     Arrays,
     BaseObjective,
@@ -40,6 +42,9 @@ from polyseme.objectives.target_selection import choose_pieces, choose_spans, ch
 from polyseme.outputs.output import Output
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Example, Needs, Rows
+
+OF_PAIRS = ("segment-pair", "sentence-pair")
+LAYOUTS = (*OF_PAIRS, "full-sentences", "doc-sentences")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +87,11 @@ class Masked(WithMaskRate):
     longest_span: int = 10
     static_copies: int | None = None
     """None: masks are drawn each time; k: a row comes in one of k copies, which follow from its content."""
-    next: Literal["nsp"] | None = None
-    """nsp: rows are pairs of segments, and next-sentence prediction is a second part of the loss."""
+    next: Literal["nsp", "sop"] | None = None
+    """A second part of the loss, over rows of pairs: nsp, whether the second part follows the first or is random text;
+    sop, whether both are in order or have changed places."""
+    layout: Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"] | None = None
+    """RoBERTa's formats of rows; None: packed rows, and with `next` pairs of segments."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,15 +109,50 @@ class Masked(WithMaskRate):
             )
         if self.static_copies is not None and self.static_copies < 1:
             raise OptionError(f"static_copies must be at least 1, or None. Got {self.static_copies} instead.")
-        if self.next not in (None, "nsp"):
-            raise OptionError(f"The setting next must be nsp, or left out. Got {self.next!r} instead.")
+        if self.next not in (None, "nsp", "sop"):
+            raise OptionError(
+                "The setting next must be nsp (next sentence), sop (sentence order), or left out. "
+                f"Got {self.next!r} instead."
+            )
+        if self.layout is not None and self.layout not in LAYOUTS:
+            raise OptionError(f"There is no layout {self.layout!r}. {nearest(self.layout, LAYOUTS)}")
+        if self.next is not None and self.layout is not None and self.layout not in OF_PAIRS:
+            raise OptionError(
+                f"The part next={self.next} of the loss judges pairs, and rows of the layout {self.layout!r} are of "
+                f"one segment. Choose {' or '.join(OF_PAIRS)}, or leave next out (next=null)."
+            )
 
     @property
     def needs(self) -> Needs:
-        static = self.static_copies is not None
-        layout: Layout = Packed(same_cuts=static) if self.next is None else SentencePairs(same_cuts=static)
         outputs = ("masked",) if self.next is None else ("masked", "pooled", "next")
-        return Needs(directions=("both",), outputs=outputs, layout=layout)
+        return Needs(directions=("both",), outputs=outputs, layout=self._layout)
+
+    @property
+    def _layout(self) -> Layout:
+        static = self.static_copies is not None
+        if self.layout in ("full-sentences", "doc-sentences"):
+            return WholeSentences(across_documents=self.layout == "full-sentences")
+        if self.layout is None and self.next is None:
+            return Packed(same_cuts=static)
+        return SentencePairs(
+            same_cuts=static,
+            unit="sentence" if self.layout == "sentence-pair" else "segment",
+            others="swapped" if self.next == "sop" else "random",
+        )
+
+    def refuse(self, bundle: Bundle) -> None:
+        """Pairs whose parts have segments of their own need a model that has two."""
+        n_segments = getattr(bundle.config, "n_segments", 0)
+        tokenizer = bundle.tokenizer
+        if tokenizer is None or not n_segments or not isinstance(self._layout, SentencePairs):
+            return
+        one = np.zeros(1, np.int64)
+        n_needed = int(tokenizer.frame(one, one).segments.max()) + 1
+        if n_segments < n_needed:
+            raise OptionError(
+                f"Rows of pairs have {n_needed} segments with this tokenizer, and the model has {n_segments} "
+                "(n_segments). Give it as many, or choose another layout."
+            )
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -143,10 +186,13 @@ class Masked(WithMaskRate):
         }
         counts = {"masked": float(real.sum())}
         if self.next is not None:
-            if rows.next_labels is None:
+            if rows.next_labels is None or rows.next_places is None:
                 raise ValueError("Next-sentence prediction needs rows that tell whether their segments follow.")
-            arrays["next_labels"] = rows.next_labels.astype(np.int32)
-            counts["next"] = float(len(rows.next_labels))
+            is_pair = rows.next_labels >= 0
+            arrays["next_labels"] = np.maximum(rows.next_labels, 0).astype(np.int32)
+            arrays["next_places"] = rows.next_places.astype(np.int32)
+            arrays["next_weights"] = is_pair.astype(np.float32)
+            counts["next"] = float(is_pair.sum())
         return Example(arrays, counts)
 
     def _treated(
@@ -169,6 +215,14 @@ class Masked(WithMaskRate):
 
     def nets(self, bundle: Bundle) -> nn.Module:
         return MaskedNets(bundle, "masked") if self.next is None else MaskedAndNextNets(bundle)
+
+    def result(self, nets: nn.Module) -> dict[str, Bundle]:
+        results = super().result(nets)
+        foreign = results["model"].foreign
+        foreign.pop(NEXT_OBJECTIVE, None)
+        if self.next is not None:
+            foreign[NEXT_OBJECTIVE] = self.next
+        return results
 
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(MaskedNets, nets)
@@ -194,7 +248,7 @@ class MaskedNets(Nets):
 
 
 class MaskedAndNextNets(MaskedNets):
-    """Also the pooled state of the first piece, which predicts whether the second segment follows the first."""
+    """Also the pooled state of each pair's first piece, which predicts whether the second segment follows the first."""
 
     def __init__(self, bundle: Bundle) -> None:
         super().__init__(bundle, "masked")
@@ -202,9 +256,10 @@ class MaskedAndNextNets(MaskedNets):
         self.next = cast(Output, bundle.outputs["next"])
 
     def losses(self, states: Tensor, arrays: Arrays) -> dict[str, Tensor]:
-        """`arrays` also has next_labels [R]."""
-        losses = self.next.loss(self.pooled(states[:, 0]), arrays["next_labels"].long())
-        return {**super().losses(states, arrays), "next": losses.sum()}
+        """`arrays` also has next_labels, next_places and next_weights [R, P]."""
+        pooled = self.pooled(pick(states, arrays["next_places"].long()))
+        losses = self.next.loss(pooled, arrays["next_labels"].long().flatten())
+        return {**super().losses(states, arrays), "next": (losses * arrays["next_weights"].flatten()).sum()}
 
 
 def check_rate(rate: float) -> None:

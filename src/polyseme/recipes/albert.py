@@ -1,8 +1,9 @@
 """ALBERT (Lan et al. 2020): BERT whose layers share one set of weights, under a narrow table of pieces.
 
 Published: 125,000 steps of 4,096 rows, spans of one to three words masked, a length n with a chance that goes by 1 / n;
-the geometric lengths here have the same mean (1.64). Not as published: there is no sentence-order prediction; AdamW
-replaces LAMB, whose learning rate (1.76e-3, a share of each matrix's norm) means nothing to it.
+the geometric lengths here have the same mean (1.64); rows are pairs of segments, whose order is a second part of the
+loss. Not as published: AdamW replaces LAMB, whose learning rate (1.76e-3, a share of each matrix's norm) means nothing
+to it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from polyseme.training.optimizers import OptimizerSettings
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase, TrainingSettings
 
-_WITHOUT = "without sentence-order prediction; AdamW for LAMB"
+_OTHER = "AdamW for LAMB"
 
 _BASE = Recipe(
     name="albert-base",
@@ -23,7 +24,7 @@ _BASE = Recipe(
     family="albert",
     shape={**size(12, 768, 12), "embedding_width": 128, "max_positions": 512},
     objective="masked",
-    objective_settings={"unit": "span", "span_shape": 0.44, "longest_span": 3},
+    objective_settings={"unit": "span", "span_shape": 0.44, "longest_span": 3, "next": "sop"},
     tokenizer="unigram",
     vocabulary=30_000,
     lowercase=True,
@@ -35,18 +36,25 @@ _BASE = Recipe(
     ),
     scaling=Scaling(objective=FALLING_MASKS),
     published_steps=125_000,
-    note=f"{_WITHOUT}, at RoBERTa's learning rate",
+    note=f"{_OTHER}, at RoBERTa's learning rate",
 )
 
 _XLARGE = _BASE.but(
     "albert-xlarge",
     shape=size(24, 2048, 16),
     training={"optimizer": {"lr": 2e-4}},
-    note=f"{_WITHOUT}, at GPT-3's learning rate for this width",
+    note=f"{_OTHER}, at GPT-3's learning rate for this width",
 )
 
 RECIPES = (
-    _BASE.but("albert-small", shape=size(6, 512, 8), vocabulary=16_384, published_steps=None, note=OWN_SIZE),
+    _BASE.but(
+        "albert-small",
+        shape=size(6, 512, 8),
+        vocabulary=16_384,
+        scaling=Scaling(objective={**FALLING_MASKS, "next": None}),
+        published_steps=None,
+        note=f"{OWN_SIZE}; fitted to one without the order of sentences (next=sop adds it)",
+    ),
     _BASE,
     _BASE.but("albert-large", shape=size(24, 1024, 16), training={"optimizer": {"lr": 4e-4}}),
     _XLARGE,

@@ -1,7 +1,8 @@
 """BERT (Devlin et al. 2018), and the small ones of Turc et al. (2019).
 
-Not as published: there is no next-sentence part (RoBERTa showed that nothing is lost), and rows are packed across
-documents. `--objective next=nsp` gives both: rows of two segments, and next-sentence prediction.
+Rows are pairs of segments, and the next sentence is a second part of the loss. What each paper found of that part is in
+docs/pretrain.md. Fitted to a budget, the small sizes leave it out and read packed rows, so that any text will do;
+`--objective next=nsp` gives it back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BASE = Recipe(
     family="bert",
     shape={**size(12, 768, 12), "max_positions": 512},
     objective="masked",
-    objective_settings={"static_copies": 10},
+    objective_settings={"static_copies": 10, "next": "nsp"},
     tokenizer="wordpiece",
     vocabulary=30522,
     lowercase=True,
@@ -36,7 +37,7 @@ BASE = Recipe(
     ),
     scaling=Scaling(objective=FALLING_MASKS, local_start=True),
     published_steps=1_000_000,
-    note="without the next-sentence part (next=nsp adds it)",
+    note="a length is drawn for each short row, not for each document",
 )
 
 
@@ -46,7 +47,9 @@ def _small(name: str, layers: int, width: int, **changes: Any) -> Recipe:
         name,
         paper="Turc et al. 2019",
         shape=size(layers, width, width // 64),
+        scaling=Scaling(objective={**FALLING_MASKS, "next": None}, local_start=True),
         published_steps=None,
+        note="fitted to a budget without the next sentence (next=nsp adds it)",
         **changes,
     )
 

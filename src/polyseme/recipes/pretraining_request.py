@@ -17,8 +17,9 @@ from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
 from polyseme.encoders.encoder_kinds import config_to_json
+from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources, listed
-from polyseme.objectives.objective_table import check_encoder, objective_from
+from polyseme.objectives.objective_table import OBJECTIVES, check_encoder, objective_from
 from polyseme.parts.initialization import unfilled
 from polyseme.recipes.budget_fit import Circumstances, Fit, Scaling, fit, fitted_dropout, fitted_training
 from polyseme.recipes.recipe import Recipe, flops_of_rows
@@ -81,6 +82,23 @@ def _short(sources: Sources) -> str:
     """What the user named, in short."""
     names = listed(sources)
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+
+
+def objective_settings(recipe: Recipe, options: Mapping[str, Any] | None, layout: str | None) -> dict[str, Any]:
+    """The user's settings of the objective, the layout of its rows among them."""
+    settings = dict(options or {})
+    if layout is None:
+        return settings
+    if not hasattr(OBJECTIVES[recipe.objective], "layout"):
+        raise OptionError(
+            f"The layout of rows is chosen where pieces are masked, and the recipe {recipe.name} has the objective "
+            f"{recipe.objective!r}. Leave out --layout (layout=…), or choose another recipe."
+        )
+    if settings.setdefault("layout", layout) != layout:
+        raise OptionError(
+            f"Rows have one layout, and two were given: {layout!r} and {settings['layout']!r}. Leave one out."
+        )
+    return settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,13 @@
-"""RoBERTa (Liu et al. 2019): BERT with large batches, full rows of 512 across documents, and new masks each time."""
+"""RoBERTa (Liu et al. 2019): BERT with large batches, full rows of 512 across documents, and new masks each time.
+
+Rows are packed full, and may begin within a sentence; `--layout` gives the four formats of the paper, of which it used
+full-sentences.
+"""
 
 from __future__ import annotations
 
 from polyseme.recipes.bert import BASE
-from polyseme.recipes.recipe import size
+from polyseme.recipes.recipe import OWN_SIZE, size
 from polyseme.training.schedules import Schedule
 from polyseme.training.training_settings import Phase
 
@@ -23,10 +27,11 @@ _BASE = BASE.but(
         "max_grad_norm": None,
     },
     published_steps=500_000,
-    note="",
+    note="rows begin within sentences (layout=full-sentences: they do not)",
 )
 
 RECIPES = (
+    _BASE.but("roberta-tiny", shape=size(2, 128, 2), vocabulary=4096, published_steps=None, note=OWN_SIZE),
     _BASE,
     _BASE.but(
         "roberta-large",

@@ -199,10 +199,18 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     )
     objective: Mapping[str, Any] | None = option(
         None,
-        "Change of the objective's settings: unit=word, mask_rate=0.3, next=nsp; may be given several times.",
+        "Change of the objective's settings: unit=word, mask_rate=0.3, next=nsp (next sentence) or next=sop (sentence "
+        "order); may be given several times.",
         "NAME=VALUE",
         default=RECIPE,
         parse="pairs",
+    )
+    layout: str | None = option(
+        None,
+        "Input format where pieces are masked (RoBERTa's four): segment-pair, sentence-pair, full-sentences, "
+        "doc-sentences.",
+        "FORMAT",
+        default="packed rows; with next, segment-pair",
     )
     dtype: str = option("auto", "Precision: auto (bf16 on a GPU, else fp32), fp32, bf16, fp64.", "DTYPE")
     compile: bool | None = option(

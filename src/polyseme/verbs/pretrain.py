@@ -29,7 +29,7 @@ from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import MANY_EPOCHS, Fit
 from polyseme.recipes.kneser_ney import CountedRecipe
-from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts
+from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts, objective_settings
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_choice import chosen_recipe
 from polyseme.recipes.recipe_table import COUNTED
@@ -149,7 +149,7 @@ def _request(options: PretrainOptions, texts: Texts, teaching: Teaching | None =
         start=_start(options),
         taken_layers=None if teaching is None else teaching.taken_layers,
         shape=chosen.shaped(options.shape or {}),
-        objective=options.objective or {},
+        objective=objective_settings(chosen, options.objective, options.layout),
         options=options.values(),
         reporting={
             "log_every": options.log_every,
