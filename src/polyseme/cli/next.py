@@ -16,9 +16,9 @@ from polyseme.verb_options.text_options import NextOptions
 def command(first: str, second: str, **settings: Any) -> None:
     """Predict how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
 
-    The model needs such an output; `polyseme show` lists the outputs of a model. `polyseme pretrain texts/ --recipe bert-tiny
-    --objective next=nsp` trains one that has it. One that was trained on the order of
-    sentences (next=sop, ALBERT) takes the two to be neighbors, and tells how likely they are in this order.
+    The model needs such an output; `polyseme show` lists the outputs of a model, and `polyseme pretrain --recipe
+    bert-tiny --objective next=nsp` trains one that has it. A model that was trained on the order of sentences
+    (next=sop, ALBERT) takes the two to be neighbors, and tells how likely they are in this order.
 
     \b
     Examples:
