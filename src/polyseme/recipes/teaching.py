@@ -54,17 +54,20 @@ class Teaching:
         return next(fitting, HOW[self.direction])
 
     def taught(self, recipe: Recipe) -> Recipe:
-        """A recipe with the objective of distillation in the place of its own, whose settings it keeps if it can."""
+        """A recipe with the objective of distillation in the place of its own, whose settings it keeps if it can; the
+        part that judges pairs of sentences (`next`) is not taught.
+        """
         objective = self.kind
         same = recipe.objective == objective.output
         scaling = recipe.scaling
         if scaling is not None and not same:
             scaling = dataclasses.replace(scaling, objective={}, cpu_objective={})
+        settings = {name: value for name, value in recipe.objective_settings.items() if same and name != "next"}
         return dataclasses.replace(
             recipe,
             name=NAME,
             objective=objective.name,
-            objective_settings=dict(recipe.objective_settings) if same else {},
+            objective_settings=settings,
             scaling=scaling,
         )
 
