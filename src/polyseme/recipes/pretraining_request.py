@@ -11,23 +11,31 @@ from typing import Any
 
 import torch
 
-from polyseme.bundle import Bundle, new_bundle
+from polyseme.bundle import Bundle, model_folder, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
+from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
 from polyseme.encoders.encoder_kinds import config_to_json
 from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources, listed
 from polyseme.objectives.objective_table import OBJECTIVES, check_encoder, objective_from
+from polyseme.parts.device import find_device
 from polyseme.parts.initialization import unfilled
 from polyseme.recipes.budget_fit import Circumstances, Fit, Scaling, fit, fitted_dropout, fitted_training
+from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.recipe import Recipe, flops_of_rows
-from polyseme.training.budget import Budget
+from polyseme.recipes.recipe_choice import chosen_recipe
+from polyseme.recipes.recipe_table import COUNTED
+from polyseme.recipes.teaching import Teaching
+from polyseme.training.budget import Budget, parse_budget
 from polyseme.training.device_group import Devices
 from polyseme.training.energy_ledger import measured_peak
+from polyseme.training.models_at_words import numbers_of_words
 from polyseme.training.pretraining_job import Job, check_sides, rows_of, start_of
 from polyseme.training.training_settings import Phase, TrainingSettings
+from polyseme.verb_options.pretraining_options import PretrainOptions
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class Texts:
     held_target: Sources | None
 
     @classmethod
-    def of(cls, options: Any) -> Texts:
+    def of(cls, options: PretrainOptions) -> Texts:
         """Those of a record of options."""
         return cls(*(getattr(options, each.name) for each in dataclasses.fields(cls)))
 
@@ -273,6 +281,58 @@ class PretrainingRequest:
         with unfilled():
             bundle = new_bundle(family, config, objective.needs.outputs, tied=tied)
             return flops_of_rows(objective, bundle, n_pieces, 64, length) / (64 * length)
+
+
+def recipe_of(options: PretrainOptions) -> Recipe | CountedRecipe:
+    """The recipe that is named, or the one that is chosen where none is."""
+    if options.recipe is not None and options.recipe in COUNTED:
+        return COUNTED[options.recipe]
+    return _trained_recipe(options)
+
+
+def _trained_recipe(options: PretrainOptions) -> Recipe:
+    return chosen_recipe(
+        options.recipe,
+        budget=parse_budget(options.budget or Recipe.budget),
+        device=find_device(options.device),
+        start=_start(options),
+        in_pairs=options.sources is None,
+    )
+
+
+def _start(options: PretrainOptions) -> str | None:
+    """The folder of the model that is trained further."""
+    return None if options.model is None else str(model_folder(find_model(str(options.model))))
+
+
+def request_of(options: PretrainOptions, texts: Texts, teaching: Teaching | None = None) -> PretrainingRequest:
+    """The recipe, named or chosen, with the user's options."""
+    chosen = _trained_recipe(options)
+    budget = parse_budget(options.budget or chosen.budget)
+    if teaching is not None:
+        chosen = teaching.taught(chosen)
+    check_texts(texts, chosen)
+    return PretrainingRequest(
+        recipe=chosen,
+        budget=budget,
+        device=find_device(options.device),
+        start=_start(options),
+        taken_layers=None if teaching is None else teaching.taken_layers,
+        shape=chosen.shaped(options.shape or {}),
+        objective=objective_settings(chosen, options.objective, options.layout),
+        options=options.values(),
+        reporting={
+            "log_every": options.log_every,
+            "evaluate_every": options.evaluate_every,
+            "checkpoint_every": options.checkpoint_every,
+            "keep": max(options.keep_checkpoints, options.average_checkpoints or 1),
+            "ema": options.ema,
+            "average_checkpoints": options.average_checkpoints,
+            "keep_at_words": numbers_of_words(options.keep_at_words) or None,
+            "shard_size": options.shard_size,
+            "tensorboard": options.tensorboard,
+        },
+    )
 
 
 RATE_OF_TRAINED = 0.25

@@ -16,6 +16,8 @@ from typing import IO, NamedTuple, cast
 
 GRACE = 20.0
 """Seconds that a run which stops by itself has for that after the deadline."""
+WORTHWHILE = 20.0
+"""Seconds before the deadline in which no further run begins: it would only load and stop."""
 _START = (
     "import time; started = time.perf_counter(); import sys; sys.path[:] = {path!r}; "
     "from polyseme.verbs.sweep_run import serve; serve(started)"
@@ -56,6 +58,7 @@ class RunQueue:
     log: str = "log.txt"
     _processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _n_started: int = 0
     _closed: threading.Event = field(default_factory=threading.Event)
 
     def run(self, folders: Mapping[str, Path], ended: Callable[[str, Ended | None], None]) -> None:
@@ -78,8 +81,11 @@ class RunQueue:
 
     def _carry_out(self, name: str, folder: Path) -> Ended | None:
         left = self.deadline - time.monotonic()
-        if left <= 0 or self._closed.is_set():
-            return None
+        with self._lock:
+            too_late = left <= 0 or (left < WORTHWHILE and self._n_started >= self.jobs)
+            if too_late or self._closed.is_set():
+                return None
+            self._n_started += 1
         number = str(self.threads)
         with (folder / self.log).open("a", encoding="utf-8") as log:
             process = subprocess.Popen(

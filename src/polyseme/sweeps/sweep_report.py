@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from polyseme.config import Config
-from polyseme.errors import OptionError, nearest
+from polyseme.errors import InputError, OptionError, nearest
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_page, sweep_picture
 from polyseme.result_tables import ShownAsTable, Table, counted
@@ -83,14 +86,15 @@ class RunResult:
     message: str = ""
     """Why it failed or stopped."""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     version: str = ""
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> RunResult:
         """The result of `asdict`."""
         figures = {name: Figure.from_json(each) for name, each in content["figures"].items()}
-        changed = {"figures": figures, "cost": RunCost.from_json(content["cost"]), "notes": tuple(content["notes"])}
-        return cls(**{**content, **changed})
+        tuples = {name: tuple(content[name]) for name in ("notes", "warnings")}
+        return cls(**{**content, **tuples, "figures": figures, "cost": RunCost.from_json(content["cost"])})
 
 
 class Summary(NamedTuple):
@@ -268,6 +272,10 @@ class Sweep(ShownAsTable):
             lines.append(f"Standard errors by the number of items: {', '.join(each for each in errors if each)}.")
         lines += self.notes
         lines += list(dict.fromkeys(note for run in self.runs for note in run.notes))
+        warned = [run for run in self.runs if run.warnings]
+        if warned:
+            first = f"{warned[0].name}: {warned[0].warnings[0]}"
+            lines.append(f"{counted(len(warned), 'run')} with warnings, which the JSON file has. The first, {first}")
         versions = sorted({run.version for run in self.runs if run.version})
         if len(versions) > 1:
             lines.append(f"Runs are of several versions of polyseme: {', '.join(versions)}.")
@@ -316,6 +324,15 @@ class Sweep(ShownAsTable):
             runs=tuple(RunResult.from_json(run) for run in content["runs"]),
             notes=tuple(content["notes"]),
         )
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Sweep:
+        """The sweep whose files have this name: NAME.html or NAME.json."""
+        file = Path(path).with_suffix(".json")
+        try:
+            return cls.from_json(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{file} is no result of a sweep ({type(error).__name__}: {error}).") from None
 
     def tsv(self) -> str:
         """One line per run."""

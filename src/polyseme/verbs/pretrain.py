@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from polyseme.api import AnyPath, folder_of
-from polyseme.bundle import model_folder
-from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.extras import require
@@ -29,9 +27,8 @@ from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import MANY_EPOCHS, Fit
 from polyseme.recipes.kneser_ney import CountedRecipe
-from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, check_texts, objective_settings
+from polyseme.recipes.pretraining_request import PretrainingRequest, Texts, request_of
 from polyseme.recipes.recipe import Recipe
-from polyseme.recipes.recipe_choice import chosen_recipe
 from polyseme.recipes.recipe_table import COUNTED
 from polyseme.recipes.teaching import Teaching
 from polyseme.training.budget import parse_budget, parse_time
@@ -39,7 +36,6 @@ from polyseme.training.counting_run import run_counting
 from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.energy_ledger import Ledger, Rates
-from polyseme.training.models_at_words import numbers_of_words
 from polyseme.training.pretraining_job import Job, check_job, check_plan
 from polyseme.training.run_folder import RUN, Run, is_beginning
 from polyseme.training.run_job import PausedRun, run_job
@@ -86,7 +82,7 @@ def run_pretraining(
     _check(options, texts)
     if options.recipe is not None and options.recipe in COUNTED:
         return _count(COUNTED[options.recipe], options, texts, costs, started)
-    request = _request(options, texts, teaching)
+    request = request_of(options, texts, teaching)
     start = request.start if teaching is None else teaching.teacher
     device, building = request.device, _building(options, request.recipe, start)
     if options.dry_run:
@@ -113,58 +109,6 @@ def run_pretraining(
         )
 
 
-def recipe_of(options: PretrainOptions) -> Recipe | CountedRecipe:
-    """The recipe that is named, or the one that is chosen where none is."""
-    if options.recipe is not None and options.recipe in COUNTED:
-        return COUNTED[options.recipe]
-    return _trained_recipe(options)
-
-
-def _trained_recipe(options: PretrainOptions) -> Recipe:
-    return chosen_recipe(
-        options.recipe,
-        budget=parse_budget(options.budget or Recipe.budget),
-        device=find_device(options.device),
-        start=_start(options),
-        in_pairs=options.sources is None,
-    )
-
-
-def _start(options: PretrainOptions) -> str | None:
-    """The folder of the model that is trained further."""
-    return None if options.model is None else str(model_folder(find_model(str(options.model))))
-
-
-def _request(options: PretrainOptions, texts: Texts, teaching: Teaching | None = None) -> PretrainingRequest:
-    """The recipe, named or chosen, with the user's options."""
-    chosen = _trained_recipe(options)
-    budget = parse_budget(options.budget or chosen.budget)
-    if teaching is not None:
-        chosen = teaching.taught(chosen)
-    check_texts(texts, chosen)
-    return PretrainingRequest(
-        recipe=chosen,
-        budget=budget,
-        device=find_device(options.device),
-        start=_start(options),
-        taken_layers=None if teaching is None else teaching.taken_layers,
-        shape=chosen.shaped(options.shape or {}),
-        objective=objective_settings(chosen, options.objective, options.layout),
-        options=options.values(),
-        reporting={
-            "log_every": options.log_every,
-            "evaluate_every": options.evaluate_every,
-            "checkpoint_every": options.checkpoint_every,
-            "keep": max(options.keep_checkpoints, options.average_checkpoints or 1),
-            "ema": options.ema,
-            "average_checkpoints": options.average_checkpoints,
-            "keep_at_words": numbers_of_words(options.keep_at_words) or None,
-            "shard_size": options.shard_size,
-            "tensorboard": options.tensorboard,
-        },
-    )
-
-
 def check_pretraining(options: PretrainOptions) -> dict[str, Any]:
     """How the corpus of a run would be built of its texts; what would be refused before a run begins is refused."""
     texts = Texts.of(options)
@@ -174,7 +118,7 @@ def check_pretraining(options: PretrainOptions) -> dict[str, Any]:
         recipe = COUNTED[options.recipe]
         _check_counting(recipe, options)
         return _building(options, recipe)
-    request = _request(options, texts)
+    request = request_of(options, texts)
     building = _building(options, request.recipe, request.start)
     with devices_for(request.device) as devices:
         check_plan(request.plan(building["vocab_size"], request.fit(building["vocab_size"], devices)), devices)

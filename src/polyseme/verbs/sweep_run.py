@@ -13,20 +13,22 @@ import fcntl
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from polyseme import __version__
-from polyseme.errors import ModelError, PolysemeError
+from polyseme.errors import ModelError, PolysemeError, PolysemeWarning
 from polyseme.files.source_paths import FileName
 from polyseme.metrics.evaluation_report import Report
 from polyseme.metrics.sampling_error import sampling_error
@@ -34,6 +36,7 @@ from polyseme.options import fields_of
 from polyseme.parts.device import find_device
 from polyseme.recipes.recipe_table import COUNTED
 from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult, State
+from polyseme.training.effects import CHECKPOINTS
 from polyseme.training.energy_ledger import Ledger, Meter, Rates
 from polyseme.training.run_folder import LEDGER, RUN, Run, write_json
 from polyseme.training.run_job import PausedRun
@@ -94,6 +97,8 @@ class _Steps:
     folder: Path
     done: dict[str, dict[str, Any]]
     message: str = ""
+    warnings: list[str] = field(default_factory=list)
+    """Of the step that is being taken."""
 
     @classmethod
     def read(cls, folder: Path) -> _Steps:
@@ -108,8 +113,23 @@ class _Steps:
 
     def add(self, key: str, figures: Figures, cost: RunCost, notes: Sequence[str] = ()) -> None:
         content = {"figures": {name: each.to_json() for name, each in figures.items()}, "cost": cost.to_json()}
-        self.done[key] = {**content, "notes": list(notes), "polyseme": __version__}
+        self.done[key] = {**content, "notes": list(notes), "warnings": self.warnings, "polyseme": __version__}
+        self.warnings = []
         self.write()
+
+    @contextlib.contextmanager
+    def warned(self) -> Iterator[None]:
+        """Within this block, what polyseme warns of is part of the result, too."""
+        with warnings.catch_warnings():
+            show = warnings.showwarning
+
+            def collect(message: Warning | str, category: type[Warning], *place: Any) -> None:
+                if issubclass(category, PolysemeWarning):
+                    self.warnings.append(str(message))
+                show(message, category, *place)
+
+            warnings.showwarning = collect  # type: ignore[assignment]
+            yield
 
 
 def _keys(request: RunRequest) -> list[str]:
@@ -139,6 +159,7 @@ def result_of(folder: Path, *, message: str = "") -> RunResult:
         cost=cost,
         message="" if state == "finished" else message,
         notes=tuple(note for step in done for note in step["notes"]),
+        warnings=tuple(text for step in done for text in step["warnings"]),
         version=done[0]["polyseme"] if done else "",
     )
 
@@ -160,11 +181,12 @@ def carry_out(folder: Path, *, started: float | None = None, stop_after: float |
                 continue
             if time.perf_counter() > deadline:
                 raise PausedError(STOPPED)
-            if step is None:
-                steps.add(key, *_FIRST[request.verb](request, folder / PLACE, started, stop_after, say))
-            else:
-                say(f"{step[0]} …")
-                steps.add(key, *_follow(request, folder / PLACE, *step))
+            with steps.warned():
+                if step is None:
+                    steps.add(key, *_FIRST[request.verb](request, folder / PLACE, started, stop_after, say))
+                else:
+                    say(f"{step[0]} …")
+                    steps.add(key, *_follow(request, folder / PLACE, *step))
     except Exception as error:  # noqa: BLE001 - reported with the others' results
         if not isinstance(error, PolysemeError):
             traceback.print_exc()
@@ -190,6 +212,7 @@ def _pretrained(
         result = pretrain(**options, **stops, seed=request.seed, output=place, on_report=report, started=started)
         if isinstance(result, PausedRun):
             raise PausedError(STOPPED)
+    shutil.rmtree(place / CHECKPOINTS, ignore_errors=True)  # a finished run has no use for them
     ledger = Ledger.from_json(json.loads((place / LEDGER).read_text(encoding="utf-8")))
     figures = {} if ledger.held_out is None else {HELD_OUT: Figure(value=ledger.held_out, unit="nats")}
     return figures, RunCost.of(ledger, side_by_side=request.side_by_side)

@@ -22,7 +22,7 @@ from polyseme.options import Options, check_names, check_types, doc_of, fields_o
 from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
 from polyseme.recipes.kneser_ney import CountedRecipe
-from polyseme.recipes.pretraining_request import Texts
+from polyseme.recipes.pretraining_request import Texts, recipe_of
 from polyseme.training.budget import parse_budget
 from polyseme.training.energy_ledger import Rates
 from polyseme.transfer.finetune_settings import settings_of
@@ -32,7 +32,7 @@ from polyseme.verb_options.sweep_options import SweepOptions
 from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 from polyseme.verbs.corpus import build_corpus
 from polyseme.verbs.finetune import NO_MODEL, read_task
-from polyseme.verbs.pretrain import check_pretraining, recipe_of
+from polyseme.verbs.pretrain import check_pretraining
 
 CORPUS = "corpus"
 OF_CORPUS = (
