@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.pieces import pieces
     from polyseme.verbs.predict import predict
     from polyseme.verbs.pretrain import pretrain
+    from polyseme.verbs.prune import prune
     from polyseme.verbs.recipes import list_recipes
     from polyseme.verbs.score import score
     from polyseme.verbs.senses import senses
@@ -70,6 +71,7 @@ _HOMES = {
             "compare",
             "concordance",
             "interpolate",
+            "prune",
             "senses",
             "show",
             "similar",
@@ -119,6 +121,7 @@ __all__ = [
     "pieces",
     "predict",
     "pretrain",
+    "prune",
     "read_vectors",
     "score",
     "senses",

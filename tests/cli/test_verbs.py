@@ -207,6 +207,15 @@ SOME_VALUE = {
     "gold_weight": 0.25,
     "match_weight": 0.1,
     "scratch": True,
+    "fill_pruned": True,
+    "heads": "40%",
+    "method": "gates",
+    "at_least": 0,
+    "reestimate": True,
+    "points": 4,
+    "each_head": True,
+    "max_items": 12,
+    "gate_steps": 13,
 }
 """For every option of a function, something that is not its default."""
 

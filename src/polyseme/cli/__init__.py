@@ -38,6 +38,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "finetune": "Fit a model to a task, frozen or fine-tuned.",
         "predict": "Predict with a model that was fitted to a task.",
         "benchmark": "Fit a model to a suite of tasks, such as GLUE, in one table.",
+        "prune": "Remove the attention heads that matter least.",
     },
     "Writing and scoring": {
         "generate": "Continue a prompt.",

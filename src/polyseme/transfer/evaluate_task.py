@@ -45,7 +45,7 @@ def evaluate_labeled(
     with how many items of a split are done, and of how many.
     """
     named = {role: column for role, column in (columns or {}).items() if column is not None}
-    task = _data(name, data, model, {**card.get("columns", {}), **named}, folder)
+    task = labeled_data(name, data, model, {**card.get("columns", {}), **named}, folder)
     metrics = tuple(card.get("metrics") or task.metrics)
     predictor, kind = Predictor(model, others), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
@@ -93,9 +93,10 @@ def has_head(folder: str | PathLike[str]) -> bool:
     return task_card(model_folder(Path(folder))) is not None
 
 
-def _data(
+def labeled_data(
     name: str | InMemory, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
 ) -> TaskData:
+    """A file with labels, or a benchmark, read as a task model reads it; labels may be others than the model's."""
     head = model.head.config
     if isinstance(name, InMemory) or Path(name).is_file() or Path(name).suffix:
         reading = {**columns, **KINDS[head.kind].reading_options(head), "unseen": "keep"}
