@@ -33,12 +33,16 @@ class Config:
         for name in settings:
             if name not in names:
                 raise ModelError(f"{cls.__name__} has no field {name!r}. {nearest(name, sorted(names))}")
-        frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-        return cls(**frozen)
+        return cls(**{name: _tuples(value) for name, value in settings.items()})
 
     def replace(self, **changes: Any) -> Any:
         """The same settings but for `changes`."""
         return dataclasses.replace(self, **changes)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, lists in lists too: JSON knows no tuples, and records hold no lists."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, kw_only=True)

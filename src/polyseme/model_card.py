@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyseme.bundle import Bundle
+from polyseme.convert.pruned_heads import write_pruned
 from polyseme.convert.sentence_transformers import MODEL_CARD, MODULES
 
 LIBRARY = "polyseme"
@@ -169,7 +170,7 @@ def _usage(bundle: Bundle | None, use: Use, folder: str) -> str:
         return command
     if use is SENTENCES:
         return f"{command}\n\nOther libraries open the folder with `SentenceTransformer(path)`."
-    if bundle.family.reference is None:
+    if bundle.family.reference is None or write_pruned(bundle.config):  # transformers opens no pruned models
         return command
     return f"{command}\n\nOther libraries load the folder with `transformers.{use.auto_class}.from_pretrained(path)`."
 

@@ -22,6 +22,7 @@ from polyseme.pruning.learned_gates import drawn, gate_importance, open_probabil
 from polyseme.pruning.pruning_subject import TaskSubject, TextSubject, objective_of
 from polyseme.pruning.text_rows import text_batches
 from polyseme.text.documents import make_document
+from polyseme.transfer.evaluate_task import labeled_data
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
 from polyseme.transfer.task_folder import load_task_model, save_task_model
@@ -49,7 +50,7 @@ def save_as_csv(path: Path, kind: str, n: int) -> Path:
 def stars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A task model with two heads that do nothing."""
     bundle = tiny_model("bert").bundle
-    settings = FinetuneSettings(epochs=2, batch_size=16, learning_rate=1e-3)
+    settings = FinetuneSettings(epochs=1, batch_size=16, learning_rate=1e-3)
     done = finetune_task(small_task("classify", n_train=80), bundle, settings)
     assert done.model.bundle is not None
     kill(done.model.bundle, DEAD)
@@ -61,13 +62,13 @@ def stars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_as_csv(tmp_path_factory.mktemp("data") / "dev.csv", "classify", 60)
+    return save_as_csv(tmp_path_factory.mktemp("data") / "dev.csv", "classify", 24)
 
 
-@pytest.mark.parametrize("kind", ["classify", "tag", "choose"])
+@pytest.mark.parametrize("kind", ["tag", "choose"])
 def test_importance_is_the_mean_of_every_example_s_gradient(kind: str) -> None:
     settings = FinetuneSettings(epochs=1, batch_size=16)
-    task = small_task(kind, n_train=16, n_dev=7)
+    task = small_task(kind, n_train=8, n_dev=5)
     model = finetune_task(task, tiny_model("bert").bundle, settings).model
     subject = TaskSubject(model, {"dev": task.splits["dev"]}, task.metrics)
     assert model.bundle is not None
@@ -122,10 +123,10 @@ def test_gates_are_hard_concrete() -> None:
 
 def test_gates_close_where_heads_do_nothing(stars: Path) -> None:
     model = load_task_model(stars)
-    items = small_task("classify", n_train=60).splits["train"]
+    items = small_task("classify", n_train=24).splits["train"]
     subject = TaskSubject(model, {"train": items, "dev": items}, ("accuracy",))
     assert model.bundle is not None
-    opened = gate_importance(subject, model.bundle, 2, steps=40)
+    opened = gate_importance(subject, model.bundle, 2, steps=30)
     dead = [opened[place] for place in DEAD]
     assert max(dead) < sorted(opened.values())[6]
     assert all(each.grad is None for each in model.parameters())
@@ -133,12 +134,10 @@ def test_gates_close_where_heads_do_nothing(stars: Path) -> None:
 
 def test_a_task_model_is_pruned(stars: Path, dev: Path, tmp_path: Path) -> None:
     output = tmp_path / "pruned"
-    report = polyseme.prune(model=stars, heads=2, dev=dev, output=output, device="cpu", points=3, each_head=True)
+    report = polyseme.prune(model=stars, heads=2, dev=dev, output=output, device="cpu", points=3)
     assert sorted(report.removed) == sorted(DEAD)
     assert [point.removed for point in report.points] == [0, 2, 3, 6, 9]
     assert report.pruned.figures == report.whole.figures  # these heads did nothing
-    assert len(report.single) == 12
-    assert all(each.without == report.whole.figures for each in report.single if each.place in DEAD)
 
     before, after = (polyseme.evaluate(str(dev), model=folder, device="cpu") for folder in (stars, output))
     assert after.lines[0].figures == before.lines[0].figures == report.pruned.figures
@@ -160,6 +159,19 @@ def test_a_task_model_is_pruned(stars: Path, dev: Path, tmp_path: Path) -> None:
     assert len(further.removed) == 5
 
 
+def test_each_head_is_measured_by_itself(stars: Path, dev: Path) -> None:
+    report = polyseme.prune(model=stars, heads=2, dev=dev, device="cpu", points=0, each_head=True, max_items=3)
+    assert len(report.single) == 12
+    assert all(each.without == report.whole.figures for each in report.single if each.place in DEAD)
+    model = load_task_model(stars)
+    assert model.bundle is not None
+    alone = without_heads(model.bundle, [HeadPlace(DEAD[0].at, head) for head in (0, 1, 2)])
+    items = labeled_data(str(dev), None, model, {"text": "review", "label": "stars"}, "").splits["test"]
+    subject = TaskSubject(model, {"dev": items[:3]}, ("accuracy",))
+    [figure] = [each for each in report.single if each.place == HeadPlace(DEAD[0].at, 3)]
+    assert figure.alone == subject.figures(alone)
+
+
 def test_a_frozen_model_is_pruned_too(tmp_path: Path, dev: Path) -> None:
     task = small_task("classify", n_train=40, n_dev=10)
     done = finetune_task(task, tiny_model("bert").bundle, FinetuneSettings(epochs=1, frozen=True))
@@ -172,7 +184,7 @@ def test_a_frozen_model_is_pruned_too(tmp_path: Path, dev: Path) -> None:
     assert load_task_model(tmp_path / "half").config.frozen
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "xlnet", "t5", "bart", "transfo-xl"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "xlnet", "t5"])
 def test_pretrained_models_are_judged_by_texts(family: str) -> None:
     bundle = tiny_model(family).bundle
     objective = objective_of(bundle)

@@ -148,7 +148,7 @@ def _card(loaded: _Loaded, bundle: Bundle, report: PruningReport, output: Path) 
             title=output.resolve().name,
             origin=f"{model_name(loaded.name)} without {len(report.removed)} of its {report.n_heads} attention heads, "
             f"pruned by polyseme {__version__}.",
-            use=Use(use.task, use.command, None),  # transformers opens no pruned models
+            use=use,
             figures=[Figure(metric=name, value=value, split="dev") for name, value in report.pruned.figures.items()],
             sections=[
                 ("Pruning", f"{report.summary()}.\n\n{table(report.header(), report.rows())}"),
