@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         return points
 
     result: dict[str, Any] = {
-        "model": options.model,
+        "model": options.name or Path(options.model).name,
         "task": options.task,
         "items": {split: len(each) for split, each in task.splits.items()},
         "heads": sum(each.n_heads for each in attentions_of(bundle).values()),
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "machine": machine("torch"),
     }
     options.results.mkdir(parents=True, exist_ok=True)
-    file = options.results / f"{options.task}.{Path(options.model).name}.json"
+    file = options.results / f"{options.task}.{result['model']}.json"
     file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"{file}: {result['within_one_point']:.0%} of the heads within 1 point", flush=True)
     return result
@@ -171,6 +171,7 @@ def main() -> None:
     runner = commands.add_parser("run")
     runner.add_argument("model")
     runner.add_argument("task", choices=["qnli", "mnli"])
+    runner.add_argument("--name", help="of the model in results, where it is a folder")
     runner.add_argument("--device", default="auto")
     runner.add_argument("--epochs", type=int, default=3)
     runner.add_argument("--seed", type=int, default=0)

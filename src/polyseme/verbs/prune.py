@@ -118,7 +118,7 @@ def _write(loaded: _Loaded, bundle: Bundle, report: PruningReport, options: Prun
     files = {
         REPORT: json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n",
         PAGE: page_of(report),
-        MODEL_CARD: _card(loaded, bundle, report, output),
+        MODEL_CARD: _card(loaded, bundle, report, output, "dev" if options.test is None else "test"),
     }
     if loaded.task is None:
         with whole_folder(output, force=options.force) as folder:
@@ -138,7 +138,7 @@ def _write(loaded: _Loaded, bundle: Bundle, report: PruningReport, options: Prun
         model.bundle = own
 
 
-def _card(loaded: _Loaded, bundle: Bundle, report: PruningReport, output: Path) -> str:
+def _card(loaded: _Loaded, bundle: Bundle, report: PruningReport, output: Path, split: str) -> str:
     use = use_of(bundle)
     if loaded.task is not None:
         use = Use(KINDS[loaded.task[0].config.kind].hub_task, "polyseme predict new.txt -m {folder}", None)
@@ -149,7 +149,7 @@ def _card(loaded: _Loaded, bundle: Bundle, report: PruningReport, output: Path) 
             origin=f"{model_name(loaded.name)} without {len(report.removed)} of its {report.n_heads} attention heads, "
             f"pruned by polyseme {__version__}.",
             use=use,
-            figures=[Figure(metric=name, value=value, split="dev") for name, value in report.pruned.figures.items()],
+            figures=[Figure(metric=name, value=value, split=split) for name, value in report.pruned.figures.items()],
             sections=[
                 ("Pruning", f"{report.summary()}.\n\n{table(report.header(), report.rows())}"),
                 ("Cost", report.cost.line()),
