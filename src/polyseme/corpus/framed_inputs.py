@@ -4,8 +4,8 @@
     [CLS] A [SEP] B [SEP]                two
 
 Where inputs are much shorter than a row, several share it: they are hidden from each other, and positions restart with
-each. A step then holds as many more inputs as they are shorter, and as many pieces: what a larger batch of shorter rows
-would be, without the padding.
+each. A step then holds more inputs where they are shorter, and about as many pieces: what a larger batch of shorter
+rows would be, with less padding.
 
 Shapes: R rows, T pieces of a row, N inputs, S stretches of an input, P inputs of a row.
 """
