@@ -91,6 +91,7 @@ def test_a_student_that_is_stopped_ends_as_if_it_had_not(
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_another_student_learns_from_text(folder: Path, student: Path, tmp_path: Path) -> None:
     """A narrower one of another family, by a recipe, from the texts; and a model that is there, further."""
     polyseme.distill(

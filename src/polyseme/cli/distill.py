@@ -9,27 +9,31 @@ import click
 
 import polyseme
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import PretrainLine
+from polyseme.cli.terminal import DistillLine
 from polyseme.verb_options.distill_options import DistillOptions
 
 
 @command_of(DistillOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
-    """Train a small student to predict what a larger teacher predicts (-m), on [TEXTS]....
+    """Train a small student to do what a larger teacher does (-m), on [TEXTS]... or on the data of a task.
 
     The student begins with some layers of the teacher (--layers), or is another model (--student, --recipe) with the
-    same tokenizer. It learns as DistilBERT did: the teacher's distributions at masked pieces (or of next pieces), the
-    pieces themselves, and the direction of the last states. The rest is as in pretrain: one folder for the run,
-    settings fitted to the budget, an interrupted run resumed by the same command.
+    same tokenizer. A language model is distilled on raw text, as DistilBERT was: the student learns the teacher's
+    distributions at masked pieces (or of next pieces), the pieces themselves, and the direction of the last states. A
+    model that finetune has written is distilled on its task: the student learns the teacher's scores and the labels;
+    [TEXTS]... are then texts without labels. Interrupted work is resumed by the same command.
 
     \b
     Examples:
       polyseme distill texts/ -m models/mine --layers 3 --budget 5min -o models/small
       polyseme distill texts/ -m english-encoder --objective soft_at=all --dry-run
       polyseme distill texts/ -m models/mine --recipe modern-mini --budget 20min -o models/narrow
+      polyseme distill -m models/stars --layers 3 --train reviews.csv -o models/small-stars
+      polyseme distill more.txt -m models/stars --student models/small --train reviews.csv --match states -o models/s
+      polyseme distill -m models/rte --data data/tasks --match relations --epochs 10 -o models/small-rte
     """
     started = time.perf_counter()  # before torch is imported
-    with PretrainLine() as line:
+    with DistillLine() as line:
         result = polyseme.distill(
             sources or None, **settings, on_report=line.report, progress=line.bar, started=started
         )

@@ -265,6 +265,17 @@ class SweepLine(_Line["SweepProgress"]):
         return bool(report.ended), f"{report.n_done} of {report.n_runs} runs done{failed}; {running}"
 
 
+class DistillLine(PretrainLine):
+    """As pretraining is shown, or as fine-tuning, where a student learns a task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._task = FinetuneLine()
+
+    def _line(self, report: Any) -> tuple[bool, str]:
+        return self._task._line(report) if hasattr(report, "seed") else super()._line(report)
+
+
 def bar_over(sources: Sequence[str], then: str) -> Bar | nullcontext[None]:
     """A bar for work on files; where texts are typed instead, an invitation to type them."""
     if "-" in sources and sys.stdin.isatty():

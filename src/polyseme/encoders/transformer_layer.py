@@ -98,6 +98,11 @@ class TransformerLayer(nn.Module):
         x = self._after(self.feed_forward_norm, x + self.dropout(inner))
         return x, self_weights, cross_weights
 
+    def queries_keys_values(self, x: Tensor) -> list[Tensor]:
+        """What self-attention projects of the layer's input [R, T, D]: three of [R, T, H·d], before any positions."""
+        projected = self.attention.projected(self._before(self.attention_norm, x))
+        return [each.transpose(1, 2).flatten(2) for each in projected]
+
     def added(self) -> list[nn.Linear]:
         """The products whose results are added to the residual stream."""
         parts = [self.attention.output, self.feed_forward.down]

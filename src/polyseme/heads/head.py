@@ -138,6 +138,15 @@ class Head(nn.Module, ABC):
         """What is minimized: the loss by labeled word or item, over all rows."""
         return self.loss(features, gold).sum() / self.n_gold(gold).sum().clamp(min=1)
 
+    def teaching_scores(self, features: Features) -> Tensor:
+        """The scores that another head of the same task learns from (`soft_loss`)."""
+        scores: Tensor = self(features)
+        return scores
+
+    def soft_loss(self, features: Features, taught: Tensor, temperature: float) -> Tensor:
+        """How far the head's scores are from those of a teacher, by word or item, over all rows."""
+        raise ModelError(f"A head for task {self.config.kind!r} that writes its answers cannot learn from another.")
+
     @abstractmethod
     def predict(self, features: Features) -> Predictions:
         """What the head says; a CRF decodes here."""

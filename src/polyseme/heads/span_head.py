@@ -21,6 +21,7 @@ from polyseme.heads.bodies import ATTENTIVE, Scores, TextBody
 from polyseme.heads.head import N_VECTORS, NO_GOLD, Features, Head, read_out
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.crf import FORBIDDEN
+from polyseme.parts.distillation_losses import soft_target_losses
 from polyseme.types import Predictions
 
 
@@ -126,6 +127,11 @@ class SpanHead(Head):
             for side in (0, 1)
         )
         return (start + end) / 2
+
+    def soft_loss(self, features: Features, taught: Tensor, temperature: float) -> Tensor:
+        """Of distributions over starts and over ends, by row."""
+        mine, theirs = (each.transpose(1, 2) for each in (self(features), taught))
+        return soft_target_losses(mine, theirs, temperature).mean()
 
     def n_gold(self, gold: Tensor) -> Tensor:
         return (gold[:, 0] != NO_GOLD).long()

@@ -13,6 +13,7 @@ from polyseme.heads.bodies import Scores, TextBody
 from polyseme.heads.head import NO_GOLD, Features, Head, as_array
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.crf import LinearChain
+from polyseme.parts.distillation_losses import soft_target_losses
 from polyseme.types import Predictions
 
 
@@ -54,6 +55,19 @@ class TagHead(Head):
         scores = scores.gather(1, order[:, :, None].expand_as(scores))
         loss: Tensor = self.chain.loss(scores, labeled.gather(1, order), gold.gather(1, order))
         return loss
+
+    def teaching_scores(self, features: Features) -> Tensor:
+        """A CRF teaches the probabilities of each word's tags over all sequences."""
+        scores: Tensor = self(features)
+        if self.chain is None:
+            return scores
+        marginals = self.chain.marginals(scores, features.mask)
+        return marginals.clamp(min=torch.finfo(marginals.dtype).tiny).log()
+
+    def soft_loss(self, features: Features, taught: Tensor, temperature: float) -> Tensor:
+        """Of distributions over tags, by word."""
+        losses = soft_target_losses(self.teaching_scores(features), taught, temperature)
+        return (losses * features.mask).sum() / features.mask.sum().clamp(min=1)
 
     def n_gold(self, gold: Tensor) -> Tensor:
         """Words that have a gold tag."""

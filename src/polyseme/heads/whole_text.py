@@ -14,6 +14,7 @@ from polyseme.errors import InputError
 from polyseme.heads.bodies import ATTENTIVE, PLAIN, Pools, Scores, TextBody
 from polyseme.heads.head import N_VECTORS, NO_GOLD, Features, Head, as_array, read_out
 from polyseme.heads.head_config import HeadConfig
+from polyseme.parts.distillation_losses import soft_label_losses, soft_target_losses, square_losses
 from polyseme.types import Predictions
 
 
@@ -87,6 +88,16 @@ class ClassifyHead(Head):
             return F.binary_cross_entropy_with_logits(scores, gold.to(scores.dtype), reduction="none").mean(-1)
         return F.cross_entropy(scores, gold, ignore_index=NO_GOLD, reduction="none")
 
+    def soft_loss(self, features: Features, taught: Tensor, temperature: float) -> Tensor:
+        """Of distributions over labels; of each label by itself where several may hold; in regression, the squared
+        difference.
+        """
+        scores: Tensor = self(features)
+        if self.config.regression:
+            return square_losses(scores[:, None], taught[:, None]).mean()
+        compare = soft_label_losses if self.config.multi else soft_target_losses
+        return compare(scores, taught, temperature).mean()
+
     def n_gold(self, gold: Tensor) -> Tensor:
         if self.config.regression or self.config.multi:
             return gold.new_ones(gold.shape[0], dtype=torch.long)
@@ -132,6 +143,13 @@ class ChooseHead(Head):
         loss: Tensor = (total.log() + highest - right) * (gold != NO_GOLD)
         return loss
 
+    def soft_loss(self, features: Features, taught: Tensor, temperature: float) -> Tensor:
+        """Of distributions over the choices of an item, by item."""
+        groups = self._groups(features)
+        mine, theirs = (_log_shares(each / temperature, groups) for each in (self(features), taught))
+        n_items = groups.amax() + 1
+        return temperature**2 * (theirs.exp() * (theirs - mine)).sum() / n_items
+
     def n_gold(self, gold: Tensor) -> Tensor:
         return (gold != NO_GOLD).long()
 
@@ -151,3 +169,12 @@ class ChooseHead(Head):
         if features.groups is None:
             raise InputError("A head that chooses needs to know which rows are choices of one item ('groups').")
         return features.groups
+
+
+def _log_shares(scores: Tensor, groups: Tensor) -> Tensor:
+    """[R] → [R]: the log-probability of each choice among those of its item."""
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    highest = torch.full_like(scores, -torch.inf).detach().scatter_reduce(0, groups, scores.detach(), "amax")
+    above = scores - highest[groups]
+    total = torch.zeros_like(scores).index_add(0, groups, above.exp())
+    return above - total[groups].log()

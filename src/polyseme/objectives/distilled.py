@@ -22,12 +22,12 @@ from polyseme.config import EncoderConfig
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
 from polyseme.objectives.causal import Causal
-from polyseme.objectives.distillation_losses import cosine_losses, soft_target_losses
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, batch_of, output_flops, pick
 from polyseme.objectives.target_selection import most
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import PieceOutput, piece_losses
+from polyseme.parts.distillation_losses import cosine_losses, soft_target_losses
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Example, Rows
 

@@ -165,6 +165,10 @@ class Attention(nn.Module):
             attended = attend_fast(q, k, v, scale=self.scale, seen=seen, added=added, dropout_rate=dropout_rate)
         return self.output(attended.transpose(1, 2).flatten(2)), weights
 
+    def projected(self, x: Tensor) -> list[Tensor]:
+        """Queries, keys and values of states [R, T, D], each [R, H, T, d]."""
+        return self._project(x, 0, 3)
+
     def keys_and_values(self, source: Tensor) -> KeysAndValues:
         """Project a source once, for many calls that read it."""
         k, v = self._project(source, 1, 3)

@@ -14,6 +14,8 @@ from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.finetune_report import FinetuneReport
 
 SHOWN_LABELS = 20
+ORIGINS = {"frozen": "A frozen encoder with a head", "tuned": "Fine-tuned", "distilled": "Distilled"}
+"""What a model is, by the mode of its report."""
 
 
 def task_card_of(report: FinetuneReport, bundle: Bundle | None, folder: str | PathLike[str]) -> str:
@@ -31,8 +33,7 @@ def task_card_of(report: FinetuneReport, bundle: Bundle | None, folder: str | Pa
         CardContent(
             title=Path(folder).resolve().name,
             origin=(
-                f"{'A frozen encoder with a head' if report.mode == 'frozen' else 'Fine-tuned'} for {report.task} "
-                f"({report.kind}) by polyseme {__version__}, from {encoder}."
+                f"{ORIGINS[report.mode]} for {report.task} ({report.kind}) by polyseme {__version__}, from {encoder}."
             ),
             use=Use(kind.hub_task, "polyseme predict new.txt -m {folder}", None),
             base_model=report.model.removeprefix(HUB) if report.model.startswith(HUB) else None,

@@ -65,7 +65,7 @@ class FinetuneReport:
     kind: str
     model: str
     mode: str
-    """frozen or tuned"""
+    """frozen, tuned or distilled"""
     metrics: tuple[str, ...]
     """The first is what dev chose by."""
     seeds: tuple[SeedFigures, ...]

@@ -34,6 +34,7 @@ from polyseme.transfer.seeds_abreast import seeds_abreast
 from polyseme.transfer.split_figures import compared, confusion_of, split_figures
 from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskModel, check_language_model, pooler_of
+from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
 from polyseme.transfer.train_step import autocast
@@ -65,6 +66,7 @@ def finetune_task(
     rates: Rates | None = None,
     abreast: int | None = None,
     stacked: Sequence[InputModel] | None = None,
+    teaching: TaskTeaching | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     min_steps: int = 0,
     notes: Sequence[str] = (),
@@ -76,7 +78,8 @@ def finetune_task(
     `folder` is where unfinished work is kept and resumed from; without one nothing is kept. `bundle` is not changed.
     `abreast` seeds take their steps in turn; by default as many as fit on a GPU, and one on a CPU. `stacked` are the
     models among the inputs, where they are loaded already. `min_steps` is how many steps there are at least where the
-    settings have no epochs; dev is then scored about ten times, and not after epochs of a step or two.
+    settings have no epochs; dev is then scored about ten times, and not after epochs of a step or two. With `teaching`
+    the model is a student, which reads as its teacher does and learns from it.
     """
     work = _Finetuning(
         data,
@@ -87,6 +90,7 @@ def finetune_task(
         folder=folder,
         progress=progress,
         stacked=stacked,
+        teaching=teaching,
         min_steps=min_steps,
     )
     meter = Meter(work.device, rates=rates)
@@ -119,6 +123,7 @@ class _Finetuning:
         folder: Path | None,
         progress: Progress | None,
         stacked: Sequence[InputModel] | None = None,
+        teaching: TaskTeaching | None = None,
         min_steps: int = 0,
     ) -> None:
         if settings.ulmfit:
@@ -126,12 +131,16 @@ class _Finetuning:
         self.data = data
         self.bundle = bundle
         self.device = device
+        self.teaching = teaching
+        if teaching is not None:
+            teaching.teacher.to(device)
         self.folder = folder
         self.cache = cache or (None if folder is None else folder / FEATURES)
         train = data.splits["train"]
         self.kind = KINDS[data.kind]
         seen = {label for item in train for label in labels_in(item)}
         has_labels = self.kind.has_labels and not data.regression
+        seen |= set(data.labels) if teaching is not None else set()
         self.labels = tuple(label for label in data.labels if label in seen) if has_labels else ()
         maker = None
         if bundle is not None and bundle.tokenizer is not None:
@@ -182,6 +191,8 @@ class _Finetuning:
         bundle = self.bundle
         if bundle is not None and not settings.frozen:
             bundle = bundle.copied()
+        if self.teaching is not None and bundle is not None:
+            return self.teaching.new_student(bundle).to(self.device)
         head: dict[str, Any] = {"labels": self.labels, "regression": data.regression, "multi": data.multi}
         head["reread_inputs"] = settings.reread_inputs
         if settings.head_layers is not None:
@@ -234,6 +245,7 @@ class _Finetuning:
             self.dev_figures,
             self.settings,
             seed,
+            teaching=self.teaching,
             bf16=self.bf16,
             min_gap=self.min_gap,
             checkpoints=self.results.checkpoints(seed),
@@ -290,6 +302,12 @@ class _Finetuning:
         weights = {name: each.detach() for name, each in model.state().items()}
         return SeedResult(figures, dev[first], weights, model.head.config.to_json(), run.seconds_before)
 
+    @property
+    def _mode(self) -> str:
+        if self.teaching is not None:
+            return "distilled"
+        return "frozen" if self.settings.frozen or self.bundle is None else "tuned"
+
     @cached_property
     def baseline(self) -> dict[str, float]:
         return baseline_scores(self.data, "dev")
@@ -330,6 +348,8 @@ class _Finetuning:
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch
+            if self.teaching is not None:
+                flops += self.teaching.teacher.forward_flops(train.row_lengths) * steps / an_epoch
         for store in self._stores_of_inputs():
             pieces += int(store.n_pieces.sum())
             flops += store.flops
@@ -370,7 +390,7 @@ class _Finetuning:
             task=data.name,
             kind=data.kind,
             model=model_name,
-            mode="frozen" if self.settings.frozen or self.bundle is None else "tuned",
+            mode=self._mode,
             metrics=data.metrics,
             seeds=tuple(each.figures for each in results),
             best_seed=best.figures.seed,

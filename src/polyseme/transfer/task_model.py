@@ -9,7 +9,7 @@ Shapes: R rows, T pieces, W words, L layers, D width.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from polyseme.embedding.decoder_stack import check_stack, config_of, decoder_of,
 from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import laid_out
+from polyseme.encoders.encoder import Layers
 from polyseme.errors import ModelError, OptionError
 from polyseme.heads.head import Features, Head, read_out
 from polyseme.heads.text_head import TextHead
@@ -37,7 +38,7 @@ from polyseme.transfer.chunked_reading import Chunks, chunked_states, read_place
 from polyseme.transfer.stacked_inputs import FrozenInput, InputModel, InputVectors
 from polyseme.transfer.text_labels import OUTPUT, writer_of
 from polyseme.transfer.unit_batches import ReadRows, TaskBatch
-from polyseme.types import Batch, Predictions
+from polyseme.types import Batch, Predictions, States
 
 BY_PLACE = {"first": "begins", "last": "ends"}
 """Poolings that take one piece of a word: which."""
@@ -101,6 +102,10 @@ class TaskModel(nn.Module):
         """Word vectors that are learned with the head, beside the encoder's or in their place."""
         self.stacked = nn.ModuleList(FrozenInput(each) for each in stacked)
         """Frozen models whose words' vectors are beside those."""
+        self.maps: nn.Module | None = None
+        """Brings states to the width of a teacher's while they are compared with it; it is not saved."""
+        self.on_states: Callable[[States], None] | None = None
+        """Called with the states of all layers whenever the encoder reads rows."""
         self.mix: ScalarMix | None = None
         self.row_maker: RowMaker | None = None
         if bundle is None:
@@ -235,12 +240,15 @@ class TaskModel(nn.Module):
         if self.bundle is None:
             raise ModelError("There is no encoder to read rows with.")
         config, batch = self.config, Batch(rows.pieces, rows.lengths, rows.segments)
+        numbers: Layers = self.choice.layers if self.on_states is None else "all"
         with torch.no_grad() if config.frozen else contextlib.nullcontext():
             if config.chunk_length is not None:
                 chunks = Chunks(config.chunk_length, config.read_last)
                 states = chunked_states(self.bundle.encoder, batch, self.choice.layers, chunks)
             else:
-                states = run_stack(self.bundle, config.stack, batch, self.choice.layers)
+                states = run_stack(self.bundle, config.stack, batch, numbers)
+        if self.on_states is not None:
+            self.on_states(states)
         layers = [states[number] for number in self.choice.layers]
         if self.mix is not None:
             mixed: Tensor = self.mix(layers)
@@ -327,7 +335,7 @@ class TaskModel(nn.Module):
     def learned(self) -> dict[str, nn.Parameter]:
         """The trained parameters by name."""
         mixes = [f"stacked.{number}.mix." for number in range(len(self.stacked))]
-        prefixes = ("head.", "mix.", "inputs.", *mixes, *self._trained_prefixes)
+        prefixes = ("head.", "mix.", "maps.", "inputs.", *mixes, *self._trained_prefixes)
         return {name: each for name, each in self.named_parameters() if name.startswith(prefixes)}
 
     def forward_flops(self, row_lengths: Iterable[int], *, learning: bool = False) -> float:

@@ -32,6 +32,7 @@ from polyseme.training.optimizers import Optimizer, build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import Prepared
 from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
 from polyseme.transfer.unit_batches import order
 from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
@@ -85,6 +86,7 @@ def learn(
     settings: FinetuneSettings,
     seed: int,
     *,
+    teaching: TaskTeaching | None = None,
     bf16: bool = False,
     min_gap: int = 0,
     checkpoints: Path | None = None,
@@ -94,7 +96,7 @@ def learn(
     """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
 
     A run for `take_turns`, which yields after every step. Of evaluations that are fewer than `min_gap` steps apart,
-    some are left out, but never the last.
+    some are left out, but never the last. With `teaching` it learns from a teacher, too.
     """
     batch, epochs = int(settings.batch_size or 32), int(settings.epochs or 3)
     lengths = train.source.lengths
@@ -107,9 +109,13 @@ def learn(
         device=model.device,
         rates=rates_of(model, settings),
     )
-    recorded = can_record(model) and settings.compile is not False
+    recorded = can_record(model) and settings.compile is not False and (teaching is None or teaching.can_record)
     steps = (RecordedSteps if recorded else PlainSteps)(
-        model, optimizer, bf16=bf16, max_grad_norm=settings.max_grad_norm
+        model,
+        optimizer,
+        bf16=bf16,
+        max_grad_norm=settings.max_grad_norm,
+        loss=None if teaching is None else teaching.loss_of(model),
     )
     learned = Learned(seed=seed, best_step=0, dev={}, n_steps=n_steps)
     best: dict[str, Tensor] = {}

@@ -8,7 +8,7 @@ rows alone are computed, put into a gradient that stays, and taken out of it aft
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,6 +20,8 @@ from polyseme.training.recorded_step import CudaRecorder, RecordedStep
 from polyseme.transfer.task_model import BY_PLACE, TaskModel
 from polyseme.transfer.unit_batches import Source, TaskBatch
 
+StepLoss = Callable[[TaskBatch], Tensor]
+"""What is minimized in a step: the model's own loss, or another."""
 WORTH_KEEPING = 1 << 20
 """Numbers in a table from which on it pays."""
 BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -69,8 +71,17 @@ def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
 class PlainSteps:
     """Eager steps. After an evaluation the caller puts the model back into training mode."""
 
-    def __init__(self, model: TaskModel, optimizer: Optimizer, *, bf16: bool, max_grad_norm: float | None) -> None:
+    def __init__(
+        self,
+        model: TaskModel,
+        optimizer: Optimizer,
+        *,
+        bf16: bool,
+        max_grad_norm: float | None,
+        loss: StepLoss | None = None,
+    ) -> None:
         self.model = model
+        self.loss: StepLoss = loss or model
         self.optimizer = optimizer
         self.bf16 = bf16
         self.max_grad_norm = max_grad_norm
@@ -91,7 +102,7 @@ class PlainSteps:
     def take(self, batch: TaskBatch) -> None:
         """One step over a batch that is on the device."""
         with self.autocast():
-            loss = self.model(batch)
+            loss = self.loss(batch)
         loss.backward()
         if self.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self._moved(), self.max_grad_norm, foreach=True)
@@ -131,8 +142,16 @@ def autocast(device: torch.device, *, bf16: bool) -> AbstractContextManager[Any]
 class RecordedSteps(PlainSteps):
     """Steps as CUDA graphs: the first of a shape is taken plainly, the second is recorded, all others are replayed."""
 
-    def __init__(self, model: TaskModel, optimizer: Optimizer, *, bf16: bool, max_grad_norm: float | None) -> None:
-        super().__init__(model, optimizer, bf16=bf16, max_grad_norm=max_grad_norm)
+    def __init__(
+        self,
+        model: TaskModel,
+        optimizer: Optimizer,
+        *,
+        bf16: bool,
+        max_grad_norm: float | None,
+        loss: StepLoss | None = None,
+    ) -> None:
+        super().__init__(model, optimizer, bf16=bf16, max_grad_norm=max_grad_norm, loss=loss)
         prepare_for_recording(optimizer, self.device)
         self.recorded: RecordedStep[TaskBatch, None] = RecordedStep(
             self.take, CudaRecorder(self.device), on_failure=lambda: optimizer.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""The options of distill."""
+"""The options of distill, over texts and over the data of a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from polyseme.options import callback, doc, option, output_option, same
 from polyseme.verb_options.model_options import CostOption, DeviceOption
-from polyseme.verb_options.pretraining_options import FITTED, PretrainOptions
+from polyseme.verb_options.pretraining_options import PretrainOptions
+from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
     from polyseme.files.source_paths import AnyPath, Sources
     from polyseme.types import Progress
 
+BY_TEACHER = "on texts, fitted to the budget; on a task, as in finetune"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DistillTextOptions(DeviceOption, CostOption):
     """Options of a student that learns from raw text alone: those of pretrain."""
 
-    recipe: str | None = option(
-        None, "Recipe of a new student of another shape, with the teacher's tokenizer.", "NAME", default="none"
-    )
     budget: str | None = option(
         None, "Budget of training on texts: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.", "AMOUNT", default="20min"
     )
@@ -36,7 +36,6 @@ class DistillTextOptions(DeviceOption, CostOption):
     length: int | None = same(PretrainOptions, "length")
     optimizer: str | None = same(PretrainOptions, "optimizer")
     micro_batch_size: int | None = same(PretrainOptions, "micro_batch_size")
-    shape: Mapping[str, Any] | None = same(PretrainOptions, "shape")
     objective: Mapping[str, Any] | None = option(
         None,
         "Change of the objective's settings: soft_weight=5, piece_weight=2, cosine_weight=1, soft_at=all, "
@@ -54,23 +53,55 @@ class DistillTextOptions(DeviceOption, CostOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistillOptions(DistillTextOptions):
+class DistillTaskOptions(TaskDataOptions):
+    """Options of a student of a model that finetune has written: those of finetune, and what is learned."""
+
+    train: Sources | None = option(
+        None,
+        "Training file of the teacher's task, with labels, as for finetune; texts without labels go beside it.",
+        "FILE",
+        default="the texts alone, with the teacher's answers, or --data",
+    )
+    data: AnyPath | None = option(
+        None, "Folder with the data of the benchmark that the teacher was fitted to.", "FOLDER", default="none"
+    )
+    dev: Sources | None = same(FinetuneTaskOptions, "dev")
+    test: Sources | None = same(FinetuneTaskOptions, "test")
+    gold_weight: float = option(
+        0.5, "Share of the loss on the labels; the rest is on the teacher's scores. From 0 to 1.", "SHARE"
+    )
+    match: str | None = option(
+        None,
+        "What else the student has in common with the teacher: states (of the layers, as in TinyBERT) or relations "
+        "(between queries, keys and values of the last layer, as in MiniLM).",
+        "WHAT",
+        default="scores alone",
+    )
+    match_weight: float = option(1.0, "Weight of what --match names.", "WEIGHT")
+    epochs: int | None = same(FinetuneTaskOptions, "epochs")
+    evaluations: int = same(FinetuneTaskOptions, "evaluations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillOptions(DistillTaskOptions, DistillTextOptions):
     """What `distill` takes."""
 
     sources: Sources | None = dataclasses.field(
         default=None,
         kw_only=False,
         metadata=doc(
-            "Files, folders or patterns of text, or the folder of a corpus (`build_corpus`). In Python also a frame, a "
-            "dataset or a column of texts.",
+            "Files, folders or patterns of text, or the folder of a corpus (`build_corpus`); for a task, texts without "
+            "labels. In Python also a frame, a dataset or a column of texts.",
             "[TEXTS]...",
         ),
     )
-    output: AnyPath | None = output_option("Folder of the run; its model/ is the student.", default="none")
+    output: AnyPath | None = output_option(
+        "Folder of the run, whose model/ is the student; on a task, folder of the student.", default="none"
+    )
     model: AnyPath | Model | None = option(
         None,
-        "Teacher, a masked or causal language model: a packaged one (see: polyseme models), a folder, or "
-        "hub:owner/name.",
+        "Teacher: a masked or causal language model, or a model that finetune has written; a packaged one (see: "
+        "polyseme models), a folder, or hub:owner/name.",
         "MODEL",
         default="none: it must be named",
         flags="-m --model",
@@ -84,10 +115,14 @@ class DistillOptions(DistillTextOptions):
     student: AnyPath | Model | None = option(
         None, "Model that is trained as the student, with the teacher's tokenizer.", "MODEL", default="none"
     )
+    recipe: str | None = option(
+        None, "Recipe of a new student of another shape, with the teacher's tokenizer.", "NAME", default="none"
+    )
+    shape: Mapping[str, Any] | None = same(PretrainOptions, "shape")
     temperature: float = option(2.0, "What logits are divided by before they are compared.", "T")
     field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
-    batch_size: int | None = option(None, "Batch size, in rows.", "N", default=FITTED)
-    learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=FITTED)
+    batch_size: int | None = option(None, "Batch size, in rows.", "N", default=BY_TEACHER)
+    learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=BY_TEACHER)
     schedule: str | None = same(PretrainOptions, "schedule")
     warmup: float | None = same(PretrainOptions, "warmup")
     dtype: str = same(PretrainOptions, "dtype")

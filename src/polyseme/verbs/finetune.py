@@ -88,11 +88,11 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
         check_scratch(bundle, settings)
     if output is None:
         return fit(read, bundle, settings, **run).report
-    decides = _decides(read, [bundle], settings, run["device"], run["stacked"])
+    decides = decisive_settings(read, [bundle], settings, run["device"], run["stacked"])
     decides |= {"train_share": [share.name for share in shares], "scratch": options.scratch}
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
         done = fit(read, bundle, settings, folder=folder, **run)
-        _write(done, output, _own_columns(task, columns), force=options.force)
+        write_finetuned(done, output, _own_columns(task, columns), force=options.force)
     return done.report
 
 
@@ -112,14 +112,14 @@ def _fit_together(
     output = options.output
     if output is None:
         return joint_report(data, fit(None), list(bundles))
-    decides = _decides(data, list(bundles.values()), settings, run["device"], run["stacked"])
+    decides = decisive_settings(data, list(bundles.values()), settings, run["device"], run["stacked"])
     with unfinished_work(output, decides, noun="models", force=options.force) as work:
         fitted = fit(work)
         report = joint_report(data, fitted, list(bundles))
         with whole_folder(Path(output), force=options.force) as folder:
             members = [str(number + 1) for number in range(len(fitted))]
             for each, name in zip(fitted, members, strict=True):
-                _write(each, folder / name, _own_columns(options.task, columns), force=False)
+                write_finetuned(each, folder / name, _own_columns(options.task, columns), force=False)
             card = {"format": 1, MEMBERS: members}
             (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
             for name, content in _report_files(report).items():
@@ -173,7 +173,7 @@ def _bundle(model: Model | AnyPath | None, settings: FinetuneSettings) -> tuple[
     return name, load_bundle(find_model(name))
 
 
-def _decides(
+def decisive_settings(
     data: TaskData,
     bundles: Sequence[Bundle | None],
     settings: FinetuneSettings,
@@ -213,7 +213,8 @@ def _decides(
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _write(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:
+def write_finetuned(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:
+    """Write the model of a fine-tuning, its report and its card into a folder."""
     report = done.report
     used = {name: value for name, value in columns.items() if name not in ("regression", "unseen")}
     save_task_model(

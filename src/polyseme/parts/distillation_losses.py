@@ -14,7 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from polyseme.outputs.pieces import single_precision
+
+def single_precision(numbers: Tensor) -> Tensor:
+    """At least single precision."""
+    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
 def soft_target_losses(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
