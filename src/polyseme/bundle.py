@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from polyseme.heads.head import Head
 
 CARD = "polyseme.json"
+MEMBERS = "ensemble"
+"""In that file of a folder with several task models, the names of their folders."""
 MOST_SPARE_ROWS = 256
 """How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
 NEXT_OBJECTIVE = "next_objective"
@@ -305,10 +307,26 @@ def model_folder(path: Path) -> Path:
             f"A model is a folder, and {path} is a file, and none of word vectors (GloVe, word2vec, fastText). Name "
             "the folder that holds config.json."
         )
+    if members := members_of(path):
+        raise ModelError(
+            f"{path} holds {len(members)} task models that answer together, in predict and evaluate. For anything else "
+            f"name one of them: {', '.join(map(str, members))}."
+        )
     inside = path / "model"
     if not (path / "config.json").exists() and ((inside / "config.json").exists() or (inside / CARD).exists()):
         return inside
     return transformer_folder(path) or path
+
+
+def members_of(folder: Path) -> list[Path]:
+    """The folders of the task models that were fitted together in a folder (`transfer.task_ensemble`); mostly none."""
+    card = folder / CARD
+    members = read_json(card).get(MEMBERS, []) if card.is_file() else []
+    if not isinstance(members, list) or not all(isinstance(name, str) and Path(name).name == name for name in members):
+        raise ModelError(
+            f"In {card}, {MEMBERS!r} must be a list of names of folders beside it. Got {members!r} instead."
+        )
+    return [folder / name for name in members]
 
 
 def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dtype: torch.dtype, device: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import polyseme
-from polyseme.errors import OptionError, PolysemeError
+from polyseme.errors import ModelError, OptionError, PolysemeError
 from polyseme.tasks.items import Item
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
@@ -105,8 +105,11 @@ def test_models_are_fitted_in_one_call(tmp_path: Path, encoders: str) -> None:
     """Each as by itself; the folder answers as both of its models do, named one by one."""
     task = small_task("classify", n_train=40, n_dev=12)
     settings = {"ulmfit": True, "batch_size": 8, "epochs": 4, "device": "cpu"}
-    report = polyseme.finetune(task, model=encoders, output=tmp_path / "both", **settings)
-    names = encoders.split(",")
+    names, parts = encoders.split(","), []
+    report = polyseme.finetune(
+        task, model=encoders, output=tmp_path / "both", **settings, on_report=lambda step: parts.append(step.part)
+    )
+    assert list(dict.fromkeys(parts)) == names
     alone = [polyseme.finetune(task, model=name, **settings).best.dev for name in names]
     assert [report.ensemble[name]["dev"] for name in names] == alone
     assert list(report.ensemble) == [*names, "together"]
@@ -117,8 +120,17 @@ def test_models_are_fitted_in_one_call(tmp_path: Path, encoders: str) -> None:
     right = [each.label == item.gold for each, item in zip(together, task.splits["dev"], strict=True)]
     assert report.ensemble["together"]["dev"]["accuracy"] == pytest.approx(sum(right) / len(right))
     assert report.errors.n == right.count(False)
+    with pytest.raises(ModelError, match=r"holds 2 task models that answer together.*name one of them: .*1, .*2"):
+        polyseme.load(both)
     assert "together" in (both / "report.html").read_text()
     assert FinetuneReport.from_json(json.loads((both / "report.json").read_text())).ensemble == report.ensemble
+
+
+@pytest.mark.parametrize("members", [3, ["../elsewhere"], ["/elsewhere"], [1]])
+def test_models_elsewhere_are_not_members(members: object, tmp_path: Path) -> None:
+    (tmp_path / "polyseme.json").write_text(json.dumps({"format": 1, "ensemble": members}))
+    with pytest.raises(ModelError, match="must be a list of names of folders beside it"):
+        polyseme.predict(["the crane"], model=tmp_path, device="cpu")
 
 
 def test_what_is_not_fitted_together(tmp_path: Path, encoders: str) -> None:

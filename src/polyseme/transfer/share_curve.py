@@ -30,7 +30,7 @@ from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import FEATURES, Finetuned, finetune_task
 from polyseme.transfer.share_points import PRETRAINED, SCRATCH, SharePoint
 from polyseme.transfer.task_folder import REPORT
-from polyseme.transfer.train_seed import StepReport
+from polyseme.transfer.train_seed import StepReport, named_part
 
 MIN_STEPS = 200
 """Steps in which few items are learned at least, unless the user says how many epochs: four epochs of twenty items
@@ -97,7 +97,7 @@ def finetune_shares(
                 folder=place,
                 cache=cache,
                 min_steps=MIN_STEPS,
-                on_report=None if on_report is None else _named(on_report, f"{each.share}, {each.start}"),
+                on_report=None if on_report is None else named_part(on_report, f"{each.share}, {each.start}"),
                 **run,
             )
             reports[each] = done.report
@@ -139,10 +139,6 @@ def _beginning(bundle: Bundle | None, run: _Run) -> Bundle | None:
         return bundle
     torch.manual_seed(run.seeds[0])
     return fresh_bundle(bundle)
-
-
-def _named(on_report: Callable[[StepReport], None], part: str) -> Callable[[StepReport], None]:
-    return lambda report: on_report(replace(report, part=part))
 
 
 def _rank(done: Finetuned) -> tuple[bool, float]:

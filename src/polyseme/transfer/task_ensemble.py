@@ -17,8 +17,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from polyseme.bundle import CARD, model_folder
-from polyseme.convert.config_file import read_json
+from polyseme.bundle import members_of, model_folder
 from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError
 from polyseme.tasks.items import Item, TaskData
@@ -33,8 +32,6 @@ from polyseme.transfer.split_figures import confusion_of, split_figures
 from polyseme.transfer.task_folder import load_task_model, task_card
 from polyseme.transfer.task_model import TaskModel
 
-MEMBERS = "ensemble"
-"""In `polyseme.json`, the folders of the models."""
 SAME = ("kind", "labels", "regression", "multi")
 """Fields of their heads in which the models must agree."""
 
@@ -53,13 +50,6 @@ def model_names(model: str) -> list[str]:
     if len(set(names)) < len(names):
         raise OptionError(f"A model is listed twice in {model!r}. Leave one out.")
     return names
-
-
-def members_of(folder: Path) -> list[Path]:
-    """The folders of the models that were fitted together in a folder; none where it is no ensemble."""
-    card = folder / CARD
-    members = read_json(card).get(MEMBERS, ()) if card.is_file() else ()
-    return [folder / str(name) for name in members]
 
 
 def check_joinable(kind: str) -> None:

@@ -13,7 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -56,7 +56,12 @@ class StepReport:
     loss: float | None = None
     dev: Mapping[str, float] | None = None
     part: str = ""
-    """Of a learning curve, which part of it."""
+    """Of a learning curve, or of several models, which part of it."""
+
+
+def named_part(on_report: Callable[[StepReport], None], part: str) -> Callable[[StepReport], None]:
+    """A callback that passes reports on under the name of a part."""
+    return lambda report: on_report(replace(report, part=part))
 
 
 @dataclass

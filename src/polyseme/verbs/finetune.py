@@ -12,7 +12,7 @@ from typing import Any
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Model
-from polyseme.bundle import CARD, Bundle, load_bundle
+from polyseme.bundle import CARD, MEMBERS, Bundle, load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
@@ -36,8 +36,9 @@ from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import Finetuned, finetune_task
 from polyseme.transfer.share_curve import check_scratch, finetune_shares
 from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
-from polyseme.transfer.task_ensemble import MEMBERS, check_joinable, joint_report, model_names
+from polyseme.transfer.task_ensemble import check_joinable, joint_report, model_names
 from polyseme.transfer.task_folder import CURVE, PAGE, REPORT, save_task_model
+from polyseme.transfer.train_seed import named_part
 from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
 NO_MODEL = "none"
@@ -105,11 +106,14 @@ def _fit_together(
     def fit(folder: Path | None) -> list[Finetuned]:
         places = [None if folder is None else folder / str(number + 1) for number in range(len(bundles))]
         return [
-            finetune_task(data, bundle, settings, folder=place, **run, model_name=name)
+            finetune_task(
+                data, bundle, settings, folder=place, model_name=name,
+                **{**run, "on_report": None if report_on is None else named_part(report_on, name)},
+            )
             for (name, bundle), place in zip(bundles.items(), places, strict=True)
-        ]
+        ]  # fmt: skip
 
-    output = options.output
+    output, report_on = options.output, options.on_report
     if output is None:
         return joint_report(data, fit(None), list(bundles))
     decides = decisive_settings(data, list(bundles.values()), settings, run["device"], run["stacked"])
