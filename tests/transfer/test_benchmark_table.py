@@ -91,3 +91,28 @@ def test_seeds_that_a_task_lacks_are_left_out_of_the_range() -> None:
     means = table.seed_means()
     assert means is not None
     assert means.lowest == means.highest == pytest.approx(fmean([0.6, 0.6, 0.6, 0.6, 0.7]))
+
+
+def compared_table(n_seeds: int) -> BenchmarkReport:
+    """ELMo's six tasks, with an increase of 10 points and, of several seeds, a spread."""
+    suite = SUITES["elmo-six"]
+    results = {
+        task.name: {
+            strategy.name: TaskResult.of_fit(report(task.name, {s: 0.5 + 0.1 * n + s / 100 for s in range(n_seeds)}))
+            for n, strategy in enumerate(suite.strategies)
+        }
+        for task in suite.tasks
+    }
+    return BenchmarkReport(suite="elmo-six", model="m", results=results)
+
+
+def test_a_page_has_spreads_beside_their_figures() -> None:
+    page = compared_table(3).page()
+    assert "<th>+ vectors (median)\u00a0± spread</th>" in page
+    assert "<td>61.0\u00a0±\u00a01.0</td>" in page
+    assert "<td>+10.0\u00a0±\u00a00.0</td>" in page
+    assert "failed</th>" not in page, "none did"
+    assert "mean of 6 tasks" in page
+    of_one = compared_table(1).page()
+    assert "±" not in of_one
+    assert "spread</th>" not in of_one, "one seed has none"

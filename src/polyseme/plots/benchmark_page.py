@@ -8,7 +8,7 @@ from polyseme.plots.charts import BARS_STYLE, Bar, bars_table
 from polyseme.plots.html_page import escaped, page
 
 FIGURES_STYLE = """
-table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
+table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .5rem;
   text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal }
 .figures th { border-bottom: 2px solid var(--line); vertical-align: bottom }
 .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left } .wide { overflow-x: auto }

@@ -300,9 +300,26 @@ class BenchmarkReport:
 
     def page(self) -> str:
         """A page with a picture and the table."""
-        return benchmark_page(
-            f"{self.definition.noun}: {self.model}", self._bars(), self.columns, self.rows(), self.lines()
-        )
+        header, *rows = self._narrow()
+        return benchmark_page(f"{self.definition.noun}: {self.model}", self._bars(), header, rows, self.lines())
+
+    def _narrow(self) -> list[list[str]]:
+        """Columns and rows for a page: a spread is beside its figure, and columns that say nothing are left out."""
+        table = [list(self.columns), *map(list, self.rows())]
+        if self.mean_tasks:
+            table[-1][0] = f"mean of {len(self.mean_tasks)} tasks"
+        if not self.compares:
+            return table
+        spreads = [number for number, name in enumerate(self.columns) if name.endswith("spread")]
+        several = any(row[number] not in ("", "0.0") for row in table[1:] for number in spreads)
+        for row in table:
+            for number in spreads:
+                if several and row[number]:
+                    row[number - 1] += "\u00a0± spread" if row is table[0] else f"\u00a0±\u00a0{row[number]}"
+        failed = [number for number, name in enumerate(self.columns) if name.endswith("failed")]
+        none_failed = [number for number in failed if all(row[number][:2] in ("", "0 ") for row in table[1:])]
+        left_out = {*spreads, *none_failed}
+        return [[cell for number, cell in enumerate(row) if number not in left_out] for row in table]
 
     def _bars(self) -> list[Bar]:
         bars = []
