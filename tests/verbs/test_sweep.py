@@ -177,13 +177,20 @@ def test_a_sweep_that_was_stopped_resumes_the_unfinished_run(
 
 
 def test_a_run_that_fails_is_reported_and_the_others_go_on(corpus: Path, tmp_path: Path) -> None:
-    result = again(
-        corpus, tmp_path / "s.html", over=None, rows={"wild": {"learning_rate": 1e30}, "tame": {"unit": "word"}}
-    )
+    """And a row has options and settings of the encoder and of the objective, by their names."""
+    rows = {
+        "wild": {"learning_rate": 1e30},
+        "tame": {"learning-rate": 0.02, "unit": "word", "set.inner_width": 8, "objective": {"mask_rate": 0.2}},
+    }
+    result = again(corpus, tmp_path / "s.html", over=None, rows=rows)
     assert [(each.settings["row"], each.state) for each in result.runs] == [("wild", "failed"), ("tame", "finished")]
     assert result.rows()[0][:2] == ("wild", "0 of 1")
     assert any(line.startswith("row=wild,seed=0 failed: ") for line in result.lines())
     assert "row=wild,seed=0 failed" in (tmp_path / "s.html").read_text()
+    settings = json.loads((Path(result.runs[1].folder) / "run" / "run.json").read_text())["settings"]
+    assert settings["training"]["optimizer"]["lr"] == 0.02
+    assert (settings["objective"]["unit"], settings["objective"]["mask_rate"]) == ("word", 0.2)
+    assert (settings["encoder"]["inner_width"], settings["encoder"]["width"]) == (8, 16)
 
 
 def test_no_run_begins_after_the_time_is_over(corpus: Path, tmp_path: Path) -> None:
@@ -192,15 +199,6 @@ def test_no_run_begins_after_the_time_is_over(corpus: Path, tmp_path: Path) -> N
     assert [each.state for each in stopped.runs] == ["unfinished"] * 2
     assert any("the same command resumes" in line for line in stopped.lines())
     assert not list((tmp_path / "s.runs").glob("*/run"))
-
-
-def test_options_and_settings_of_the_encoder_vary_by_their_names(corpus: Path, tmp_path: Path) -> None:
-    over = {"set.n_layers": [1], "learning-rate": [0.01, 0.02]}
-    result = again(corpus, tmp_path / "s.html", over=over, budget="1steps", shape={"width": 16, "n_heads": 2})
-    for each in result.runs:
-        settings = json.loads((Path(each.folder) / "run" / "run.json").read_text())["settings"]
-        assert (settings["encoder"]["n_layers"], settings["encoder"]["width"]) == (1, 16)
-        assert settings["training"]["optimizer"]["lr"] == each.settings["learning-rate"]
 
 
 @pytest.mark.parametrize(
