@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
+from polyseme.corpus.joined_pairs import JoinedPairs, joined
 from polyseme.corpus.random_keys import row_keys
 from polyseme.corpus.sentence_pair_rows import SentencePairs
 from polyseme.objectives.objective import BaseObjective
@@ -29,6 +30,7 @@ FAMILY_OF = {
     "translation": "transformer",
     "distilled": "bert",
     "distilled-causal": "gpt2",
+    "tlm": "bert",
 }
 """The family each objective is tried on."""
 PAIRED = ("transformer",)
@@ -115,6 +117,8 @@ def rows_for(objective: BaseObjective, n_rows: int = 6, length: int = 24, *, see
     """Rows of the objective's family in the layout that it names."""
     family = FAMILY_OF[objective.name]
     layout = objective.needs.layout
+    if isinstance(layout, JoinedPairs):
+        return joined(some_pairs(family, n_rows, length // 2, seed))
     if isinstance(layout, SentencePairs):
         return sentence_pairs(family, n_rows, length, seed, several=layout.unit == "sentence")
     return some_rows(family, n_rows, length, seed=seed)

@@ -21,6 +21,7 @@ from polyseme.objectives.causal import Causal
 from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.distilled import Distilled, DistilledCausal
 from polyseme.objectives.masked import Masked
+from polyseme.objectives.masked_translation import MaskedTranslation
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import OBJECTIVES, check_needs, objective_from
 from polyseme.objectives.permuted import Permuted
@@ -39,6 +40,8 @@ CASES: dict[str, BaseObjective] = {
     "masked spans": Masked(unit="span", static_copies=2),
     "masked, next sentence": Masked(next="nsp"),
     "masked, order of several": Masked(next="sop", layout="sentence-pair"),
+    "masked, span boundary": Masked(unit="span", boundary=True),
+    "masked translation": MaskedTranslation(),
     "replaced": Replaced(),
     "replaced, apart": Replaced(sharing="none"),
     "replaced, all shared": Replaced(sharing="all"),
@@ -57,7 +60,7 @@ CASES: dict[str, BaseObjective] = {
 every_case = pytest.mark.parametrize("case", CASES)
 OTHER_SETTINGS = (
     *("replaced, apart", "replaced, all shared", "replaced, at masks", "replaced, restored", "replaced, copied"),
-    *("permuted pieces", "denoising, in every way"),
+    *("permuted pieces", "denoising, in every way", "masked translation"),
 )
 STATIC = ("skip-gram", "cbow", "glove")
 TRIED = {
@@ -75,7 +78,7 @@ def forget_what_was_compiled() -> Iterator[None]:
 
 def test_every_objective_is_in_the_table_and_tried() -> None:
     tried = (causal.Causal, masked.Masked, replaced.Replaced, Permuted, Denoising, Spans, Translation)
-    tried = (*tried, Distilled, DistilledCausal)
+    tried = (*tried, MaskedTranslation, Distilled, DistilledCausal)
     assert {
         *(each.name for each in (*tried, streams.Streamed, bilm.BiLM, TwoWayStreamed)),
         *STATIC,
@@ -151,6 +154,8 @@ def test_one_batch_is_learned_by_heart(case: str) -> None:
         ("permuted", False),
         ("denoising", False),
         pytest.param("translation", False, marks=pytest.mark.slow),
+        pytest.param("masked, span boundary", False, marks=pytest.mark.slow),
+        pytest.param("masked translation", False, marks=pytest.mark.slow),
     ],
 )
 def test_the_compiled_nets_equal_the_plain_ones(case: str, mask_documents: bool) -> None:
@@ -290,7 +295,7 @@ def test_results_are_models(name: str, tmp_path: Path) -> None:
         fills = "masked" in bundle.outputs or ("causal" in bundle.outputs and name != "translation")
         assert ("fill" in model.show().can) == fills
     again = objective.nets(load_bundle(tmp_path / "model")).eval()
-    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[name])))
+    arrays = tensors(objective.corrupt(some_rows(FAMILY_OF[name]) if name != "tlm" else rows_for(objective)))
     part = next(iter(objective.weights))
     if name != "replaced":  # its generator is drawn anew
         assert_close(again(arrays)[0][part], nets.eval()(arrays)[0][part], 1e-5)

@@ -21,6 +21,7 @@ PARTS = {
     "spans": ("spans",),
     "replaced": ("masked",),  # the generator's
     "translation": (),  # its targets are smoothed
+    "tlm": ("masked",),
     "skip-gram": ("skip-gram",),
     "cbow": ("cbow",),
     "glove": ("glove",),

@@ -84,6 +84,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "skip-gram": {**SETTINGS, "recipe": "skip-gram", "shape": {"width": 8}},
     "cbow": {**SETTINGS, "recipe": "cbow", "shape": {"width": 8}},
     "glove": {**SETTINGS, "recipe": "glove", "shape": {"width": 8}},
+    "boundary": {**SETTINGS, "recipe": "spanbert-tiny"},
+    "joined": {**SETTINGS, "recipe": "xlm-tlm-tiny", "length": 24},
     "translation": {**SMALL, "recipe": "transformer-tiny", "length": 24, "shape": TWO_STACKS},
     "distilled": {**SETTINGS, "layers": 1},
     "distilled-causal": {**SETTINGS, "recipe": "gpt-tiny", "layers": 1},
@@ -172,7 +174,7 @@ def child(text: Path, run: Path, sort: str, install: Callable[[random.Random], N
     if install is not None:
         install(random.Random(seed))
     texts: dict[str, Any] = {"sources": text}
-    if sort == "translation" and text.is_file():
+    if sort in ("translation", "joined") and text.is_file():
         texts = {"source": text.with_suffix(".source"), "target": text.with_suffix(".target")}
     if sort in ("next", "order", "doc-sentences") and text.is_file():
         texts = {"sources": text.with_suffix(".sentences")}

@@ -15,10 +15,12 @@ from training.kills import N_STEPS, RUNS
 
 OTHERS = (
     *("causal", "next", "order", "doc-sentences", "replaced", "permuted", "segments", "denoising", "spans"),
-    *("translation", "two-way", "skip-gram", "cbow", "glove", "copied", "distilled", "distilled-causal"),
+    *("translation", "two-way", "skip-gram", "cbow", "glove", "copied", "boundary", "joined"),
+    *("distilled", "distilled-causal"),
 )
 """Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next`, `order`
-and `doc-sentences` are the masked one over other rows, `copied` ELECTRA's with a model that predicts every piece."""
+and `doc-sentences` are the masked one over other rows, `copied` ELECTRA's with a model that predicts every piece,
+`boundary` SpanBERT's, `joined` XLM's."""
 
 
 def killed(folder: Path, **counts: int) -> dict[str, Any]:

@@ -31,6 +31,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "masked, order, sentences": ("masked", {"next": "sop", "layout": "sentence-pair"}),
     "masked, full sentences": ("masked", {"layout": "full-sentences"}),
     "masked, sentences of documents": ("masked", {"layout": "doc-sentences"}),
+    "masked, span boundary": ("masked", {"unit": "span", "boundary": True}),
     "replaced, at masks": ("replaced", {"learn": "masked"}),
     "permuted pieces": ("permuted", {"unit": "piece"}),
     "permuted, memory": ("permuted", {"memory": True}),
@@ -48,6 +49,7 @@ FRAMES = {
     "denoising": "bart",
     "spans": "t5",
     "translation": "transformer",
+    "tlm": "bert pairs",
     "skip-gram": "lm",
     "cbow": "lm",
     "glove": "lm",
@@ -76,12 +78,17 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Corpus]:
     found = {}
     for frame in dict.fromkeys(FRAMES.values()):
         texts: dict[str, Any] = {"sources": folder / ("short.txt" if frame == FRAMES["two-way"] else "text.txt")}
-        if frame == FRAMES["translation"]:
+        if frame in (FRAMES["translation"], FRAMES["tlm"]):
             texts = {"source": folder / "one.txt", "target": folder / "other.txt"}
         tokenizer = TOKENIZERS.get(frame, "byte-bpe")
         with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
             found[frame] = polyseme.build_corpus(
-                **texts, output=folder / frame, tokenizer=tokenizer, frame=frame, vocab_size=400, held_out=0.05
+                **texts,
+                output=folder / frame,
+                tokenizer=tokenizer,
+                frame=frame.split()[0],
+                vocab_size=400,
+                held_out=0.05,
             )
     return found
 

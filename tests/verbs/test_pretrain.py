@@ -191,7 +191,7 @@ def test_every_recipe_runs_dry(name: str, corpus: Path, text: Path, tmp_path: Pa
     lines = tmp_path / "lines.txt"
     lines.write_text(text.read_text().replace("\n\n", "\n"))
     pairs: dict[str, Any] = {"source": lines, "target": lines}
-    texts = pairs if recipe.objective == "translation" else {"sources": text}
+    texts = pairs if recipe.objective in ("translation", "tlm") else {"sources": text}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         told = polyseme.pretrain(
             **texts,

@@ -38,7 +38,9 @@ from polyseme.objectives.objective import (
     pick,
     shared_arrays,
 )
+from polyseme.objectives.span_boundary import boundary_arrays, boundary_loss, new_boundary_output
 from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, how_many, most
+from polyseme.outputs.boundary import BoundaryOutput
 from polyseme.outputs.output import Output
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Example, Needs, Rows
@@ -85,6 +87,8 @@ class Masked(WithMaskRate):
     span_shape: float = 0.2
     """Of the geometric distribution of spans' lengths in words."""
     longest_span: int = 10
+    boundary: bool = False
+    """Whether each piece of a span is also predicted from the boundaries of the span (SpanBERT)."""
     static_copies: int | None = None
     """None: masks are drawn each time; k: a row comes in one of k copies, which follow from its content."""
     next: Literal["nsp", "sop"] | None = None
@@ -106,6 +110,11 @@ class Masked(WithMaskRate):
             raise OptionError(
                 "Spans need a span_shape over 0 and up to 1, and a longest_span of at least 1. "
                 f"Got {self.span_shape} and {self.longest_span} instead."
+            )
+        if self.boundary and self.unit != "span":
+            raise OptionError(
+                f"The boundary objective is of spans, and the unit of masking is {self.unit!r}. Choose unit=span, or "
+                "leave out boundary=true."
             )
         if self.static_copies is not None and self.static_copies < 1:
             raise OptionError(f"static_copies must be at least 1, or None. Got {self.static_copies} instead.")
@@ -156,7 +165,12 @@ class Masked(WithMaskRate):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        return {"masked": 1.0} if self.next is None else {"masked": 1.0, "next": 1.0}
+        chosen = {"boundary": self.boundary, "next": self.next is not None}
+        return {"masked": 1.0, **{name: 1.0 for name, is_chosen in chosen.items() if is_chosen}}
+
+    @property
+    def prediction_parts(self) -> tuple[str, ...]:
+        return ("masked",)
 
     def label_entropies(self, losses: Mapping[str, float]) -> Mapping[str, float]:
         return {} if self.next is None else {"next": math.log(2)}
@@ -166,13 +180,16 @@ class Masked(WithMaskRate):
         allowed = ~rows.special
         n_targets = how_many(allowed, self.rate_at(rows.progress))
         width = most(allowed.shape[1], self.largest_rate)
+        boundaries: dict[str, NDArray[np.generic]] = {}
         if self.unit == "span":
             chosen, group = choose_spans(
                 allowed, rows.starts, n_targets, keys, shape=self.span_shape, longest=self.longest_span
             )
             places, real = places_of(chosen, width)
-            treatment = uniform(keys, "treatment", allowed.shape[1])
-            treatment = np.take_along_axis(treatment, np.take_along_axis(group, places, axis=1), axis=1)
+            spans = np.take_along_axis(group, places, axis=1)
+            treatment = np.take_along_axis(uniform(keys, "treatment", allowed.shape[1]), spans, axis=1)
+            if self.boundary:
+                boundaries = boundary_arrays(places, real, spans, allowed.shape[1])
         else:
             if self.unit == "word":
                 chosen = choose_words(allowed, rows.starts, n_targets, keys)
@@ -183,8 +200,11 @@ class Masked(WithMaskRate):
         arrays = {
             **shared_arrays(rows, self._treated(rows.pieces, places, real, treatment, keys)),
             **target_arrays(rows.pieces, places, real),
+            **boundaries,
         }
         counts = {"masked": float(real.sum())}
+        if self.boundary:
+            counts["boundary"] = float(boundaries["boundary_weights"].sum())
         if self.next is not None:
             if rows.next_labels is None or rows.next_places is None:
                 raise ValueError("Next-sentence prediction needs rows that tell whether their segments follow.")
@@ -214,7 +234,8 @@ class Masked(WithMaskRate):
         return treated
 
     def nets(self, bundle: Bundle) -> nn.Module:
-        return MaskedNets(bundle, "masked") if self.next is None else MaskedAndNextNets(bundle)
+        boundary = new_boundary_output(bundle) if self.boundary else None
+        return MaskedNets(bundle, boundary) if self.next is None else MaskedAndNextNets(bundle, boundary)
 
     def result(self, nets: nn.Module) -> dict[str, Bundle]:
         results = super().result(nets)
@@ -227,14 +248,19 @@ class Masked(WithMaskRate):
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(MaskedNets, nets)
         forward = forward_flops(nets.encoder.config, [length] * n_rows)
-        forward += output_flops(nets.output, n_rows * most(length, self.rate_at(0.5)))
+        for output in (nets.output, *([] if nets.boundary is None else [nets.boundary])):
+            forward += output_flops(output, n_rows * most(length, self.rate_at(0.5)))
         if isinstance(nets, MaskedAndNextNets):
             forward += output_flops(nets.pooled, n_rows) + output_flops(nets.next, n_rows)
         return 3.0 * forward
 
 
 class MaskedNets(Nets):
-    """Encoder and output; only the targets' states reach the vocabulary."""
+    """Encoder and output; only the targets' states reach the vocabulary. The boundary output is left behind."""
+
+    def __init__(self, bundle: Bundle, boundary: BoundaryOutput | None = None) -> None:
+        super().__init__(bundle, "masked")
+        self.boundary = boundary
 
     def forward(self, arrays: Arrays, memory: Memory | None = None) -> Parts:
         """`arrays`: pieces [R, T], and places, targets and weights [R, K]."""
@@ -244,14 +270,17 @@ class MaskedNets(Nets):
     def losses(self, states: Tensor, arrays: Arrays) -> dict[str, Tensor]:
         """The parts of the loss, from the states of all pieces [R, T, D]."""
         losses = self.output.loss(pick(states, arrays["places"].long()), arrays["targets"].long().flatten())
-        return {"masked": (losses * arrays["weights"].flatten()).sum()}
+        parts = {"masked": (losses * arrays["weights"].flatten()).sum()}
+        if self.boundary is not None:
+            parts["boundary"] = boundary_loss(self.boundary, states, arrays)
+        return parts
 
 
 class MaskedAndNextNets(MaskedNets):
     """Also the pooled state of each pair's first piece, which predicts whether the second segment follows the first."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        super().__init__(bundle, "masked")
+    def __init__(self, bundle: Bundle, boundary: BoundaryOutput | None = None) -> None:
+        super().__init__(bundle, boundary)
         self.pooled = bundle.outputs["pooled"]
         self.next = cast(Output, bundle.outputs["next"])
 

@@ -16,6 +16,7 @@ from polyseme.objectives.denoising import Denoising
 from polyseme.objectives.distilled import Distilled, DistilledCausal
 from polyseme.objectives.glove import Glove
 from polyseme.objectives.masked import Masked
+from polyseme.objectives.masked_translation import MaskedTranslation
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.replaced import Replaced
@@ -30,7 +31,7 @@ OBJECTIVES: Mapping[str, type[BaseObjective]] = {
     each.name: each
     for each in (
         *(Causal, Masked, Replaced, Streamed, BiLM, TwoWayStreamed, Permuted, Denoising, Spans, Translation),
-        *(SkipGram, Cbow, Glove, Distilled, DistilledCausal),
+        *(MaskedTranslation, SkipGram, Cbow, Glove, Distilled, DistilledCausal),
     )
 }
 

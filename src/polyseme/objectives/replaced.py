@@ -93,8 +93,10 @@ class Replaced(WithMaskRate):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.learn not in OUTPUTS:
-            raise OptionError(f"The setting learn of the objective 'replaced' cannot be {self.learn!r}. "
-                              f"{nearest(self.learn, OUTPUTS)}")  # fmt: skip
+            raise OptionError(
+                f"The setting learn of the objective 'replaced' cannot be {self.learn!r}. "
+                f"{nearest(self.learn, OUTPUTS)}"
+            )
         if self.sharing not in get_args(Sharing):
             raise OptionError(
                 f"What is shared must be none, embeddings or all. Got {self.sharing!r} instead. "

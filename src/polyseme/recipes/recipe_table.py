@@ -21,19 +21,21 @@ from polyseme.recipes import (
     nnlm,
     roberta,
     seq2seq,
+    spanbert,
     static,
     t5,
     transformer,
     transformer_xl,
     ulmfit,
+    xlm,
     xlnet,
 )
 from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.recipe import Recipe
 
 _PAPERS = (
-    *(modern, bert, roberta, albert, electra, gpt, gpt_2018),
-    *(static, nnlm, lstm, awd_lstm, ulmfit, elmo, flair, seq2seq, transformer, transformer_xl, xlnet, bart, t5),
+    *(modern, bert, roberta, spanbert, albert, electra, gpt, gpt_2018),
+    *(static, nnlm, lstm, awd_lstm, ulmfit, elmo, flair, seq2seq, transformer, xlm, transformer_xl, xlnet, bart, t5),
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for paper in _PAPERS for recipe in paper.RECIPES}
