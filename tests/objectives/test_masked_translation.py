@@ -105,8 +105,10 @@ def test_rows_have_both_sides_of_a_pair_and_positions_that_begin_anew(tmp_path: 
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="reads pairs of translations, and has no next sentence"):
+    with pytest.raises(OptionError, match=r"rows of translations, which have no next sentence.* Leave out next\."):
         objective_from("tlm", {"next": "nsp"})
+    with pytest.raises(OptionError, match=r"no other layout\. Leave out layout\."):
+        objective_from("tlm", {"layout": "doc-sentences"})
     roberta = new_bundle(FAMILIES["roberta"], tiny_config("roberta"), ["masked"], tiny_tokenizer("roberta"))
     with pytest.raises(OptionError, match=r"tells languages by segments, and this model \(roberta\) has fewer than 2"):
         check_needs(told(MaskedTranslation(), "roberta"), roberta, tiny_tokenizer("roberta"))

@@ -139,8 +139,11 @@ def test_the_model_is_a_bert_and_the_boundary_output_is_left_behind(tmp_path: Pa
 def test_words_are_those_of_the_text_also_where_pieces_are_characters(tmp_path: Path) -> None:
     """Tokenizers without marks of words still have spans of whole words."""
     text = tmp_path / "text.txt"
-    text.write_text("\n\n".join(["dawn broke a vase of thin glass at the old house by the sea"] * 30))
-    corpus = build_corpus(text, output=tmp_path / "corpus", tokenizer="characters", frame="bert", vocab_size=60)
+    words = "dawn broke a vase of thin glass at the old house by the sea"
+    text.write_text("\n\n".join(f"{words[n:]} {words[:n]}" for n in range(30)))
+    corpus = build_corpus(
+        text, output=tmp_path / "corpus", tokenizer="characters", frame="bert", vocab_size=60, held_out=0.1
+    )
     objective = SPANBERT.for_tokenizer(corpus.tokenizer)
     rows = objective.needs.layout.rows(corpus, RowOptions(length=128)).rows(np.arange(4))
     assert 0.1 < rows.starts[~rows.special].mean() < 0.4

@@ -146,6 +146,8 @@ class Distilled(WithTeacher, Masked):
             raise OptionError(f"The setting soft_at must be targets or all. Got {self.soft_at!r} instead.")
         if self.next is not None:
             raise OptionError("A student learns to predict pieces, and nothing of next sentences. Leave out next.")
+        if self.boundary:
+            raise OptionError("A student's teacher does not predict spans from their boundaries. Leave out boundary.")
 
     def n_soft(self, rows: Rows, n_targets: float) -> float:
         return self.n_compared(rows) if self.soft_at == "all" else n_targets

@@ -248,8 +248,8 @@ class Masked(WithMaskRate):
     def flops(self, nets: nn.Module, n_rows: int, length: int) -> float:
         nets = cast(MaskedNets, nets)
         forward = forward_flops(nets.encoder.config, [length] * n_rows)
-        for output in (nets.output, *([] if nets.boundary is None else [nets.boundary])):
-            forward += output_flops(output, n_rows * most(length, self.rate_at(0.5)))
+        for output in (nets.output, nets.boundary) if self.boundary else (nets.output,):
+            forward += output_flops(cast(nn.Module, output), n_rows * most(length, self.rate_at(0.5)))
         if isinstance(nets, MaskedAndNextNets):
             forward += output_flops(nets.pooled, n_rows) + output_flops(nets.next, n_rows)
         return 3.0 * forward

@@ -25,15 +25,17 @@ LANGUAGES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedTranslation(Masked):
-    """Masking over pairs; every setting but `next` is as in `Masked`."""
+    """Masking over pairs; every setting but `next` and `layout` is as in `Masked`."""
 
     name: ClassVar[str] = "tlm"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.next is not None:
+        chosen = [name for name in ("next", "layout") if getattr(self, name) is not None]
+        if chosen:
             raise OptionError(
-                "The objective 'tlm' reads pairs of translations, and has no next sentence to predict. Leave next out."
+                "The objective 'tlm' reads rows of translations, which have no next sentence and no other layout. "
+                f"Leave out {' and '.join(chosen)}."
             )
 
     @property

@@ -55,14 +55,15 @@ class Teaching:
 
     def taught(self, recipe: Recipe) -> Recipe:
         """A recipe with the objective of distillation in the place of its own, whose settings it keeps if it can; the
-        part that judges pairs of sentences (`next`) is not taught.
+        parts that judge pairs of sentences (`next`) and predict spans from their boundaries are not taught.
         """
         objective = self.kind
         same = recipe.objective == objective.output
         scaling = recipe.scaling
         if scaling is not None and not same:
             scaling = dataclasses.replace(scaling, objective={}, cpu_objective={})
-        settings = {name: value for name, value in recipe.objective_settings.items() if same and name != "next"}
+        published = recipe.objective_settings.items()
+        settings = {name: value for name, value in published if same and name not in ("next", "boundary")}
         return dataclasses.replace(
             recipe,
             name=NAME,
