@@ -13,6 +13,7 @@ import torch
 from polyseme.bundle import CARD, OF_WRITING, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
+from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.embedding.decoder_stack import Stack
 from polyseme.embedding.flow import Carried, Embedder, warn_unread
 from polyseme.embedding.piece_states import PieceStates, one_row, piece_states
@@ -23,7 +24,7 @@ from polyseme.extras import later
 from polyseme.files.in_memory import inputs_of
 from polyseme.filling.filled import Filled
 from polyseme.filling.masked_pieces import fill_pieces
-from polyseme.model_card import plain_card
+from polyseme.model_card import card_by_precision, plain_card
 from polyseme.ngrams.recognition import kind_without_encoder
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
@@ -57,12 +58,13 @@ if TYPE_CHECKING:
     from polyseme.transfer.task_model import TaskModel
 
 AnyPath = str | PathLike[str]
-DTYPES = {
+DTYPES: dict[Dtype, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
     "fp64": torch.float64,
     "int8": torch.float32,
+    "auto": torch.float32,
 }
 """What weights are kept in; int8 ones are made from fp32."""
 STORES = ("fp32", "fp16", "bf16")
@@ -86,6 +88,14 @@ class Model:
         dtype = next(self.bundle.encoder.parameters()).dtype
         where = f"{str(dtype).removeprefix('torch.')} on {self.bundle.device}"
         return f"Model({self.bundle.family.name}, {size}, {where}, {self.path or 'from no folder'})"
+
+    @property
+    def dtype(self) -> Dtype:
+        """What it computes in, by the names that `load` takes."""
+        if self.precision != "own":
+            return self.precision
+        own = next(self.bundle.encoder.parameters()).dtype
+        return next(name for name, dtype in DTYPES.items() if dtype == own)
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -261,7 +271,8 @@ class Model:
             )
         files, folder = later("polyseme.transfer.task_folder"), model_folder(Path(self.path))
         shared = self.bundle if next(self.bundle.encoder.parameters()).dtype == torch.float32 else None
-        model: TaskModel = files.load_task_model(folder, device=str(self.bundle.device), bundle=shared)
+        dtype = "int8" if self.precision == "int8" else "fp32"
+        model: TaskModel = files.load_task_model(folder, device=str(self.bundle.device), bundle=shared, dtype=dtype)
         return model, files.task_card(folder) or {}
 
     # --- texts --------------------------------------------------------------------------------------------------------
@@ -331,7 +342,8 @@ class Model:
     ) -> None:
         """Write the model as a folder that polyseme and, where it has the class, `transformers` load.
 
-        Weights are stored as they are, or in the precision `store`: fp32, fp16 or bf16. A file of them has at most
+        Weights are stored as they are, or in the precision `store`: fp32, fp16 or bf16. Of a model that computes in
+        int8, the weights of its products are stored in that, and polyseme alone loads it. A file of them has at most
         `shard_size` bytes. The model card (README.md) that the model came with is saved with it; if there is none, a
         short one is written.
         """
@@ -340,8 +352,12 @@ class Model:
         if shard_size is not None and shard_size < 1:
             raise OptionError(f"A shard must have room for at least 1 byte. Got {shard_size} instead.")
         dtype = None if store is None else DTYPES[store]
+        int8 = self.precision == "int8"
         card = plain_card(self.bundle, path)
-        save_bundle(self.bundle, path, force=force, shard_size=shard_size, dtype=dtype, card=card)
+        if int8 or self.bundle.from_int8:
+            own = self.bundle.extra_files.get(MODEL_CARD, b"").decode("utf-8", "replace")
+            card = card_by_precision(card or own, int8=int8)
+        save_bundle(self.bundle, path, force=force, shard_size=shard_size, dtype=dtype, int8=int8, card=card)
 
     def show(self) -> Card:
         """What the model is and what it can do."""
@@ -363,19 +379,20 @@ class Model:
         return where_output(name)
 
 
-def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: Dtype = "fp32") -> Model:
+def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: Dtype = "auto") -> Model:
     """The model in a folder, of a package (`list_models`) or of a hub (`hub:owner/name`); a loaded one is returned.
 
     Without a name it is the packaged model for word vectors; other packaged models fill masks (`english-encoder`) and
     write and score texts (`english-decoder`).
 
     `device` is auto (a GPU where there is one), cpu, cuda or cuda:N. `dtype` is what it computes in: fp32, bf16, fp16,
-    fp64 or int8. On a CPU, bf16 and int8 are for `embed`, and mean its products; sums and norms stay in fp32.
+    fp64 or int8; auto is fp32, and on a CPU int8 where the weights are stored in it. On a CPU, bf16 and int8 are for
+    `embed`, and mean its products; sums and norms stay in fp32.
     """
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")
     if isinstance(model, Model):
-        if (device, dtype) != ("auto", "fp32"):
+        if (device, dtype) != ("auto", "auto"):
             raise OptionError(
                 "The model is loaded already, with its device and dtype. Leave both out here, and give them to load()."
             )
@@ -392,6 +409,8 @@ def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: D
     if kind is not None:
         return later("polyseme.scoring_models").LOADERS[kind](folder, chosen, dtype)  # type: ignore[no-any-return]
     bundle = load_bundle(folder, dtype=torch.float32 if precision != "own" else DTYPES[dtype], device=chosen)
+    if on_cpu and dtype == "auto" and bundle.from_int8:
+        precision = "int8"
     return Model(bundle, path=str(folder), precision=precision)
 
 

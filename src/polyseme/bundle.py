@@ -17,11 +17,14 @@ from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import Found, read, write
 from polyseme.convert.families import FAMILIES, family_of, is_model_file
 from polyseme.convert.family import Family
+from polyseme.convert.int8_weights import QUANTIZED, SETTING, holds_int8, restore, rounded, take_scales
 from polyseme.convert.named_files import named_files
 from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
+from polyseme.convert.weight_files import IN_INT8, write_weights
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
+from polyseme.extras import later
 from polyseme.files.atomic import whole_folder
 from polyseme.ngrams.recognition import kind_without_encoder, no_encoder
 from polyseme.outputs.output import Output
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 CARD = "polyseme.json"
 MEMBERS = "ensemble"
 """In that file of a folder with several task models, the names of their folders."""
+PACKED = "polyseme.encoders.packed_transformer"
 MOST_SPARE_ROWS = 256
 """How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
 NEXT_OBJECTIVE = "next_objective"
@@ -70,6 +74,8 @@ class Bundle(nn.Module):
         """Other settings of the folder's config.json, saved with the model."""
         self.extra_files: Mapping[str, bytes] = {}
         """Other files of the folder by their paths, saved with the model: its card, and sentence-transformers' own."""
+        self.from_int8 = False
+        """Whether its weights were read from int8; here they are in fp32, exactly."""
         self.tie()
 
     @property
@@ -165,14 +171,20 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     theirs = read_json(settings)
     config = _read_config(family, theirs, where)
     with one_core():
-        weights = family.folder.read_weights(folder)
+        weights = dict(family.folder.read_weights(folder))
+        scales = take_scales(weights) if holds_int8(theirs) else {}
         tied = family.tied(theirs, weights)
         converted = read(family.table(config, tied), weights, str(folder))
+        if holds_int8(theirs):
+            restore(converted.tensors, scales, str(folder))
     _warn_of_foreign(converted, folder)
     with unfilled():
         bundle = new_bundle(family, config, converted.outputs, tied=tied)
     put_weights(bundle, converted.tensors, folder, dtype, device)
     ours = {*family.settings_of(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
+    if holds_int8(theirs):
+        bundle.from_int8 = True
+        ours.add(SETTING)
     bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}, **_of_writing(folder)}
     bundle.extra_files = read_extra_files(folder)
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
@@ -209,19 +221,28 @@ def save_bundle(
     force: bool = False,
     shard_size: int | None = None,
     dtype: torch.dtype | None = None,
+    int8: bool = False,
     card: str | None = None,
 ) -> None:
     """Write a model folder that `transformers` loads too, where it has the class; whole or not at all.
 
-    Weights are stored as `dtype`, or as they are. A `card` takes the place of the one that the model came with.
+    Weights are stored as `dtype`, or as they are; with `int8`, those of products that can run in int8 as that, which
+    polyseme alone reads. A `card` takes the place of the one that the model came with.
     """
     family, outputs = bundle.family, list(bundle.outputs)
+    layers = [f"encoder.{name}" for name in later(PACKED).rounded_layers(bundle.encoder)] if int8 else []
+    if int8 and not (layers and family.folder.described):
+        raise OptionError(
+            f"Models of the family {family.name} have no products in int8, so there is nothing to store in it. Leave "
+            "int8 out; --store bf16 halves the file."
+        )
     if dtype not in (None, torch.float32) and not family.folder.described:
         raise OptionError(f"The files of {family.name} hold weights in fp32 only. Leave the other precision out.")
     specials = {} if bundle.tokenizer is None else bundle.tokenizer.specials
     architecture = family.architecture(outputs)
     bare = architecture == family.architectures[-1][0]
-    tensors = write(family.table(bundle.config, bundle.tied), named_tensors(bundle), outputs, prefix=not bare)
+    ours, scales = rounded(named_tensors(bundle), layers)
+    tensors = write(family.table(bundle.config, bundle.tied), ours, outputs, prefix=not bare)
     if dtype is not None:
         tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     written = family.settings_of(bundle.config)
@@ -231,8 +252,10 @@ def save_bundle(
             "model_type": family.name,
             "architectures": [architecture],
             "tie_word_embeddings": bundle.tied,
-            "dtype": str(next(iter(tensors.values())).dtype).removeprefix("torch."),
-        }
+            "dtype": str(next(each for each in tensors.values() if each.is_floating_point()).dtype).removeprefix(
+                "torch."
+            ),
+        } | ({SETTING: dict(QUANTIZED)} if int8 else {})
         config = _begins_and_ends(bundle) | config
         for role, name in family.special_ids:
             if role in specials and (name not in config or written.get(name, specials[role]) is None):
@@ -242,7 +265,10 @@ def save_bundle(
         record["tokenizer"] = bundle.tokenizer.fingerprint
     with whole_folder(Path(path), force=force) as folder:
         write_json(family.folder.settings(folder), dict(sorted(config.items())))
-        family.folder.write_weights(folder, tensors, shard_size)
+        if int8:
+            write_weights(folder, tensors | scales, shard_size=shard_size, name=IN_INT8)
+        else:
+            family.folder.write_weights(folder, tensors, shard_size)
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))
         write_extra_files(bundle.extra_files, folder)

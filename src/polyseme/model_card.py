@@ -41,6 +41,11 @@ OF_OUTPUTS: Mapping[str, Use] = {
     "causal": Use("text-generation", 'polyseme generate "In the beginning" -m {folder}', "AutoModelForCausalLM"),
 }
 """Output → what a model that has it is for; the first that a model has counts."""
+IN_INT8 = (
+    "> The matrices of this model are stored in int8, as `--dtype int8` computes with them. polyseme alone loads the "
+    "folder; `polyseme convert -m FOLDER --dtype fp32 -o OUTPUT` writes one for other libraries."
+)
+"""What the card of a model in int8 begins with."""
 FOR_SENTENCES = (
     "> The encoder of the model below, without its outputs, as sentence-transformers opens it: "
     "`SentenceTransformer(path)`."
@@ -105,6 +110,15 @@ def plain_card(bundle: Bundle, folder: str | PathLike[str]) -> str | None:
     if MODEL_CARD in bundle.extra_files:
         return None
     return model_card(bundle, CardContent(title=Path(folder).resolve().name, origin="Saved by polyseme."))
+
+
+def card_by_precision(card: str, *, int8: bool) -> str:
+    """The card of a model as it is stored: in int8 with a note that other libraries do not load it, else without."""
+    card = card.replace(f"{IN_INT8}\n\n", "")
+    if not int8:
+        return card
+    head, dashes, body = card.partition("\n---\n") if card.startswith("---") else ("", "", card)
+    return f"{head}{dashes}\n{IN_INT8}\n\n{body.lstrip()}"
 
 
 def card_for_sentences(card: str) -> str:

@@ -18,14 +18,16 @@ def command(output: str, **settings: Any) -> None:
 
     A folder has config.json, model.safetensors and tokenizer.json, as transformers loads them. With
     --to sentence-transformers it also has modules.json and a pooling, so that SentenceTransformer("OUTPUT") opens it;
-    embed --per text then gives the same vectors. With --to word2vec, OUTPUT is a file with one vector for each word
-    type of --in INPUT, the mean of its uses, as gensim reads it. With --to arpa it is
-    an n-gram model, as KenLM reads it; with --to fastai an AWD-LSTM, with its words in NAME_itos.pkl beside it.
+    embed --per text then gives the same vectors. With --dtype int8 its matrices are stored as --dtype int8 computes
+    with them, and polyseme alone opens it. With --to word2vec, OUTPUT is a file with one vector for each word type of
+    --in INPUT, the mean of its uses, as gensim reads it. With --to arpa it is an n-gram model, as KenLM reads it; with
+    --to fastai an AWD-LSTM, with its words in NAME_itos.pkl beside it.
 
     \b
     Examples:
       polyseme convert -m old/bert -o new/bert
       polyseme convert -m old/bert -o new/bert --store bf16 --shard-size 1000000000
+      polyseme convert -m models/stars -o models/stars8 --dtype int8
       polyseme convert -m models/mine --to sentence-transformers -o models/sentences
       polyseme convert -m models/kn5 --to arpa -o kn5.arpa
       polyseme convert -m models/awd --to fastai -o awd.pth

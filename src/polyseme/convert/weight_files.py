@@ -20,7 +20,16 @@ from torch import Tensor
 from polyseme.convert.config_file import read_json
 from polyseme.errors import ModelError
 
-LAYOUTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+IN_INT8 = "model.int8"
+"""What the file of weights is called where some are in int8: not as other libraries expect it, since none reads it."""
+LAYOUTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    f"{IN_INT8}.safetensors",
+    f"{IN_INT8}.safetensors.index.json",
+)
 """What a folder's weights may be called, in order of preference."""
 
 
@@ -99,21 +108,23 @@ def _unreadable(path: Path, error: Exception) -> ModelError:
     )
 
 
-def write_weights(folder: Path, tensors: Mapping[str, Tensor], *, shard_size: int | None = None) -> None:
+def write_weights(
+    folder: Path, tensors: Mapping[str, Tensor], *, shard_size: int | None = None, name: str = "model"
+) -> None:
     """Write `model.safetensors`, or shards of at most `shard_size` bytes (a larger tensor is a shard by itself)."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     shards = _shards(plain, shard_size)
     if len(shards) == 1:
-        write_safetensors(folder / "model.safetensors", plain)
+        write_safetensors(folder / f"{name}.safetensors", plain)
         return
     places: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        write_safetensors(folder / name, {each: plain[each] for each in names})
-        places.update(dict.fromkeys(names, name))
+        shard = f"{name}-{number:05d}-of-{len(shards):05d}.safetensors"
+        write_safetensors(folder / shard, {each: plain[each] for each in names})
+        places.update(dict.fromkeys(names, shard))
     total = sum(tensor.nbytes for tensor in plain.values())
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    (folder / f"{name}.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor]) -> None:

@@ -115,6 +115,23 @@ def build_inference_encoder(encoder: Encoder, precision: Precision = "own") -> I
     return ByLength(encoder) if inference is None else inference
 
 
+def padded_layers(inference: InferenceEncoder, batch: Batch, layers: Layers) -> dict[int, Tensor]:
+    """These layers of rows that are padded on the right, [R, T, D] each; zeros at the padding."""
+    n_rows, n_pieces = batch.pieces.shape[:2]
+    device = batch.pieces.device
+    lengths = torch.full((n_rows,), n_pieces, device=device) if batch.lengths is None else batch.lengths
+    order = lengths.argsort(stable=True)
+    row, place = (torch.arange(n_pieces, device=device) < lengths[order, None]).nonzero(as_tuple=True)
+    row = order[row]
+    segments = None if batch.segments is None else batch.segments[row, place]
+    packed = inference(PackedRows(batch.pieces[row, place], segments, lengths[order].tolist()), layers)
+    padded = {}
+    for number, layer in packed.items():
+        padded[number] = layer.new_zeros(n_rows, n_pieces, *layer.shape[1:])
+        padded[number][row, place] = layer
+    return padded
+
+
 class ByLength:
     """Any encoder: its own forward pass, over the rows of one length at a time."""
 

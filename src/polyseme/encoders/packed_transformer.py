@@ -51,6 +51,16 @@ def build(encoder: Encoder, precision: Precision) -> PackedTransformer | None:
     return PackedTransformer(encoder, precision)
 
 
+ROUNDED = ("attention.project", "attention.output", "feed_forward.up", "feed_forward.down")
+"""The linear layers of a Transformer layer, which run in another precision where one is chosen."""
+
+
+def rounded_layers(encoder: Encoder) -> list[str]:
+    """The names of all linear layers that run in another precision, where one is chosen."""
+    n_layers = len(encoder.layers) if isinstance(encoder, Transformer) and not encoder.config.cross else 0
+    return [f"layers.{number}.{name}" for number in range(n_layers) for name in ROUNDED]
+
+
 class PackedTransformer:
     """A Transformer over packed rows (`InferenceEncoder`)."""
 

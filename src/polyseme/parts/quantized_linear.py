@@ -58,13 +58,28 @@ class HalfProduct:
         return Product.of(self.weight.float(), bias, self.activation)
 
 
+def to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix as whole numbers from -127 to 127, [out, in], and the scale of each row, [out].
+
+    A scale has 16 binary digits. Whole numbers times scales are therefore exact in fp32, and the same whole numbers and
+    scales are found in them again: what is saved in int8 and loaded in fp32 can run in int8, to the last bit.
+    """
+    weight = weight.float()
+    scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+    scale = ((scale.view(torch.int32) + 0xFF) & ~0xFF).view(torch.float32)  # up, so that no number exceeds 127
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
+def from_int8(weight: Tensor, scale: Tensor) -> Tensor:
+    """The matrix that whole numbers and scales stand for, in fp32."""
+    return weight.float() * scale.float()[:, None]
+
+
 class Int8Product:
     """act(x·Wᵀ + b) with W scaled to int8 row by row beforehand, and x row by row as it comes."""
 
     def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
-        weight = linear.weight.detach().float()
-        self.weight_scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-        self.weight = (weight / self.weight_scale[:, None]).round().to(torch.int8)  # [out, in]
+        self.weight, self.weight_scale = to_int8(linear.weight.detach())
         self.bias = None if linear.bias is None else linear.bias.detach().float()
         self.activation = activation
         self.sums: Sums = PlainSums(self.weight, self.weight_scale)

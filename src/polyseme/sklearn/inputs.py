@@ -33,7 +33,7 @@ def model_of(model: AnyPath | Model | None, device: str, dtype: Dtype) -> Model:
     """The model itself, or the one of this name."""
     if not isinstance(model, Model):
         return shared_model(model, device, dtype)
-    if (device, dtype) != ("auto", "fp32"):
+    if (device, dtype) != ("auto", "auto"):
         raise OptionError(
             f"A loaded model has its own device and dtype. Got device {device!r} and dtype {dtype!r}: leave them out, "
             "or give the model's path."

@@ -35,6 +35,7 @@ def evaluate_labeled(
     others: Sequence[TaskModel] = (),
     data: str | PathLike[str] | None = None,
     columns: Mapping[str, Any] | None = None,
+    bf16: bool = False,
     progress: Progress | None = None,
     started: float,
 ) -> Report:
@@ -47,7 +48,7 @@ def evaluate_labeled(
     named = {role: column for role, column in (columns or {}).items() if column is not None}
     task = labeled_data(name, data, model, {**card.get("columns", {}), **named}, folder)
     metrics = tuple(card.get("metrics") or task.metrics)
-    predictor, kind = Predictor(model, others), KINDS[model.config.kind]
+    predictor, kind = Predictor(model, others, bf16=bf16), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
     for split, items in task.splits.items():
         labeled = [item for item in items if item.gold is not None]

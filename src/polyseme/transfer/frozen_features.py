@@ -32,7 +32,7 @@ from polyseme.embedding.flow import Embedder
 from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.batch_runner import BATCH_PIECES
-from polyseme.encoders.inference import PackedRows, build_inference_encoder
+from polyseme.encoders.inference import InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.heads.head import Features
@@ -266,17 +266,20 @@ def word_store(
     cache: Path | None,
     progress: Progress | None = None,
     tally: RowTally | None = None,
+    inference: InferenceEncoder | None = None,
+    precision: Precision = "own",
 ) -> Store:
     """The vectors of every word of these texts, computed unless they are in the cache.
 
-    What the tokenizer had no pieces for is added to `tally`.
+    What the tokenizer had no pieces for is added to `tally`. `inference` is the encoder in this precision, where it is
+    packed already.
     """
     layer = "all" if layer == "mix" else layer
     decides = {"layer": layer, "pool": pool, "unit": "word"}
     texts = list(documents.values())
 
     def make(reading: _Reading) -> Iterator[list[NDArray[Any]]]:
-        embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack)
+        embedder = Embedder(bundle, layer=layer, pool=pool, stack=stack, inference=inference, precision=precision)
         embedder.n_pieces = reading.n_pieces
         embedder.inference.prepare()
         done = 0
@@ -291,7 +294,7 @@ def word_store(
             tally.unknown += embedder.tally.unknown
             tally.checked += embedder.tally.words
 
-    return _load_or_compute(bundle, decides, list(documents), make, cache, stack)
+    return _load_or_compute(bundle, decides, list(documents), make, cache, stack, precision)
 
 
 @dataclass
@@ -311,20 +314,22 @@ def whole_store(
     layer: str,
     cache: Path | None,
     progress: Progress | None = None,
+    inference: InferenceEncoder | None = None,
+    precision: Precision = "own",
 ) -> Store:
     """The state of the piece that stands for its row, of each of these rows."""
-    inference = build_inference_encoder(bundle.encoder)
+    packed = build_inference_encoder(bundle.encoder, precision) if inference is None else inference
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     budget = BATCH_PIECES[bundle.device.type]
 
     def make(reading: _Reading) -> Iterator[list[NDArray[Any]]]:
-        inference.prepare()
+        packed.prepare()
         reading.n_pieces += map(len, texts)
         reading.flops = forward_flops(bundle.config, map(len, texts))
         rows: list[NDArray[Any] | None] = [None] * len(texts)
         done = 0
         for numbers in _fitting(order, texts, budget):
-            states = inference(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
+            states = packed(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
             starts = np.cumsum([0, *(len(texts[number]) for number in numbers)])[:-1]
             places = torch.tensor([texts[number].whole for number in numbers]) + torch.from_numpy(starts)
             taken = {layer: each[places.to(each.device)] for layer, each in states.items()}
@@ -341,7 +346,7 @@ def whole_store(
 
     decides = {"layer": "all" if layer == "mix" else layer, "unit": "row"}
     keys = [(text.ids.tobytes(), text.segments.tobytes(), text.whole) for text in texts]
-    return _load_or_compute(bundle, decides, keys, make, cache)
+    return _load_or_compute(bundle, decides, keys, make, cache, precision=precision)
 
 
 def _load_or_compute(
@@ -351,6 +356,7 @@ def _load_or_compute(
     make: Callable[[_Reading], Iterator[list[NDArray[Any]]]],
     cache: Path | None,
     stack: Stack = "encoder",
+    precision: Precision = "own",
 ) -> Store:
     reading = _Reading()
     if cache is None:
@@ -358,7 +364,7 @@ def _load_or_compute(
         ends = np.cumsum([0, *map(len, arrays)])
         vectors = torch.from_numpy(np.concatenate(arrays))
         return Store(vectors, ends, np.array(reading.n_pieces, np.int64), flops=reading.flops)
-    key = {**decides, **fingerprint(bundle, stack=stack), "texts": _digest(keys), "device": bundle.device.type}
+    key = {**decides, **fingerprint(bundle, precision, stack), "texts": _digest(keys), "device": bundle.device.type}
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache / name
     if folder.is_dir():

@@ -69,7 +69,7 @@ def predict_inputs(
             "marks": columns.marks,
             "first_span": columns.first_span,
             "second_span": columns.second_span,
-            "dtype": "bf16" if bf16 else "fp32",
+            "dtype": "bf16" if bf16 else "fp32" if model.precision == "own" else model.precision,
             "device": model.device.type,
             "polyseme": __version__,
         }

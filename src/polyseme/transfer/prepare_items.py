@@ -123,7 +123,16 @@ def _source(
         return RowSource(units, **beside)
     if config.whole:
         texts = [row.text for unit in units for row in unit.rows]
-        store = whole_store(bundle, texts, choice=model.choice, layer=config.layer, cache=cache, progress=progress)
+        store = whole_store(
+            bundle,
+            texts,
+            choice=model.choice,
+            layer=config.layer,
+            cache=cache,
+            progress=progress,
+            inference=model.inference,
+            precision=model.precision,
+        )
         return WholeSource(units, store, device=model.device)
     store = word_store(
         bundle,
@@ -134,6 +143,8 @@ def _source(
         cache=cache,
         progress=progress,
         tally=None if model.row_maker is None else model.row_maker.tally,
+        inference=model.inference,
+        precision=model.precision,
     )
     places = {key: number for number, key in enumerate(documents)}
     return VectorSource(units, store, places, device=model.device, separate_rows=config.separate_rows, **beside)

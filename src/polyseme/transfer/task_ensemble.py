@@ -59,10 +59,12 @@ def check_joinable(kind: str) -> None:
         raise OptionError(f"Several models answer together in {able}, not in {kind}. Name one model.")
 
 
-def load_task_models(names: Sequence[str], *, device: str) -> tuple[list[TaskModel], dict[str, Any]]:
+def load_task_models(
+    names: Sequence[str], *, device: str, dtype: str = "auto"
+) -> tuple[list[TaskModel], dict[str, Any]]:
     """The task models of folders, and what the first folder says of the task; they must be for one task."""
     folders = [model_folder(find_model(name)) for name in names]
-    models = [load_task_model(folder, device=device) for folder in folders]
+    models = [load_task_model(folder, device=device, dtype=dtype) for folder in folders]
     first = models[0].head.config
     if len(models) > 1:
         check_joinable(first.kind)

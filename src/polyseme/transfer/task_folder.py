@@ -48,14 +48,17 @@ def save_task_model(
     files: Mapping[str, str] | None = None,
     force: bool = False,
     shard_size: int | None = None,
+    dtype: torch.dtype | None = None,
+    int8: bool = False,
 ) -> None:
     """Write a task model, whole or not at all.
 
-    `card` is what its card says of the task besides, `files` are written beside it.
+    `card` is what its card says of the task besides, `files` are written beside it. The encoder is stored as `dtype`
+    or in `int8`, as `save_bundle` does; head and frozen inputs as they are.
     """
     with whole_folder(Path(path), force=force) as folder:
         if model.bundle is not None:
-            save_bundle(model.bundle, folder / "model", shard_size=shard_size)
+            save_bundle(model.bundle, folder / "model", shard_size=shard_size, dtype=dtype, int8=int8)
             for each in (folder / "model").iterdir():
                 each.rename(folder / each.name)
             (folder / "model").rmdir()
@@ -76,8 +79,13 @@ def save_task_model(
             (folder / name).write_text(content, encoding="utf-8")
 
 
-def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: Bundle | None = None) -> TaskModel:
-    """The task model in a folder; its encoder is the `bundle`, where that is loaded already."""
+def load_task_model(
+    path: str | PathLike[str], *, device: str = "cpu", bundle: Bundle | None = None, dtype: str = "auto"
+) -> TaskModel:
+    """The task model in a folder; its encoder is the `bundle`, where that is loaded already.
+
+    It predicts in int8 where `dtype` is that, or auto on a CPU with weights that are stored in it; otherwise in fp32.
+    """
     folder = model_folder(Path(path))
     task = task_card(folder)
     if task is None:
@@ -104,7 +112,11 @@ def load_task_model(path: str | PathLike[str], *, device: str = "cpu", bundle: B
         _own(model).load_state_dict(read_safetensors(folder / HEAD))
     except RuntimeError as error:
         raise ModelError(f"{folder / HEAD} does not fit its card: {' '.join(str(error).split())[:300]}") from None
-    return model.to(torch.device(device)).eval()
+    model = model.to(torch.device(device)).eval()
+    stored = bundle is not None and bundle.from_int8 and model.device.type == "cpu"
+    if dtype == "int8" or (dtype == "auto" and stored):
+        model.run_in_int8()
+    return model
 
 
 def task_card(path: str | PathLike[str]) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import laid_out
 from polyseme.encoders.encoder import Layers
+from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder, padded_layers
 from polyseme.errors import ModelError, OptionError
 from polyseme.heads.head import Features, Head, read_out
 from polyseme.heads.text_head import TextHead
@@ -108,6 +109,8 @@ class TaskModel(nn.Module):
         """Called with the states of all layers whenever the encoder reads rows."""
         self.mix: ScalarMix | None = None
         self.row_maker: RowMaker | None = None
+        self.inference: InferenceEncoder | None = None
+        """The encoder in int8, where predictions are computed in that."""
         if bundle is None:
             return
         if bundle.tokenizer is None:
@@ -137,6 +140,11 @@ class TaskModel(nn.Module):
         return next(self.parameters()).device
 
     @property
+    def precision(self) -> Precision:
+        """What the encoder multiplies in, where it predicts."""
+        return "own" if self.inference is None else "int8"
+
+    @property
     def reads_words(self) -> bool:
         return not self.config.writes and (not self.config.whole or KINDS[self.config.kind].reads_words)
 
@@ -157,6 +165,15 @@ class TaskModel(nn.Module):
         if self.config.frozen and self.bundle is not None:
             self.bundle.eval()
         return self
+
+    def run_in_int8(self) -> None:
+        """Have predictions computed in int8: the products of the encoder, on a CPU."""
+        if self.bundle is None or self.runs_decoder:
+            read = "no encoder" if self.bundle is None else "a decoder, too"
+            raise OptionError(f"In int8, an encoder alone is run, and this task model reads {read}. Use fp32.")
+        if self.device.type != "cpu":
+            raise OptionError(f"int8 runs on a CPU only. On {self.device}, use bf16.")
+        self.inference = build_inference_encoder(self.bundle.encoder, "int8")
 
     # --- rows to features ---------------------------------------------------------------------------------------------
 
@@ -245,6 +262,9 @@ class TaskModel(nn.Module):
             if config.chunk_length is not None:
                 chunks = Chunks(config.chunk_length, config.read_last)
                 states = chunked_states(self.bundle.encoder, batch, self.choice.layers, chunks)
+            elif self.inference is not None:
+                packed = padded_layers(self.inference, batch, numbers)
+                states = States(packed, batch.lengths, self.bundle.config.depth)
             else:
                 states = run_stack(self.bundle, config.stack, batch, numbers)
         if self.on_states is not None:

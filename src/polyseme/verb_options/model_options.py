@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Texts = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document]
 
-Dtype = Literal["fp32", "bf16", "fp16", "fp64", "int8"]
+Dtype = Literal["auto", "fp32", "bf16", "fp16", "fp64", "int8"]
 SOURCES = "Files, folders or patterns, or - for standard input; one, or several."
 IN_MEMORY = (
     " In Python also texts: a list of them, of lists of words or of mappings, a frame, an Arrow table, a dataset."
@@ -65,7 +65,11 @@ class DeviceOptions(ShowOptions, DeviceOption):
 class LoadOptions(DeviceOptions):
     """Which model runs, where, and in which precision."""
 
-    dtype: Dtype = option("fp32", "Precision to compute in: fp32, bf16, fp16, fp64, int8.", "DTYPE")
+    dtype: Dtype = option(
+        "auto",
+        "Precision to compute in: fp32, bf16, fp16, fp64, int8; auto is fp32, or int8 if the weights are stored in it.",
+        "DTYPE",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +152,8 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     )
     to: str = option(
         "polyseme",
-        "Layout to write: polyseme (transformers loads it where it has the class), transformers (refused where it has "
+        "Layout to write: polyseme (transformers loads it where it has the class; with --dtype int8 polyseme alone), "
+        "transformers (refused where it has "
         "none), sentence-transformers, word2vec (one vector per word type of some texts, or per word of static "
         "vectors), arpa (n-gram models), or fastai (AWD-LSTM; the words go into a second file).",
         "TARGET",

@@ -345,7 +345,11 @@ class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
         None, "Field with the first span of an edge.", "NAME", default="as in training"
     )
     second_span: FieldName | None = option(None, "Field with its second span.", "NAME", default="as in training")
-    dtype: str = option("fp32", "Precision to compute in: fp32, bf16.", "DTYPE")
+    dtype: str = option(
+        "auto",
+        "Precision to compute in: fp32, bf16, int8 (on a CPU); auto is fp32, or int8 if the weights are stored in it.",
+        "DTYPE",
+    )
     progress: Progress | None = callback(BYTES_DONE)
 
 

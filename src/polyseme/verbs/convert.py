@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from polyseme import __version__
-from polyseme.api import Model, folder_of, load
-from polyseme.bundle import named_tensors
+from polyseme.api import DTYPES, STORES, Model, folder_of, load
+from polyseme.bundle import model_folder, named_tensors
 from polyseme.convert.conversion_table import write
 from polyseme.convert.fastai_files import words_beside, write_fastai
+from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.cost import Cost
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.sentence_model import sentence_bundle
@@ -29,6 +30,7 @@ from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vectors_word2vec import check_word2vec, write_word2vec
+from polyseme.model_card import card_by_precision
 from polyseme.ngrams.arpa import write_arpa
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
@@ -36,6 +38,7 @@ from polyseme.pruning.head_removal import is_pruned, with_all_heads
 from polyseme.scoring_models import NGram
 from polyseme.text.documents import to_documents
 from polyseme.text.word_tokenizer import WordTokenizer
+from polyseme.transfer.task_folder import CURVE, PAGE, REPORT, save_task_model, task_card
 from polyseme.verb_options.model_options import BatchOption, ConvertOptions, LayerOptions, LoadOptions
 
 _logger = logging.getLogger(__name__)
@@ -64,11 +67,35 @@ def convert_model(options: ConvertOptions) -> Cost | None:
 
 
 def _write_folder(options: ConvertOptions) -> None:
-    _save(_loaded_for_folder(options), options)
+    """Of a task model the whole folder: encoder, head, report."""
+    model = _loaded_for_folder(options)
+    if model.bundle.from_int8 and options.dtype == "int8":
+        raise ModelError(f"The weights of {model.path} are in int8 already. Copy the folder, or name the full model.")
+    if model.precision == "int8":
+        _logger.info("polyseme alone reads a folder in int8; transformers refuses it.")
+    folder = model_folder(Path(model.path)) if model.path else None
+    if folder is None or task_card(folder) is None:
+        _save(model, options)
+        return
+    task_model, card = model.task_model
+    int8 = model.precision == "int8"
+    files = {name: (folder / name).read_text("utf-8") for name in BESIDE if (folder / name).is_file()}
+    if MODEL_CARD in files:
+        files[MODEL_CARD] = card_by_precision(files[MODEL_CARD], int8=int8)
+    save_task_model(
+        task_model,
+        options.output,
+        card=card,
+        files=files,
+        force=options.force,
+        shard_size=options.shard_size,
+        dtype=DTYPES[options.store],
+        int8=int8,
+    )
 
 
 def _write_transformers(options: ConvertOptions) -> None:
-    model = _loaded_for_folder(options)
+    model = _loaded_for_library(options)
     if model.bundle.family.reference is None:
         raise ModelError(
             f"transformers has no class for models of the family {model.bundle.family.name}, so it could not load the "
@@ -78,7 +105,7 @@ def _write_transformers(options: ConvertOptions) -> None:
 
 
 def _write_sentence_transformers(options: ConvertOptions) -> None:
-    model = _loaded_for_folder(options)
+    model = _loaded_for_library(options)
     sentences = Model(sentence_bundle(model.bundle, options.text_pool), model.path)
     _save(sentences, options)
     pooling = sentences.embedder(per="text").text_pooling
@@ -91,7 +118,12 @@ def _write_sentence_transformers(options: ConvertOptions) -> None:
 def _loaded_for_folder(options: ConvertOptions) -> Model:
     marks = ["config.json", "options.json"]
     check_output(options.output, force=options.force, kind="folder", inputs=[folder_of(options.model)], marks=marks)
-    model = load(model_or_default("convert", options.model), device="cpu")
+    if options.dtype not in ("auto", "fp32", "int8"):
+        raise OptionError(
+            f"A folder's weights are stored in --store {' or '.join(STORES)}; --dtype is int8 there, or fp32 to take a "
+            f"model out of it. Got --dtype {options.dtype}."
+        )
+    model = load(model_or_default("convert", options.model), device="cpu", dtype=options.dtype)
     return _filled(model, options) if options.fill_pruned or options.to in OPENED_ELSEWHERE else model
 
 
@@ -107,7 +139,14 @@ def _filled(model: Model, options: ConvertOptions) -> Model:
             "as config.json says. With --fill-pruned (fill_pruned=True) the pruned heads are written as zeros: the "
             "results are the same, and so are size and speed before pruning."
         )
-    return Model(with_all_heads(model.bundle), model.path)
+    return Model(with_all_heads(model.bundle), model.path, precision=model.precision)
+
+
+def _loaded_for_library(options: ConvertOptions) -> Model:
+    """With weights in fp32, as other libraries know them."""
+    if options.dtype == "int8":
+        raise OptionError("Other libraries do not read weights in int8. Leave --dtype out, or --to.")
+    return _loaded_for_folder(dataclasses.replace(options, dtype="fp32"))
 
 
 def _save(model: Model, options: ConvertOptions) -> None:
@@ -218,7 +257,9 @@ class Target:
 EVERYWHERE = ("model", "output", "to", "force", "progress")
 OPENED_ELSEWHERE = ("transformers", "sentence-transformers")
 """Folders for libraries that know no pruned heads."""
-_FOLDER = ("shard_size", "store", "fill_pruned")
+_FOLDER = ("shard_size", "store", "dtype", "fill_pruned")
+BESIDE = (REPORT, PAGE, CURVE, MODEL_CARD)
+"""Files of a task model that are copied as they are."""
 _WORDS = [
     each.name for record in (LayerOptions, TextOptions, LoadOptions, BatchOption) for each in dataclasses.fields(record)
 ]

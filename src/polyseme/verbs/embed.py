@@ -51,7 +51,6 @@ def embed(options: EmbedOptions) -> Cost:
         **models.provenance,
         "pool": embedder.pool,
         "per": options.per,
-        "dtype": options.dtype,
         "store": store,
         "view": {"fingerprint": models.fingerprint, "layer": dataclasses.asdict(models.choice)},
     } | ({"carry_state": "true"} if options.carry_state else {})
@@ -120,7 +119,8 @@ def _models(options: EmbedOptions) -> _Models:
             for part, hash in one.fingerprint.items()
         },
         choice=LayerChoice("concat", ()),
-        provenance={key: ",".join(one.provenance.get(key, "") for one in each) for key in ("model", "family", "layer")},
+        provenance={key: ",".join(one.provenance.get(key, "") for one in each) for key in ("model", "family", "layer")}
+        | {"dtype": ",".join(dict.fromkeys(one.provenance["dtype"] for one in each))},
         modules={
             f"{key} of {name}": value
             for name, one in zip(labels, each, strict=True)
@@ -138,7 +138,12 @@ def _model(options: EmbedOptions, model: Model | AnyPath, layer: str | int) -> _
         embedder=embedder,
         fingerprint=fingerprint(loaded.bundle, loaded.precision, options.stack),
         choice=embedder.choice,
-        provenance={"model": loaded.path, "family": loaded.bundle.family.name, "layer": str(layer)}
+        provenance={
+            "model": loaded.path,
+            "family": loaded.bundle.family.name,
+            "layer": str(layer),
+            "dtype": loaded.dtype,
+        }
         | ({} if pooling is None else {"text_pool": pooling.name}),
         modules={} if pooling is None else {"the model's modules for texts": pooling.digest},
     )

@@ -105,7 +105,7 @@ def evaluate(options: EvaluateOptions) -> Report:
         if options.curve or options.pairs is not None:
             useless = "curve" if options.curve else "pairs"
             raise OptionError(f"The option {useless} is for language models; {model} has a task's head. Leave it out.")
-        [task_model, *others], card = task_models_of(options.model or folders[0], options.device)
+        [task_model, *others], card = task_models_of(options.model or folders[0], options.device, options.dtype)
         report = evaluate_labeled(
             name,
             task_model,
@@ -114,6 +114,7 @@ def evaluate(options: EvaluateOptions) -> Report:
             others=others,
             data=options.data,
             columns=options.values(TaskColumns),
+            bf16=options.dtype == "bf16",
             progress=options.progress,
             started=started,
         )

@@ -24,6 +24,9 @@ from polyseme.transfer.task_ensemble import load_task_models, model_names
 from polyseme.transfer.task_model import TaskModel
 from polyseme.verb_options.task_options import PredictOptions
 
+TASK_DTYPES = ("auto", "fp32", "bf16", "int8")
+"""What task models compute in."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Predicted(ShownAsTable):
@@ -51,13 +54,11 @@ def predict(options: PredictOptions) -> Predicted:
     """
     started = time.perf_counter()
     output, dtype = options.output, options.dtype
-    if dtype not in ("fp32", "bf16"):
-        raise OptionError(f"There is no dtype {dtype!r} here. {nearest(dtype, ('fp32', 'bf16'))}")
     inputs = inputs_of(options.sources)
     if output is not None:
         clear_up(output)
         check_output(output, force=options.force, inputs=names_of(inputs))
-    [loaded, *others], card = task_models_of(options.model, options.device)
+    [loaded, *others], card = task_models_of(options.model, options.device, dtype)
     if output is not None:
         check_predictions_output(output, loaded.head.config)
     judged = predict_inputs(
@@ -76,11 +77,18 @@ def predict(options: PredictOptions) -> Predicted:
     return Predicted(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
 
 
-def task_models_of(model: AnyPath | Model, device: str) -> tuple[list[TaskModel], dict[str, Any]]:
-    """The task models of folders, or that of a loaded model, and what the first folder says of the task."""
+def task_models_of(model: AnyPath | Model, device: str, dtype: str) -> tuple[list[TaskModel], dict[str, Any]]:
+    """The task models of folders, or that of a loaded model, and what the first folder says of the task.
+
+    In bf16 weights are in fp32: it is for who runs them (`Predictor`).
+    """
+    if dtype not in TASK_DTYPES:
+        raise OptionError(f"There is no dtype {dtype!r} for task models. {nearest(dtype, TASK_DTYPES)}")
     if isinstance(model, Model):
-        if device != "auto":
-            raise OptionError("The model is loaded already, with its device. Leave it out here, and give it to load().")
+        if device != "auto" or dtype == "int8":
+            raise OptionError(
+                "The model is loaded already, with its device and dtype. Leave both out here, and give them to load()."
+            )
         loaded, card = model.task_model
         return [loaded], card
-    return load_task_models(model_names(str(model)), device=find_device(device))
+    return load_task_models(model_names(str(model)), device=find_device(device), dtype=dtype)
