@@ -21,7 +21,8 @@ def command(output: str, **settings: Any) -> None:
     embed --per text then gives the same vectors. With --dtype int8 its matrices are stored as --dtype int8 computes
     with them, and polyseme alone opens it. With --to word2vec, OUTPUT is a file with one vector for each word type of
     --in INPUT, the mean of its uses, as gensim reads it. With --to arpa it is an n-gram model, as KenLM reads it; with
-    --to fastai an AWD-LSTM, with its words in NAME_itos.pkl beside it.
+    --to fastai an AWD-LSTM, with its words in NAME_itos.pkl beside it. With --to onnx it is a graph that computes word
+    vectors from pieces, or a task model's scores, checked by onnxruntime, with NAME.tokenizer.json beside it.
 
     \b
     Examples:
@@ -31,6 +32,8 @@ def command(output: str, **settings: Any) -> None:
       polyseme convert -m models/mine --to sentence-transformers -o models/sentences
       polyseme convert -m models/kn5 --to arpa -o kn5.arpa
       polyseme convert -m models/awd --to fastai -o awd.pth
+      polyseme convert -m models/stars --to onnx -o stars.onnx
+      polyseme convert -m models/mine --to onnx --layer mean:-4:-1 --pool first -o words.onnx
       polyseme convert --to word2vec --in texts/ -o words.vec
       polyseme convert -m models/mine --to word2vec --in reviews.csv --field review --min-count 20 -o words.bin
     """

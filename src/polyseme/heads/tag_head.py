@@ -75,17 +75,19 @@ class TagHead(Head):
 
     @torch.no_grad()
     def predict(self, features: Features) -> Predictions:
+        return self.answers(self(features), features.mask)
+
+    def answers(self, scores: Tensor, mask: Tensor) -> Predictions:
         """A list of tag numbers per row, one per word; probabilities [R, W, L] (a CRF's are over all sequences).
 
         They are zeros at padding.
         """
-        scores = self(features)
         if self.chain is None:
-            probabilities = torch.softmax(scores.double(), dim=-1) * features.mask[:, :, None]
+            probabilities = torch.softmax(scores.double(), dim=-1) * mask[:, :, None]
             tags = scores.argmax(-1)
         else:
-            tags, _ = self.chain.best_path(scores, features.mask)
-            probabilities = self.chain.marginals(scores, features.mask)
-        lengths = features.mask.sum(1).tolist()
+            tags, _ = self.chain.best_path(scores, mask)
+            probabilities = self.chain.marginals(scores, mask)
+        lengths = mask.sum(1).tolist()
         labels = [row[:length] for row, length in zip(tags.tolist(), lengths, strict=True)]
         return Predictions(labels=labels, probabilities=as_array(probabilities))

@@ -105,10 +105,12 @@ class ClassifyHead(Head):
 
     @torch.no_grad()
     def predict(self, features: Features) -> Predictions:
+        return self.answers(self(features), features.mask)
+
+    def answers(self, scores: Tensor, mask: Tensor) -> Predictions:
         """Label numbers, with probabilities [R, L]; numbers in regression; where several labels may hold, those more
         likely than not.
         """
-        scores = self(features)
         if self.config.regression:
             return Predictions(labels=as_array(scores).tolist())
         if self.config.multi:

@@ -235,15 +235,16 @@ class TaskModel(nn.Module):
         words, mask = states[:, :0], rows.mask[:, :0]
         if self.reads_words:
             words, mask = self.words_of(states, rows), rows.mask
-        whole = None
-        if self.config.whole:
-            whole = self._whole(states, rows)
-            if self.pooler is not None:
-                whole = self.pooler(whole)
-        return Features(words=words, mask=mask, whole=whole)
+        return Features(words=words, mask=mask, whole=self.whole_of(states, rows))
 
-    def _whole(self, states: Tensor, rows: ReadRows) -> Tensor:
-        """[R, D]: what stands for each row; `concat` is [R, 3 D]."""
+    def whole_of(self, states: Tensor, rows: ReadRows) -> Tensor | None:
+        """[R, D]: what stands for each row, `concat` is [R, 3 D]; None where the head reads no such vector."""
+        if not self.config.whole:
+            return None
+        whole = self._read_out(states, rows)
+        return whole if self.pooler is None else self.pooler(whole)
+
+    def _read_out(self, states: Tensor, rows: ReadRows) -> Tensor:
         readout = self.config.readout
         if readout in FROM_START:
             return states.gather(1, rows.whole[:, None, None].expand(-1, -1, states.shape[-1])).squeeze(1)
@@ -276,8 +277,7 @@ class TaskModel(nn.Module):
         flat = self.choice.combine(
             {number: layer.flatten(0, 1) for number, layer in zip(self.choice.layers, layers, strict=True)}
         )
-        combined: Tensor = flat.unflatten(0, layers[0].shape[:2])
-        return combined
+        return flat.reshape(*layers[0].shape[:2], *flat.shape[1:])
 
     def words_of(self, states: Tensor, rows: ReadRows) -> Tensor:
         """[R, W, D]: one vector per word, zeros where there is none."""

@@ -145,7 +145,7 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     output: AnyPath = dataclasses.field(
         metadata=doc(
             "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary); for arpa .arpa or .arpa.gz; for "
-            "fastai .pth.",
+            "fastai .pth; for onnx .onnx.",
             "OUTPUT",
             flags="-o --output",
         )
@@ -155,7 +155,8 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
         "Layout to write: polyseme (transformers loads it where it has the class; with --dtype int8 polyseme alone), "
         "transformers (refused where it has "
         "none), sentence-transformers, word2vec (one vector per word type of some texts, or per word of static "
-        "vectors), arpa (n-gram models), or fastai (AWD-LSTM; the words go into a second file).",
+        "vectors), arpa (n-gram models), fastai (AWD-LSTM; the words go into a second file), or onnx (word vectors, or "
+        "a task model's scores; the tokenizer goes into a second file).",
         "TARGET",
     )
     shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,10 +22,13 @@ from polyseme.convert.conversion_table import write
 from polyseme.convert.fastai_files import words_beside, write_fastai
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.cost import Cost
+from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.sentence_model import sentence_bundle
 from polyseme.embedding.word_types import TypesRequest, embed_types
 from polyseme.errors import ModelError, OptionError
+from polyseme.exporting.onnx_file import need_packages, write_onnx
+from polyseme.exporting.onnx_graphs import Graph, TaskScores, WordVectors
 from polyseme.files import chunked_job
 from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.in_memory import described, inputs_of, names_of
@@ -53,7 +58,8 @@ def convert_model(options: ConvertOptions) -> Cost | None:
 
     The folder has config.json, model.safetensors and tokenizer.json; for sentence-transformers also modules.json with a
     pooling. For word2vec the output is a file with one vector for each word type of some texts, the mean of its uses,
-    or for each word of static vectors; what that cost is returned.
+    or for each word of static vectors; what that cost is returned. For onnx it is a file that onnxruntime opens, which
+    is checked by it, with tokenizer.json beside it under the file's name.
     """
     check_choice("target", options.to, TARGETS)
     target = TARGETS[options.to]
@@ -186,6 +192,53 @@ def _write_fastai(options: ConvertOptions) -> None:
         write_fastai(output, weights, tokenizer.pieces(range(tokenizer.n_pieces)), n_rows, force=options.force)
 
 
+def _write_onnx(options: ConvertOptions) -> None:
+    """Word vectors of an encoder; of a task model its scores, unless a layer or a pooling is named."""
+    output = Path(os.fspath(options.output))
+    if output.suffix != ".onnx":
+        raise OptionError(f"A file of ONNX is called NAME.onnx. Got {output} instead.")
+    need_packages()
+    tokenizer_file = output.with_suffix(".tokenizer.json")
+    for path in (output, tokenizer_file):
+        check_output(path, force=options.force, inputs=[folder_of(options.model)])
+    model = load(model_or_default("convert", options.model), device="cpu", dtype="fp32")
+    graph, description = _onnx_graph(model, options)
+    description = {
+        "polyseme": __version__,
+        "family": model.bundle.family.name,
+        "window": model.bundle.config.window,
+    } | description
+    with (
+        whole_file(output, force=options.force) as new,
+        explained(output),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        difference = write_onnx(graph, new, description)
+        model.bundle.text_tokenizer.save(folder)
+        if (Path(folder) / "tokenizer.json").is_file():
+            with whole_file(tokenizer_file, force=options.force) as beside:
+                shutil.copyfile(Path(folder) / "tokenizer.json", beside)
+    _logger.info(
+        "%s from %s; onnxruntime computes it on ragged rows to %.0e of the largest value.",
+        graph.output,
+        ", ".join(graph.inputs),
+        difference,
+    )
+
+
+def _onnx_graph(model: Model, options: ConvertOptions) -> tuple[Graph, dict[str, Any]]:
+    """What the file computes, and what it says of itself."""
+    folder = model_folder(Path(model.path)) if model.path else None
+    if folder is not None and task_card(folder) is not None and not {"layer", "pool"} & set(options.changed()):
+        task_model, _ = model.task_model
+        config = task_model.config
+        description = {"task": config.kind, "labels": task_model.head.config.labels, "max_pieces": config.max_pieces}
+        return TaskScores(task_model), description
+    pool = options.pool or model.bundle.config.usual_pooling
+    choice = parse_layers(options.layer, model.bundle.config)
+    return WordVectors(model.bundle, choice, pool), {"layer": str(options.layer), "pool": pool}
+
+
 def _write_word2vec(options: ConvertOptions) -> Cost:
     started = time.perf_counter()
     if options.source is None:
@@ -270,6 +323,7 @@ TARGETS: Mapping[str, Target] = {
     "sentence-transformers": Target(write=_write_sentence_transformers, options=(*_FOLDER, "text_pool")),
     "arpa": Target(write=_write_arpa, options=()),
     "fastai": Target(write=_write_fastai, options=()),
+    "onnx": Target(write=_write_onnx, options=("layer", "pool")),
     "word2vec": Target(write=_write_word2vec, options=("source", "min_count", "lowercase", *_WORDS)),
 }
 """The one table of layouts, by the names that `--to` takes."""
