@@ -27,7 +27,7 @@ from transfer.small_tasks import small_task
 
 TEXTS = ["Dawn broke: unbelievable, misunderstandings!", "A crane.", "the vase broke"]
 TRANSFORMERS = [name for name, family in FAMILIES.items() if family.kind == "transformer"]
-IN_SHORT = ("bert", "gpt2", "albert")
+IN_SHORT = ("bert", "gpt2")
 OTHERS = [name for name in ("elmo", "lstm", "static", "nnlm") if name in FAMILIES]
 
 
@@ -116,7 +116,7 @@ def test_out_of_int8_again_other_libraries_read_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        ("tag", {"layer": "mix"}),
+        pytest.param("tag", {"layer": "mix"}, marks=pytest.mark.slow),
         pytest.param("classify", {"readout": "pooled"}, marks=pytest.mark.slow),
         pytest.param("choose", {}, marks=pytest.mark.slow),
         ("tag", {"frozen": True}),

@@ -110,7 +110,7 @@ def test_real_models_on_real_text(model: str, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("kind", "family", "settings"),
     [
-        ("tag", "bert", {}),
+        pytest.param("tag", "bert", {}, marks=pytest.mark.slow),
         pytest.param("classify", "bert", {"readout": "pooled"}, marks=pytest.mark.slow),
         pytest.param("classify", "xlnet", {}, marks=pytest.mark.slow),
         pytest.param("classify", "gpt2", {"readout": "mean", "head": "mlp"}, marks=pytest.mark.slow),
