@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.show import show
     from polyseme.verbs.similar import similar
     from polyseme.verbs.sweep import sweep
+    from polyseme.verbs.tradeoffs import tradeoffs
     from polyseme.word_encoder import StackedWordEncoder, WordEncoder
     from polyseme.word_senses.similarity_view import view
 
@@ -75,6 +76,7 @@ _HOMES = {
             "senses",
             "show",
             "similar",
+            "tradeoffs",
             "sweep",
         )
     },
@@ -128,6 +130,7 @@ __all__ = [
     "show",
     "similar",
     "sweep",
+    "tradeoffs",
     "view",
 ]
 

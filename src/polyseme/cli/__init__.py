@@ -37,6 +37,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Transfer": {
         "finetune": "Fit a model to a task, frozen or fine-tuned.",
         "predict": "Predict with a model that was fitted to a task.",
+        "tradeoffs": "What a task model's smaller forms cost in score, and save.",
         "benchmark": "Fit a model to a suite of tasks, such as GLUE, in one table.",
         "prune": "Remove the attention heads that matter least.",
     },

@@ -59,14 +59,15 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
     if report.curve:
         _print_curve(report)
     else:
-        _print_lines(report)
+        print_lines(report)
     if any(line.depth > deepest for line in report.lines):
         click.echo("The report has narrower groups than these: see --output, --json.", err=True)
     for number, note in enumerate(notes_of(report)):
         print_cost(note, settings["output"] if number == 0 else None)
 
 
-def _print_lines(report: Report) -> None:
+def print_lines(report: Report) -> None:
+    """The table of a report, without the narrowest groups."""
     from polyseme.metrics.evaluation_report import spelled
 
     print_table(

@@ -57,8 +57,10 @@ ROUNDED = ("attention.project", "attention.output", "feed_forward.up", "feed_for
 
 def rounded_layers(encoder: Encoder) -> list[str]:
     """The names of all linear layers that run in another precision, where one is chosen."""
-    n_layers = len(encoder.layers) if isinstance(encoder, Transformer) and not encoder.config.cross else 0
-    return [f"layers.{number}.{name}" for number in range(n_layers) for name in ROUNDED]
+    if not isinstance(encoder, Transformer) or encoder.config.cross:
+        return []
+    names = [f"layers.{number}.{name}" for number in range(len(encoder.layers)) for name in ROUNDED]
+    return [name for name in names if encoder.get_parameter(f"{name}.weight").numel()]  # all heads may be pruned
 
 
 class PackedTransformer:

@@ -97,7 +97,11 @@ def spelled(name: str, value: float | None) -> str:
     """A figure as tables have it: shares in percent, counts whole."""
     if value is None:
         return ""
-    if name in ("low", "high", "spread") or "accuracy" in name or name.partition(" (")[0] in METRICS:
+    if (
+        name in ("low", "high", "spread", "error", "change", "change error")
+        or "accuracy" in name
+        or name.partition(" (")[0] in METRICS
+    ):
         return f"{100 * value:.1f}"
     if name == "ties":
         return f"{value:.0f}"

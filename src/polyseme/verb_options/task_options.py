@@ -381,6 +381,42 @@ class PredictTextsOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TradeoffsOptions(TaskColumns, ForceOption):
+    """What `tradeoffs` takes."""
+
+    name: Sources = dataclasses.field(
+        kw_only=False,
+        metadata=doc(
+            "A file with labels (in Python also a table: a frame, a dataset, mappings), or the name of the model's "
+            "benchmark.",
+            "NAME|FILE",
+        ),
+    )
+    model: AnyPath = dataclasses.field(
+        metadata=doc("Task model: a folder that finetune has written.", "MODEL", flags="-m --model")
+    )
+    also: AnyPath | Sequence[AnyPath] = option(
+        (),
+        "Folders of further models for the same labels, such as pruned and distilled ones, separated by commas.",
+        "MODELS",
+        parse="names",
+    )
+    forms: str | Sequence[str] = option(
+        (),
+        "Forms of the model, separated by commas: full (as it is in its folder), bf16, int8, onnx.  [default: all]",
+        "NAMES",
+        parse="names",
+    )
+    data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
+    items: int | None = option(None, "Most items that are predicted, evenly spaced.", "N", default="all")
+    rounds: int = option(3, "How often each form is timed, in alternation.", "N")
+    output: AnyPath | None = output_option(
+        "File of the table: .json, .tsv, .html, .png or .svg; .jsonl has one line per item and form."
+    )
+    progress: Progress | None = callback("Called with the number of items done, and of all, over all forms and rounds.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     """What `evaluate` takes."""
 

@@ -1,0 +1,113 @@
+"""`tradeoffs`: what each form of a task model costs in score, seconds and bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyseme.bundle import model_folder
+from polyseme.convert.hub import find_model
+from polyseme.errors import InputError, MissingPackageError, ModelError, OptionError
+from polyseme.exporting.model_forms import FORMS, Form, form_of_folder
+from polyseme.exporting.tradeoff_table import take_turns, tradeoff_figures
+from polyseme.files.in_memory import InMemory, inputs_of
+from polyseme.metrics.evaluation_report import Report
+from polyseme.metrics.report_files import check_report_output, write_report
+from polyseme.options import check_choice, flat
+from polyseme.tasks.items import Item, TaskData
+from polyseme.transfer.evaluate_task import labeled_data
+from polyseme.transfer.task_ensemble import SAME
+from polyseme.transfer.task_folder import load_task_model, task_card
+from polyseme.verb_options.task_options import TaskColumns, TradeoffsOptions
+
+
+@flat(TradeoffsOptions)
+def tradeoffs(options: TradeoffsOptions) -> Report:
+    """What each form of a task model costs, on a CPU: its score with sampling errors, seconds, and bytes on the disk.
+
+    The forms are written as `convert` writes them, into a folder that goes again, and predict the same items in turn.
+    A form that the model does not have is left out, with a note.
+
+        >>> polyseme.tradeoffs("reviews.csv", model="models/stars", also="models/pruned")       # doctest: +SKIP
+    """
+    names = _listed(options.forms) or list(FORMS)
+    for name in names:
+        check_choice("form", name, FORMS)
+    if options.rounds < 1 or (options.items is not None and options.items < 1):
+        wrong = "rounds" if options.rounds < 1 else "items"
+        raise OptionError(f"The number of {wrong} must be at least 1. Got {getattr(options, wrong)} instead.")
+    if options.output is not None:
+        check_report_output(options.output, force=options.force)
+    folder = model_folder(find_model(str(options.model)))
+    first = load_task_model(folder)
+    card = task_card(folder) or {}
+    columns = {role: column for role, column in options.values(TaskColumns).items() if column is not None}
+    table = None if isinstance(options.name, str) else inputs_of(options.name)
+    source = table if isinstance(table, InMemory) else str(options.name)
+    task = labeled_data(source, options.data, first, {**card.get("columns", {}), **columns}, str(folder))
+    split, items = _items(task, options.items)
+    notes = [*task.notes]
+    with tempfile.TemporaryDirectory() as scratch:
+        forms = _forms(names, folder, Path(scratch), notes)
+        forms += [_other(other, first.head.config) for other in _listed(options.also)]
+        if not forms:
+            raise OptionError(f"There is no form to measure. {' '.join(notes)}")
+        measured = take_turns(forms, items, options.rounds, options.progress)
+        metric = (card.get("metrics") or task.metrics)[0]
+        figures = tradeoff_figures(measured, items, metric)
+    report = Report(
+        **{each.name: getattr(figures, each.name) for each in dataclasses.fields(figures)},
+        evaluation=task.name,
+        model=str(options.model),
+        method=(
+            f"on {len(items):,} items ({split}), the forms in turn, {options.rounds} times each, on a CPU with "
+            f"{torch.get_num_threads()} threads"
+        ),
+        notes=notes,
+    )
+    if options.output is not None:
+        write_report(report, options.output, force=options.force)
+    return report
+
+
+def _items(task: TaskData, most: int | None) -> tuple[str, list[Item]]:
+    """The labeled items of dev, else of another split than train; at most so many, evenly spaced."""
+    labeled = {split: [item for item in items if item.gold is not None] for split, items in task.splits.items()}
+    chosen = sorted((split for split in labeled if labeled[split]), key=("dev", "test", "train").index)
+    if not chosen:
+        raise InputError(f"{task.name} has no labels, so there is nothing to score.")
+    items = labeled[chosen[0]]
+    if most is not None and most < len(items):
+        items = [items[number * len(items) // most] for number in range(most)]
+    return chosen[0], items
+
+
+def _forms(names: Sequence[str], folder: Path, scratch: Path, notes: list[str]) -> list[Form]:
+    """Those that the model has; a note for each other."""
+    forms = []
+    for name in names:
+        try:
+            forms.append(FORMS[name](folder, scratch))
+        except (MissingPackageError, ModelError, OptionError) as error:
+            notes.append(f"Left out: {name}. {error}")
+    return forms
+
+
+def _other(name: str, head: Any) -> Form:
+    form = form_of_folder(Path(name).name or name, model_folder(find_model(name)))
+    theirs = form.predictor.model.head.config
+    for field in SAME:
+        if getattr(head, field) != getattr(theirs, field):
+            raise OptionError(f"The model {name} is for another task: the {field} of its head differ. Leave it out.")
+    return form
+
+
+def _listed(value: Any) -> list[str]:
+    """Names with commas between them, a list of them, or one path."""
+    names = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
+    return [str(name).strip() for name in names]
