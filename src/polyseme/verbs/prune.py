@@ -79,7 +79,7 @@ def _load(options: PruneOptions) -> _Loaded:
     model = options.model
     path = model.path if isinstance(model, Model) else str(find_model(str(model)))
     if path and has_head(path):
-        [task_model], card = task_models_of(model if isinstance(model, Model) else path, options.device)
+        [task_model], card = task_models_of(model if isinstance(model, Model) else path, options.device, "fp32")
         if task_model.bundle is None:
             raise ModelError(f"The task model {path} has no encoder, so that it has no attention heads to prune.")
         return _Loaded(path, task_model.bundle, (task_model, card))
