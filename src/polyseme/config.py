@@ -80,6 +80,11 @@ class EncoderConfig(Config, ABC):
         """The width of each layer, layer 0 first."""
 
     @property
+    def has_normed_states(self) -> bool:
+        """Whether the states of all layers are of like size; where norms stand before the parts, they grow."""
+        return True
+
+    @property
     def depth(self) -> int:
         """The number of the top layer; layer 0 is the token layer."""
         return len(self.widths) - 1

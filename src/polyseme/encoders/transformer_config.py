@@ -270,6 +270,10 @@ class TransformerConfig(EncoderConfig):
         return "causal" if all(mask_named(mask).window[1] == 0 for mask in self.layer_masks) else "both"
 
     @property
+    def has_normed_states(self) -> bool:
+        return self.norm == "after"
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return (self.width,) * (self.n_layers + 1)
 

@@ -107,11 +107,11 @@ def _task_config(
 ) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
     task = KINDS[kind]
-    plain = {"frozen": frozen, "layer": layer, "pool": pool, "max_pieces": max_pieces, "stride": stride}
+    plain: dict[str, Any] = {"frozen": frozen, "layer": layer, "pool": pool, "max_pieces": max_pieces, "stride": stride}
     if bundle is None and stack == "decoder":
         raise OptionError("There is no model, and so no decoder. Leave the stack out.")
     if bundle is None:
-        return TaskConfig(kind=kind, readout=readout, separate_rows=task.has_two_texts, **{**plain, "frozen": True})  # type: ignore[arg-type]
+        return TaskConfig(kind=kind, readout=readout, separate_rows=task.has_two_texts, **{**plain, "frozen": True})
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     check_stack(bundle, stack)
@@ -121,6 +121,7 @@ def _task_config(
             "A head reads one vector per word, and 'all' layers are many. Take mix, concat:a:b or a number."
         )
     parse_pooling(pool, read)
+    plain["standardized"] = frozen and layer == "mix" and not read.has_normed_states
     maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
     over_whole = named_settings(head)["body"] in PLAIN and not other_inputs
     from_start = readout in FROM_START
@@ -134,7 +135,7 @@ def _task_config(
     whole = task.reads_whole(maker, plain=over_whole, frozen=frozen, from_start=from_start)
     readout = task.whole_readout(readout, stack) if whole else readout
     separate_rows = task.has_two_texts and not (maker.frames_pairs and (whole or not frozen))
-    return TaskConfig(kind=kind, readout=readout, separate_rows=separate_rows, whole=whole, stack=stack, **plain)  # type: ignore[arg-type]
+    return TaskConfig(kind=kind, readout=readout, separate_rows=separate_rows, whole=whole, stack=stack, **plain)
 
 
 def _check_start(readout: str, *, starts: bool, pooler: nn.Module | None) -> None:

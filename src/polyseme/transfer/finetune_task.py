@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from polyseme import __version__
 from polyseme.bundle import Bundle
@@ -28,7 +29,7 @@ from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.frozen_features import Store
-from polyseme.transfer.prepare_items import Prepared, judge, prepare
+from polyseme.transfer.prepare_items import Prepared, judge, prepare, standardize
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.seeds_abreast import seeds_abreast
 from polyseme.transfer.split_figures import compared, confusion_of, split_figures
@@ -163,12 +164,15 @@ class _Finetuning:
         self.inputs = self._inputs(train)
         self.stacked = load_inputs(self.settings.inputs) if stacked is None else stacked
         self.results = SeedResults(self.settings.seeds, folder)
+        self.standards: dict[str, Tensor] = {}
         self.first = self.new_model(self.settings.seeds[0])
         self.prepared = {
             name: prepare(self.first, items, learning=name == "train", cache=self.cache, progress=progress)
             for name, items in data.splits.items()
             if items and any(item.gold is not None for item in items)
         }
+        standardize(self.first, self.prepared["train"])
+        self.standards = self.first.standards()
         self.cut: tuple[str, ...] = ()
         if self.first.row_maker is not None:
             self.cut = tuple(self.first.row_maker.tally.notes(self.settings.max_pieces))
@@ -224,6 +228,7 @@ class _Finetuning:
             stacked=self.stacked,
             head_settings=head,
         ).to(self.device)
+        put(model, self.standards)
         if settings.reinit_layers and bundle is not None:
             torch.manual_seed(seed + 1)
             reinit_top(model, model.fresh_groups(), settings.reinit_layers)

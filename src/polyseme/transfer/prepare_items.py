@@ -171,6 +171,19 @@ def _stacked(
     return StackedStores(stores, {key: number for number, key in enumerate(documents)}, model.device)
 
 
+def standardize(model: TaskModel, prepared: Prepared) -> None:
+    """Measure the frozen vectors of prepared items where a mix standardizes them."""
+    source = prepared.source
+    stores = {}
+    if isinstance(source, VectorSource | WholeSource) and source.store is not None:
+        stores["mix"] = source.store
+    stacked = source.stacked if isinstance(source, VectorSource | RowSource) else None
+    if isinstance(stacked, StackedStores):
+        stores |= {f"stacked.{number}.mix": store for number, store in enumerate(stacked.stores)}
+    for name, mix in model.standard_mixes().items():
+        mix.standardize(stores[name].vectors)
+
+
 def _units(model: TaskModel, items: Sequence[Item], rows: list[list[TaskRow]], *, learning: bool) -> list[Unit]:
     head = model.head.config
     kind = KINDS[head.kind]

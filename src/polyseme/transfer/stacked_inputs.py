@@ -49,6 +49,8 @@ class InputModel:
     name: str
     layer: str
     bundle: Bundle
+    standardized: bool = False
+    """Whether the numbers of its layers are standardized before they are mixed."""
 
     @property
     def choice(self) -> LayerChoice:
@@ -74,13 +76,20 @@ class FrozenInput(nn.Module):
             raise ModelError(f"The input {model.name} has no tokenizer, so it cannot read a task.")
         self.name, self.layer, self.choice = model.name, model.layer, model.choice
         self.bundle = model.bundle.requires_grad_(False)
-        self.mix = ScalarMix(len(self.choice.layers)) if self.layer == "mix" else None
+        self.mix: ScalarMix | None = None
+        if self.layer == "mix":
+            width = self.width if model.standardized else None
+            self.mix = ScalarMix(len(self.choice.layers), standard_width=width)
         self.tally = RowTally()
         """What its tokenizer did not know."""
 
     @property
     def model(self) -> InputModel:
-        return InputModel(self.name, self.layer, self.bundle)
+        return InputModel(self.name, self.layer, self.bundle, self.standardized)
+
+    @property
+    def standardized(self) -> bool:
+        return self.mix is not None and self.mix.center is not None
 
     @property
     def width(self) -> int:
@@ -160,6 +169,7 @@ def _load(name: str, layer: str | None) -> InputModel:
     except ModelError as error:
         raise ModelError(f"The input {name!r} is neither {CHARACTERS} nor a model. {error}") from None
     widths = bundle.config.widths
-    model = InputModel(name, layer or ("mix" if len(widths) > 1 and len(set(widths)) == 1 else "-1"), bundle)
+    layer = layer or ("mix" if len(widths) > 1 and len(set(widths)) == 1 else "-1")
+    model = InputModel(name, layer, bundle, standardized=layer == "mix" and not bundle.config.has_normed_states)
     _ = model.choice
     return model

@@ -69,7 +69,10 @@ def save_task_model(
             "reading": model.config.to_json(),
             "head": model.head.config.to_json(),
             "inputs": None if model.inputs is None else model.inputs.config.to_json(),
-            "stacked": [{"name": each.name, "layer": each.layer} for each in model.frozen_inputs],
+            "stacked": [
+                {"name": each.name, "layer": each.layer, "standardized": each.standardized}
+                for each in model.frozen_inputs
+            ],
             **(card or {}),
         }
         (folder / CARD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -98,7 +101,12 @@ def load_task_model(
         head = build_head(HeadConfig.from_json(task["head"]))
         inputs = None if task.get("inputs") is None else WordInputs(WordInputsConfig.from_json(task["inputs"]))
         stacked = [
-            InputModel(each["name"], each["layer"], load_bundle(folder / INPUTS / str(number), device=device))
+            InputModel(
+                each["name"],
+                each["layer"],
+                load_bundle(folder / INPUTS / str(number), device=device),
+                each.get("standardized", False),
+            )
             for number, each in enumerate(task.get("stacked") or ())
         ]
     except (KeyError, TypeError) as error:

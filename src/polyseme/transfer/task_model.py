@@ -74,6 +74,8 @@ class TaskConfig(Config):
     """Pieces of the chunks that a row is read in (`transfer.chunked_reading`); None: it is read whole."""
     read_last: int | None = None
     """Of a row in chunks, how many of the last pieces are read out; None: all."""
+    standardized: bool = False
+    """Whether the numbers of its layers are standardized before they are mixed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
@@ -122,7 +124,8 @@ class TaskModel(nn.Module):
         if isinstance(head, TextHead):
             head.writer = writer_of(bundle)
         if config.layer == "mix":
-            self.mix = ScalarMix(len(self.choice.layers))
+            width = self.choice.width(read) if config.standardized else None
+            self.mix = ScalarMix(len(self.choice.layers), standard_width=width)
         self.row_maker = RowMaker(
             bundle.tokenizer,
             read,
@@ -218,7 +221,8 @@ class TaskModel(nn.Module):
         if frozen is not None:
             members = self.frozen_inputs
             parts = frozen.vectors.split([each.stored_width for each in members], dim=-1)
-            vectors += [member(part) for member, part in zip(members, parts, strict=True)]
+            there = frozen.mask[:, :, None]
+            vectors += [member(part) * there for member, part in zip(members, parts, strict=True)]
         if learned is not None and self.inputs is not None:
             vectors.append(self.inputs(learned))
         mask = None if frozen is None and learned is None else (frozen or learned).mask  # type: ignore[union-attr]
@@ -290,17 +294,20 @@ class TaskModel(nn.Module):
     def _mixed(self, features: Features) -> Features:
         """Frozen vectors, [R, W, L, D] where layers are mixed."""
 
-        def mixed(vectors: Tensor | None) -> Tensor | None:
-            return vectors if self.mix is None or vectors is None else self.mix.of_stacked(vectors)
+        def mixed(vectors: Tensor | None, mask: Tensor | None) -> Tensor | None:
+            if self.mix is None or vectors is None:
+                return vectors
+            one = self.mix.of_stacked(vectors)
+            return one if mask is None else one * mask[:, :, None]
 
-        whole = mixed(features.whole)
+        whole = mixed(features.whole, None)
         if whole is not None and self.pooler is not None:
             whole = self.pooler(whole)
         return Features(
-            words=_present(mixed(features.words)),
+            words=_present(mixed(features.words, features.mask)),
             mask=features.mask,
             whole=whole,
-            second=mixed(features.second),
+            second=mixed(features.second, features.second_mask),
             second_mask=features.second_mask,
         )
 
@@ -348,9 +355,21 @@ class TaskModel(nn.Module):
         return ("bundle.encoder.", *(name for name, there in beside if there))
 
     def state(self) -> dict[str, Tensor]:
-        """What training changes, by name: the trained parameters, and what normalization in the head has counted."""
+        """What training changes, by name: the trained parameters, what normalization in the head has counted, and the
+        means and standard deviations of layers.
+        """
         counted = {f"head.{name}": each for name, each in self.head.named_buffers() if name.endswith(COUNTED)}
-        return {**self.learned(), **counted}
+        return {**self.learned(), **counted, **self.standards()}
+
+    def standards(self) -> dict[str, Tensor]:
+        """The means and standard deviations of the layers that are standardized, by name."""
+        mixes = self.standard_mixes().items()
+        return {f"{place}.{name}": each for place, mix in mixes for name, each in mix.named_buffers()}
+
+    def standard_mixes(self) -> dict[str, ScalarMix]:
+        """The mixes of layers that are standardized, by name."""
+        mixes = {"mix": self.mix} | {f"stacked.{n}.mix": each.mix for n, each in enumerate(self.frozen_inputs)}
+        return {name: mix for name, mix in mixes.items() if mix is not None and mix.center is not None}
 
     def learned(self) -> dict[str, nn.Parameter]:
         """The trained parameters by name."""
