@@ -81,7 +81,7 @@ class EncoderConfig(Config, ABC):
 
     @property
     def has_normed_states(self) -> bool:
-        """Whether the states of all layers are of like size; where norms stand before the parts, they grow."""
+        """Whether the states of all layers are of like size; where norms are before the parts, they grow."""
         return True
 
     @property

@@ -82,9 +82,9 @@ class ScalarMix(nn.Module):
         """
         if self.center is None or self.spread is None:
             raise ValueError("A mix without a standard width has nothing to standardize.")
-        some = vectors[:: max(1, -(-len(vectors) // MEASURED))].double()
-        spread = some.std(dim=0, correction=0)
-        self.center.copy_(some.mean(dim=0))
+        sample = vectors[:: max(1, -(-len(vectors) // MEASURED))].double()
+        spread = sample.std(dim=0, correction=0)
+        self.center.copy_(sample.mean(dim=0))
         self.spread.copy_(torch.where(spread > SMALLEST_SPREAD, spread, 1.0))
 
     def penalty(self) -> Tensor:
