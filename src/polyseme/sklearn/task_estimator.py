@@ -129,7 +129,7 @@ def fit_task(
         frozen=not tune, layer=None if layer is None else str(layer), seeds=(_whole("seed", seed),), **settings
     )
     whole = _with_dev(data, dev)
-    loaded = model_of(model, device, "fp32")
+    loaded = model_of(model, device, "auto") if isinstance(model, Model) else shared_model(model, device, "fp32")
     bundle = loaded.bundle.copied().float() if isinstance(model, Model) else loaded.bundle
     on = str(bundle.device) if isinstance(model, Model) else find_device(device)
     place = None if cache is None else Path(cache)
@@ -175,7 +175,7 @@ def _head_of(model: TaskModel) -> dict[str, Any]:
         "frozen": True,
         "reading": model.config.to_json(),
         "head": model.head.config.to_json(),
-        "weights": {name: each.detach().cpu() for name, each in model.learned().items()},
+        "weights": {name: each.detach().cpu() for name, each in model.state().items()},
         "encoder": fingerprint(model.bundle),
     }
 

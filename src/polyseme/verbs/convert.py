@@ -75,7 +75,7 @@ def convert_model(options: ConvertOptions) -> Cost | None:
 def _write_folder(options: ConvertOptions) -> None:
     """Of a task model the whole folder: encoder, head, report."""
     model = _loaded_for_folder(options)
-    if model.bundle.from_int8 and options.dtype == "int8":
+    if options.dtype == "int8" and model.bundle.from_int8:
         raise ModelError(f"The weights of {model.path} are in int8 already. Copy the folder, or name the full model.")
     if model.precision == "int8":
         _logger.info("polyseme alone reads a folder in int8; transformers refuses it.")
