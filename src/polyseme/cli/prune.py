@@ -26,7 +26,7 @@ def command(as_json: bool, **settings: Any) -> None:
       polyseme prune -m models/mine --heads 24 --dev held-out.txt -o models/smaller
       polyseme prune -m models/stars --heads 50% --method gates --train train.csv --dev dev.csv -o models/pruned
     """
-    with Bar("loading the model", "judging heads") as bar:
+    with Bar("loading the model", then="judging heads", unit="done") as bar:
         report = polyseme.prune(**settings, progress=bar)
     if as_json:
         print_json(report.to_json(), indent=2)
