@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyseme.plots.charts import CHART_STYLE, Curve, lines_chart
+from polyseme.plots.figures_table import FIGURES_STYLE, figures_table
 from polyseme.plots.html_page import escaped, page
 
 _STYLE = """
-table.figures, table.heads { table-layout: auto; width: auto; margin: 1rem 0; font-variant-numeric: tabular-nums }
-.figures td, .figures th { padding: .15rem .7rem; text-align: right; overflow-wrap: normal }
-.figures th { border-bottom: 2px solid var(--line) }
-.figures td:first-child, .figures th:first-child { text-align: left }
+table.heads { table-layout: auto; width: auto; margin: 1rem 0; font-variant-numeric: tabular-nums }
 .heads td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper); font-size: .8rem }
 .heads td.none { background: none !important; color: var(--faint); text-decoration: line-through }
-.heads th { text-align: left; padding-right: .8rem; font-weight: 400; white-space: nowrap } .wide { overflow-x: auto }
+.heads th { text-align: left; padding-right: .8rem; font-weight: 400; white-space: nowrap }
 """.strip()
 _COLOR = "40 104 176"
 
@@ -48,7 +46,7 @@ def pruning_page(
         f"<h1>{escaped(title)}</h1>",
         f"<p>{escaped(summary)}.</p>",
         lines_chart([Curve(metric, curve)], x="percent of heads removed", y=metric),
-        _table(header, rows),
+        figures_table(header, rows),
         "<h2>How much each head matters</h2>",
         _heads(layers),
         '<p class="faint">Darker heads matter more; those struck out are removed.</p>',
@@ -56,19 +54,13 @@ def pruning_page(
     if single:
         parts.append("<h2>Each head by itself</h2>")
         parts.append(
-            _table(
+            figures_table(
                 ["layer", "head", f"{metric} without it", f"{metric} with no other in its layer"],
                 [[layer, str(head), without, alone] for layer, head, without, alone in single],
             )
         )
     parts += [f'<p class="faint">{escaped(note)}</p>' for note in notes]
-    return page(title, "\n".join(parts), style=f"{CHART_STYLE}\n{_STYLE}")
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escaped(name)}</th>" for name in header)
-    body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="wide"><table class="figures"><tr>{head}</tr>{body}</table></div>'
+    return page(title, "\n".join(parts), style=f"{FIGURES_STYLE}\n{CHART_STYLE}\n{_STYLE}")
 
 
 def _heads(layers: Sequence[tuple[str, Sequence[tuple[int, float, bool]]]]) -> str:

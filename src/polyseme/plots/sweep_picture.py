@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from polyseme.plots.benchmark_page import FIGURES_STYLE, figures_table
 from polyseme.plots.charts import CHART_STYLE, Scale, log_ticks, reach_of, round_ticks
 from polyseme.plots.colors import group_color
+from polyseme.plots.figures_table import FIGURES_STYLE, figures_table
 from polyseme.plots.html_page import escaped, page
 from polyseme.plots.learning_curve import HEIGHT, WIDTH, svg_file, svg_grid, svg_legend, svg_path, svg_scales, svg_text
 
@@ -78,7 +78,7 @@ def sweep_page(
     ]
     parts = [
         f"<h1>{escaped(title)}</h1>",
-        figures_table(columns, rows),
+        figures_table(columns, rows, names=2),
         *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
         *charts,
     ]

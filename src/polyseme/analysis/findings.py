@@ -1,0 +1,163 @@
+"""What an analysis found: a record with a table, JSON and a page, all of which say where the figures come from.
+
+Every analysis returns a subclass of `Findings`. It says what its title, its rows and the body of its page are; the
+table, the files and the statement of model, data, seeds and cost are the same for all.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
+
+from polyseme import __version__
+from polyseme.cost import Cost
+from polyseme.errors import OptionError
+from polyseme.files.atomic import check_output, whole_file
+from polyseme.packaged_models import model_name
+from polyseme.plots.figures_table import FIGURES_STYLE
+from polyseme.plots.html_page import escaped, framed_page, page
+from polyseme.result_tables import ShownAsTable, Table, cell
+
+AnyPath = str | PathLike[str]
+_STYLE = """
+.sources { margin-top: 2rem; padding-top: .6rem; border-top: 1px solid var(--line) }
+.sources dt { float: left; clear: left; width: 5rem } .sources dd { margin-left: 5rem }
+""".strip()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Findings(ShownAsTable):
+    """What an analysis found, and of what."""
+
+    verb: ClassVar[str]
+    """The command that finds it."""
+    page_style: ClassVar[str] = ""
+    page_script: ClassVar[str] = ""
+
+    model: str
+    """The path or name of the model, or of several, with commas between them."""
+    data: str
+    """In words, what was read: files or a benchmark, and how much of them."""
+    seeds: Sequence[int] = ()
+    """Those of random numbers, where there are any."""
+    notes: Sequence[str] = ()
+    """Sentences that a reader of the figures must know."""
+    cost: Cost | None = None
+
+    @abstractmethod
+    def title(self) -> str:
+        """What this is, in a few words."""
+
+    @abstractmethod
+    def records(self) -> list[dict[str, Any]]:
+        """The rows: flat mappings with the same names, for `pandas.DataFrame(findings.records())`."""
+
+    @abstractmethod
+    def page_body(self) -> str:
+        """The HTML between the heading and the sources; users' text in it is escaped."""
+
+    def page_height(self) -> int:
+        """The height in pixels that a notebook gives the page."""
+        return 560
+
+    def header(self) -> Sequence[str]:
+        """The columns of the table."""
+        return [name.replace("_", " ") for name in next(iter(self.records()), {})]
+
+    def rows(self) -> Sequence[Sequence[str]]:
+        """The rows of the table."""
+        return [[cell(value) for value in record.values()] for record in self.records()]
+
+    def table(self) -> Table:
+        table = Table.of(self.title(), self.header(), self.rows(), lambda row: row)
+        return Table(title=table.title, header=table.header, rows=table.rows, note=" ".join(self.notes))
+
+    def sources(self) -> dict[str, str]:
+        """Where the figures come from, by name."""
+        named = {
+            "model": ", ".join(model_name(each) for each in self.model.split(",")),
+            "data": self.data,
+            "seeds": ", ".join(map(str, self.seeds)),
+            "cost": "" if self.cost is None else self.cost.line(),
+            "made by": f"polyseme {__version__}, polyseme {self.verb}",
+        }
+        return {name: value for name, value in named.items() if value}
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON takes it."""
+        return {
+            "analysis": self.verb,
+            "polyseme": __version__,
+            "model": self.model,
+            "data": self.data,
+            "seeds": list(self.seeds),
+            "notes": list(self.notes),
+            "cost": None if self.cost is None else asdict(self.cost),
+            "records": self.records(),
+        }
+
+    def html(self) -> str:
+        """The page: self-contained, and nothing is fetched."""
+        sources = "".join(f"<dt>{name}</dt><dd>{escaped(value)}</dd>" for name, value in self.sources().items())
+        body = "\n".join(
+            [
+                f"<h1>{escaped(self.title())}</h1>",
+                self.page_body(),
+                *(f'<p class="faint">{escaped(note)}</p>' for note in self.notes),
+                f'<dl class="sources faint">{sources}</dl>',
+            ]
+        )
+        return page(self.title(), body, style=f"{FIGURES_STYLE}\n{_STYLE}\n{self.page_style}", script=self.page_script)
+
+    def _repr_html_(self) -> str:
+        return framed_page(self.html(), height=self.page_height())
+
+    def save(self, output: AnyPath, *, force: bool = False) -> None:
+        """Write a page (.html), JSON (.json) or a table (.tsv, .csv), whole or not at all."""
+        check_findings_output(output, force=force)
+        with whole_file(output, force=force) as path:
+            path.write_bytes(FORMATS[Path(output).suffix.lower()](self))
+
+
+def check_findings_output(output: AnyPath | None, *, force: bool, inputs: Sequence[AnyPath] = ()) -> None:
+    """Refuse an output that could not be written; to be called before any work."""
+    if output is None:
+        return
+    if Path(output).suffix.lower() not in FORMATS:
+        raise OptionError(f"The output must end in {', '.join(FORMATS)}. Got {str(output)!r} instead.")
+    check_output(output, force=force, inputs=inputs)
+
+
+def _page(findings: Findings) -> bytes:
+    return findings.html().encode("utf-8")
+
+
+def _json(findings: Findings) -> bytes:
+    return (json.dumps(findings.to_json(), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _separated(delimiter: str) -> Callable[[Findings], bytes]:
+    def write(findings: Findings) -> bytes:
+        records, written = findings.records(), io.StringIO()
+        writer = csv.DictWriter(written, list(next(iter(records), {})), delimiter=delimiter, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return written.getvalue().encode("utf-8", "surrogatepass")
+
+    return write
+
+
+FORMATS: Mapping[str, Callable[[Findings], bytes]] = {
+    ".html": _page,
+    ".json": _json,
+    ".tsv": _separated("\t"),
+    ".csv": _separated(","),
+}
+"""How findings are written, by the ending of the file's name."""

@@ -1,0 +1,64 @@
+"""Tables of figures in pages: plain, or with cells shaded by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from polyseme.plots.colors import ink, ramp, to_hex
+from polyseme.plots.html_page import escaped
+
+FIGURES_STYLE = """
+table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .5rem;
+  text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal }
+.figures th { border-bottom: 2px solid var(--line); vertical-align: bottom }
+.figures td:first-child, .figures th:first-child { text-align: left } .wide { overflow-x: auto }
+.figures.two-names td:nth-child(2), .figures.two-names th:nth-child(2) { text-align: left }
+.shaded td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper) }
+.shaded td:first-child { white-space: nowrap; padding-right: .8rem } .shaded th { font-weight: 400 }
+""".strip()
+
+
+def figures_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> str:
+    """A table of figures, which scrolls where it is too wide; its first column, or first two, are names.
+
+    The page needs `FIGURES_STYLE`.
+    """
+    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    kind = "figures two-names" if names == 2 else "figures"
+    return f'<div class="wide"><table class="{kind}"><tr>{head}</tr>{body}</table></div>'
+
+
+def shaded_table(
+    columns: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+    *,
+    spelled: Callable[[float], str],
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """A table whose cells are shaded by their values, from `low` to `high`: a heat map that can be read and copied.
+
+    Args:
+        columns: the heading of the names, then those of the values.
+        rows: a name, and its values; None is an empty cell.
+        spelled: how a value is written.
+        low: the value with the palest shade; None: the lowest of all.
+        high: the value with the deepest shade; None: the highest of all.
+    """
+    values = [value for _, line in rows for value in line if value is not None]
+    low = min(values, default=0.0) if low is None else low
+    high = max(values, default=1.0) if high is None else high
+    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
+    body = []
+    for name, line in rows:
+        cells = []
+        for value in line:
+            if value is None:
+                cells.append("<td></td>")
+                continue
+            color = ramp((value - low) / (high - low) if high > low else 0.0)
+            style = f"background: {to_hex(color)}; color: {ink(color)}"
+            cells.append(f'<td style="{style}">{escaped(spelled(value))}</td>')
+        body.append(f"<tr><td>{escaped(name)}</td>{''.join(cells)}</tr>")
+    return f'<div class="wide"><table class="figures shaded"><tr>{head}</tr>{"".join(body)}</table></div>'

@@ -1,0 +1,21 @@
+"""The options that all analyses share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyseme.options import callback, output_option
+from polyseme.verb_options.model_options import DeviceOptions, ForceOption
+
+if TYPE_CHECKING:
+    from polyseme.files.source_paths import AnyPath
+    from polyseme.types import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisOptions(DeviceOptions, ForceOption):
+    """Which model is looked into, and where the findings go. A verb overrides `model` with its own default."""
+
+    output: AnyPath | None = output_option("File of the findings: a page (.html), .json, or a table (.tsv, .csv).")
+    progress: Progress | None = callback("Called with the number of units of work done, and of all.")
