@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.finetune import finetune
     from polyseme.verbs.generate import generate
     from polyseme.verbs.interpolate import interpolate
+    from polyseme.verbs.lens import lens
     from polyseme.verbs.models import list_models
     from polyseme.verbs.next import next
     from polyseme.verbs.pieces import pieces
@@ -72,6 +73,7 @@ _HOMES = {
             "compare",
             "concordance",
             "interpolate",
+            "lens",
             "prune",
             "senses",
             "show",
@@ -115,6 +117,7 @@ __all__ = [
     "finetune",
     "generate",
     "interpolate",
+    "lens",
     "list_models",
     "list_recipes",
     "load",

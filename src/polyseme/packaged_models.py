@@ -80,7 +80,7 @@ PACKAGED: Mapping[str, PackagedModel] = {
             name="english-encoder",
             description="a masked language model in ModernBERT's layout: 12 layers of width 384, trained by polyseme",
             outputs=("masked",),
-            defaults=("fill",),
+            defaults=("fill", "lens"),
             folder="encoder",
             **ENGLISH,
         ),

@@ -69,6 +69,7 @@ def verbs_of(bundle: Bundle) -> list[str]:
     can += ["score"] if later("polyseme.scoring.choose_scorer").can_score(bundle) else []
     by_itself = "score" in can and bundle.decoder is None  # not given a source
     can += ["evaluate"] if by_itself or "fill" in can else []
+    can += ["lens"] if later("polyseme.analysis.prediction_rows").row_kind(bundle) is not None else []
     return can
 
 

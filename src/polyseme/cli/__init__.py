@@ -49,6 +49,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "fill": "Predict the piece at [MASK].",
         "next": "Predict whether one sentence follows another.",
     },
+    "Looking inside": {
+        "lens": "Show what each layer would predict at [MASK], or next.",
+    },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",
         "show": "Show what a model is and what it can do.",

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
 from polyseme.errors import ModelError
@@ -40,6 +40,10 @@ class Encoder(nn.Module, ABC):
     def halves(self) -> list[Encoder]:
         """A two-way encoder's forward and backward one, each with its own memory; others are one whole."""
         return [self]
+
+    def apply_final_norm(self, states: Tensor) -> Tensor:
+        """States of a layer below the top as an output reads those of the top: normed, where a norm ends the stack."""
+        return states
 
     def piece_table(self) -> nn.Parameter | None:
         """The table of pieces an output may share, [V, width of embeddings], where there is one."""

@@ -295,6 +295,10 @@ class Transformer(Encoder):
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 
+    def apply_final_norm(self, states: Tensor) -> Tensor:
+        normed: Tensor = self.norm(states)
+        return normed
+
     def piece_table(self) -> nn.Parameter | None:
         pieces = self.embeddings.pieces
         return None if isinstance(pieces, Clusters) else cast(nn.Parameter, pieces.weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from polyseme.plots.colors import ink, ramp, to_hex
 from polyseme.plots.html_page import escaped
@@ -14,7 +15,8 @@ table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .
 .figures td:first-child, .figures th:first-child { text-align: left } .wide { overflow-x: auto }
 .figures.two-names td:nth-child(2), .figures.two-names th:nth-child(2) { text-align: left }
 .shaded td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper) }
-.shaded td:first-child { white-space: nowrap; padding-right: .8rem } .shaded th { font-weight: 400 }
+.shaded td.marked { box-shadow: inset 0 0 0 2px #e07b00 }
+.shaded td:first-child { white-space: nowrap; padding-right: .8rem } .shaded th { font-weight: 400; text-align: center }
 """.strip()
 
 
@@ -49,16 +51,38 @@ def shaded_table(
     values = [value for _, line in rows for value in line if value is not None]
     low = min(values, default=0.0) if low is None else low
     high = max(values, default=1.0) if high is None else high
+    span = high - low if high > low else 1.0
+    shaded = [
+        (name, [None if value is None else ShadedCell(spelled(value), (value - low) / span) for value in line])
+        for name, line in rows
+    ]
+    return shaded_cells(columns, shaded)
+
+
+class ShadedCell(NamedTuple):
+    """A cell of a table with any text in it."""
+
+    text: str
+    share: float
+    """From 0, the palest shade, to 1."""
+    title: str = ""
+    """The text shown on hovering."""
+    marked: bool = False
+    """Whether it has a frame."""
+
+
+def shaded_cells(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[ShadedCell | None]]]) -> str:
+    """A table of shaded cells with texts; the page needs `FIGURES_STYLE`. None is an empty cell."""
     head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
     body = []
     for name, line in rows:
-        cells = []
-        for value in line:
-            if value is None:
-                cells.append("<td></td>")
-                continue
-            color = ramp((value - low) / (high - low) if high > low else 0.0)
-            style = f"background: {to_hex(color)}; color: {ink(color)}"
-            cells.append(f'<td style="{style}">{escaped(spelled(value))}</td>')
-        body.append(f"<tr><td>{escaped(name)}</td>{''.join(cells)}</tr>")
+        cells = "".join("<td></td>" if each is None else _shaded_cell(each) for each in line)
+        body.append(f"<tr><td>{escaped(name)}</td>{cells}</tr>")
     return f'<div class="wide"><table class="figures shaded"><tr>{head}</tr>{"".join(body)}</table></div>'
+
+
+def _shaded_cell(cell: ShadedCell) -> str:
+    color = ramp(cell.share)
+    title = f' title="{escaped(cell.title)}"' if cell.title else ""
+    kind = ' class="marked"' if cell.marked else ""
+    return f'<td{kind}{title} style="background: {to_hex(color)}; color: {ink(color)}">{escaped(cell.text)}</td>'

@@ -1,0 +1,228 @@
+"""One text as a row from which pieces are predicted: which stack runs, and the places at which its output is read.
+
+| the model has | the row | places |
+|---|---|---|
+| a masked output and a mask piece | the text in its frame | the masks |
+| a causal output, one stack | the text behind the piece that begins texts | every piece: what comes next |
+| a causal output, two stacks and a mask or sentinels | what the decoder has read when it comes to the mask | the last |
+
+Shapes: P places, T pieces of the row, V pieces in the vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyseme.bundle import Bundle
+from polyseme.cost import Tally, forward_flops
+from polyseme.embedding.decoder_stack import decoder_of
+from polyseme.embedding.piece_states import one_row
+from polyseme.encoders.encoder import Encoder
+from polyseme.errors import InputError, ModelError
+from polyseme.filling.choose_filler import filling_method, sentinels_of
+from polyseme.filling.filled import MaskedText
+from polyseme.outputs.output import Output
+from polyseme.packaged_models import where_output
+from polyseme.scoring.causal import causal_reading
+from polyseme.scoring.target_rows import in_full
+from polyseme.text.documents import make_document
+from polyseme.text.piece_texts import find_masks, piece_texts
+from polyseme.types import Batch, Framed, States, Tokenizer
+
+Ints = NDArray[np.int64]
+
+
+class Place(NamedTuple):
+    """A place of a row at which a piece is predicted."""
+
+    at: int
+    """In the row, counted from 0."""
+    name: str
+    """The piece that is read there, or `mask 1`."""
+    target: int | None = None
+    """The piece that the text itself has where one is predicted, if any."""
+
+
+@dataclass(frozen=True)
+class PredictionRow:
+    """A row, the stack that reads it, the output over that stack's states, and the places where it predicts."""
+
+    stack: Encoder
+    output: Output
+    tokenizer: Tokenizer
+    batch: Batch
+    places: Sequence[Place]
+    spans: Ints
+    """[T, 2]: the offsets of the row's pieces in the text; specials are empty."""
+    carries: bool = False
+    """Whether texts begin with an empty memory."""
+
+    @property
+    def n_pieces(self) -> int:
+        return int(self.batch.pieces.shape[1])
+
+    def states(self) -> States:
+        """All layers of the row."""
+        memory = self.stack.new_memory(1) if self.carries else None
+        states: States = self.stack(self.batch, memory=memory)
+        return states
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        """[1, T, D] of the top, or of a layer to which the final norm was applied → [P, V]."""
+        here = torch.tensor([place.at for place in self.places], device=states.device)
+        dtype = next(self.output.parameters()).dtype
+        return self.output.log_probs(states[0, here].to(dtype))
+
+    def spelled(self, ids: Sequence[int]) -> list[str]:
+        """Pieces as the vocabulary writes them."""
+        return self.tokenizer.pieces(ids)
+
+    def tally(self) -> Tally:
+        """One reading of the row."""
+        return Tally(documents=1, pieces=self.n_pieces, flops=forward_flops(self.stack.config, [self.n_pieces]))
+
+
+RowKind = Literal["masked", "causal", "denoising", "sentinels"]
+
+
+def row_kind(bundle: Bundle) -> RowKind | None:
+    """How a bundle predicts single pieces of a text; None: it has no output for that."""
+    method = filling_method(bundle)
+    if method != "masked" and "causal" in bundle.outputs and bundle.config.direction == "causal":
+        return "causal"
+    return method
+
+
+def prediction_row(bundle: Bundle, text: str, *, verb: str) -> PredictionRow:
+    """A text as the model predicts its pieces, or those at its masks; refused where it has no output for that."""
+    kind = row_kind(bundle)
+    if kind == "masked":
+        return _masked(bundle, text)
+    if kind == "causal":
+        return _causal(bundle, text)
+    if kind is None:
+        raise _no_output(bundle, verb)
+    return _decoder(bundle, text, sentinels=kind == "sentinels")
+
+
+def _no_output(bundle: Bundle, verb: str) -> ModelError:
+    has = ", ".join(bundle.outputs) or "none"
+    if {"two-way", "permuted"} & set(bundle.outputs):
+        return ModelError(
+            f"{verb!r} reads masked and causal outputs, and this model predicts in two directions or in any order (it "
+            f"has: {has}). To see how likely its words are, use score."
+        )
+    if bundle.decoder is not None and "causal" in bundle.outputs:
+        return ModelError(
+            f"{verb!r} shows what is predicted at masks, or next in a text. This model writes another text from the "
+            "one it reads, and knows no masks. To see how likely a text is given its source, use score --source."
+        )
+    return ModelError(
+        f"The model cannot show what its layers predict: it has neither a 'masked' output with a mask piece nor a "
+        f"'causal' one (it has: {has}). {where_output('masked')} As in: "
+        f'polyseme {verb} "Dawn [MASK]." -m english-encoder'
+    )
+
+
+# --- one kind of row each ---------------------------------------------------------------------------------------------
+
+
+def _masked(bundle: Bundle, text: str) -> PredictionRow:
+    tokenizer = bundle.text_tokenizer
+    encoded = tokenizer.encode_with_masks(text)
+    if not len(encoded.words):
+        raise InputError(
+            "There is no mask in the text, and a masked model predicts nothing else. Write [MASK] where a piece is to "
+            "be predicted."
+        )
+    framed = tokenizer.frame(encoded.ids)
+    places = [
+        Place(int(place) + framed.offset, f"mask {number}") for number, place in enumerate(encoded.words[:, 0], start=1)
+    ]
+    spans = _spans_in(framed, encoded.spans)
+    return PredictionRow(bundle.encoder, _output(bundle, "masked"), tokenizer, one_row(bundle, framed), places, spans)
+
+
+def _causal(bundle: Bundle, text: str) -> PredictionRow:
+    """What follows each piece; of a model that reads from the end, what precedes it."""
+    tokenizer = bundle.text_tokenizer
+    if find_masks(text):
+        raise InputError(
+            "The text has a [MASK], and this model predicts the next piece, from what is before it alone. Write the "
+            "text up to the place that is to be predicted."
+        )
+    encoded = tokenizer.encode(make_document(text))
+    reading = causal_reading(bundle, tokenizer)
+    lead: Ints = np.zeros(0, np.int64) if reading.lead is None else np.array([reading.lead], np.int64).reshape(1)
+    n_lead = len(lead)
+    if not len(encoded) + n_lead:
+        raise InputError("The text has no pieces, so there is nothing to predict from. Write at least one word.")
+    ids = np.concatenate([encoded.ids, lead] if reading.backwards else [lead, encoded.ids])
+    framed = Framed(ids, np.zeros_like(ids), 0 if reading.backwards else n_lead)
+    step = -1 if reading.backwards else 1
+    after = {place: int(ids[place + step]) for place in range(len(ids)) if 0 <= place + step < len(ids)}
+    names = tokenizer.pieces(ids.tolist())
+    places = [Place(place, names[place], after.get(place)) for place in range(len(ids))]
+    batch = one_row(bundle, framed)
+    batch.segments = None
+    return PredictionRow(
+        bundle.encoder,
+        _output(bundle, "causal"),
+        tokenizer,
+        batch,
+        places,
+        _spans_in(framed, encoded.spans),
+        reading.carries,
+    )
+
+
+def _decoder(bundle: Bundle, text: str, *, sentinels: bool) -> PredictionRow:
+    """What a decoder writes for the mask: behind its sentinel (T5), or behind the text before it (BART)."""
+    tokenizer, texts = bundle.text_tokenizer, piece_texts(bundle.text_tokenizer)
+    own_mask = None if sentinels else texts.tokenizer.framing.specials["mask"]
+    masked = MaskedText.read(text, own_mask)
+    if len(masked.masks) > 1:
+        raise InputError(
+            f"The text has {len(masked.masks)} masks. The model's decoder reads what it wrote for one before it comes "
+            "to the next, so that one mask is shown at once. Leave one."
+        )
+    before, behind = (part.rstrip() if texts.blanks_matter else part for part in masked.parts)
+    if sentinels:
+        mark = sentinels_of(tokenizer)[0]
+        parts = [tokenizer.encode(make_document(part)).ids for part in (before, behind)]
+        source = tokenizer.frame(np.concatenate([parts[0], [mark], parts[1]]))
+        written = [bundle.first_written, mark]
+    else:
+        source = tokenizer.frame(tokenizer.encode_with_masks(text).ids)
+        frame = tokenizer.frame(np.zeros(0, np.int64))
+        written = [bundle.first_written, *frame.ids[: frame.offset].tolist()]
+        written += tokenizer.encode(make_document(before)).ids.tolist()
+    with torch.inference_mode():
+        states = bundle.encoder(one_row(bundle, source), layers=[-1])
+    batch = Batch(torch.tensor([written], device=bundle.device), source=states)
+    return PredictionRow(
+        decoder_of(bundle),
+        _output(bundle, "causal"),
+        tokenizer,
+        batch,
+        [Place(len(written) - 1, "mask 1")],
+        np.zeros((len(written), 2), np.int64),
+    )
+
+
+def _output(bundle: Bundle, name: str) -> Output:
+    return in_full(cast(Output, bundle.outputs[name]))
+
+
+def _spans_in(framed: Framed, spans: Ints) -> Ints:
+    """[T, 2]: the offsets of all pieces of a row; specials are empty."""
+    placed = np.zeros((len(framed.ids), 2), np.int64)
+    placed[framed.offset : framed.offset + len(spans)] = spans
+    return placed

@@ -1,0 +1,31 @@
+"""`polyseme lens`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polyseme
+from polyseme.cli.findings import print_findings
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar
+from polyseme.verb_options.lens_options import LensOptions
+
+
+@command_of(LensOptions, json=True)
+def command(text: str, as_json: bool, **settings: Any) -> None:
+    """Show what each layer of a language model would predict of TEXT, through the model's own output.
+
+    A masked model predicts at each [MASK], a causal one behind every piece, and a decoder (BART, T5) what it writes for
+    one [MASK]. The top layer is what fill and score return; the answer is what it predicts. -o writes a page with a
+    picture of layers and places.
+
+    \b
+    Examples:
+      polyseme lens "Dawn [MASK]."
+      polyseme lens "The vase [MASK] into pieces." --top 8 -o lens.html
+      polyseme lens "The capital of France is" -m english-decoder -o lens.html
+      polyseme lens "Dawn [MASK]." --json -m path/to/bert
+    """
+    with Bar("loading the model"):
+        findings = polyseme.lens(text, **settings)
+    print_findings(findings, settings["output"], as_json=as_json)
