@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.fill import fill
     from polyseme.verbs.finetune import finetune
     from polyseme.verbs.generate import generate
+    from polyseme.verbs.geometry import geometry
     from polyseme.verbs.interpolate import interpolate
     from polyseme.verbs.lens import lens
     from polyseme.verbs.models import list_models
@@ -72,6 +73,7 @@ _HOMES = {
             "benchmark",
             "compare",
             "concordance",
+            "geometry",
             "interpolate",
             "lens",
             "prune",
@@ -116,6 +118,7 @@ __all__ = [
     "fill",
     "finetune",
     "generate",
+    "geometry",
     "interpolate",
     "lens",
     "list_models",

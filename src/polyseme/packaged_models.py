@@ -55,7 +55,10 @@ class PackagedModel:
         return folder
 
 
-WORDS = ("embed", "similar", "senses", "concordance", "compare", "pieces", "finetune", "benchmark", "show", "convert")
+WORDS = (
+    "embed", "similar", "senses", "concordance", "compare", "pieces", "finetune", "benchmark", "show", "convert",
+    "geometry",
+)  # fmt: skip
 """Verbs about word vectors, and those that any model will do for."""
 ENGLISH = {
     "module": "polyseme_english",

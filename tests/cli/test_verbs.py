@@ -67,6 +67,8 @@ SOME_VALUE = {
     "max_uses": 70,
     "min_uses": 30,
     "max_words": 90,
+    "max_types": 40,
+    "remove_components": 3,
     "group_by": "author",
     "match": "lemma",
     "match_case": True,

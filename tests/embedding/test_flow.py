@@ -303,3 +303,14 @@ def test_every_word_of_any_text_gets_one_vector_in_order(family: str, anything: 
         assert embedded.vectors.shape == (len(expected.words), 32)
         assert np.isfinite(embedded.vectors).all()
         assert [embedded.text[start:end] for start, end in embedded.offsets] == list(embedded.words)
+
+
+@pytest.mark.parametrize(("family", "pool"), [("elmo", "ends"), ("flair", "outer-ends")])
+def test_layers_side_by_side_are_pooled_each_by_itself(family: str, pool: str) -> None:
+    model = tiny_model(family)
+    depth = model.bundle.config.depth
+    [together] = model.embed("unbelievable misunderstandings broke", layer=f"concat:0:{depth}", pool=pool)
+    each = [
+        model.embed("unbelievable misunderstandings broke", layer=layer, pool=pool)[0] for layer in range(depth + 1)
+    ]
+    np.testing.assert_allclose(together.vectors, np.concatenate([one.vectors for one in each], axis=1), rtol=1e-5)

@@ -51,6 +51,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Looking inside": {
         "lens": "Show what each layer would predict at [MASK], or next.",
+        "geometry": "Measure how alike the vectors of words are, layer by layer.",
     },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",

@@ -136,7 +136,7 @@ class Embedder:
         """What is run beside, where vectors are a decoder's: the encoder that it reads."""
         self.choice = parse_layers(layer, self.config)
         self.pool = self.config.usual_pooling if pool is None else pool
-        self.pooling = parse_pooling(self.pool, self.config)
+        self.pooling = parse_pooling(self.pool, self.config, self.choice.side_by_side(self.config))
         self.per = per
         at_top = self.choice.layers == (self.config.depth,) and stack == "encoder"
         self.text_pooling = None if per == "word" else text_pooling_of(bundle, text_pool, at_top=at_top)

@@ -34,6 +34,10 @@ class LayerChoice:
         widths = [config.widths[layer] for layer in self.layers]
         return sum(widths) if self.mode == "concat" else widths[0]
 
+    def side_by_side(self, config: EncoderConfig) -> list[int]:
+        """The widths of layers that are concatenated in a vector; none where it is of one layer."""
+        return [config.widths[layer] for layer in self.layers] if self.mode == "concat" else []
+
     def combine(self, states: Mapping[int, Tensor]) -> Tensor:
         """[N, D] a layer → [N, D], or [N, layers, D] where all are kept apart."""
         chosen = [states[layer] for layer in self.layers]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
 import numpy as np
@@ -76,8 +76,8 @@ POOLINGS: Mapping[str, Pooling] = {
 }
 
 
-def parse_pooling(name: str, config: EncoderConfig) -> Pooling:
-    """What a user's `--pool` means for an encoder."""
+def parse_pooling(name: str, config: EncoderConfig, widths: Sequence[int] = ()) -> Pooling:
+    """What a user's `--pool` means for an encoder; `widths` are those of layers that are side by side in a vector."""
     if name not in POOLINGS:
         raise OptionError(f"There is no pooling {name!r}. {nearest(name, POOLINGS)}")
     if name == "ends" and config.direction != "two-way":
@@ -87,7 +87,17 @@ def parse_pooling(name: str, config: EncoderConfig) -> Pooling:
             "Pooling 'outer-ends' takes the states beside a word from a forward and a backward model of characters "
             f"(Flair), and this encoder is none. Use {config.usual_pooling}."
         )
-    return POOLINGS[name]
+    pooling = POOLINGS[name]
+    return _by_layer(pooling, widths) if len(widths) > 1 and name in ("ends", "outer-ends") else pooling
+
+
+def _by_layer(pooling: Pooling, widths: Sequence[int]) -> Pooling:
+    """The same for each of several layers in one vector: halves are a layer's, not those of all together."""
+
+    def pool(vectors: Tensor, begins: Tensor, ends: Tensor) -> Tensor:
+        return torch.cat([pooling(layer, begins, ends) for layer in vectors.split(list(widths), dim=-1)], dim=-1)
+
+    return pool
 
 
 def _members(begins: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -120,7 +120,7 @@ class TaskModel(nn.Module):
         check_stack(bundle, config.stack)
         read = config_of(bundle, config.stack)
         self.choice: LayerChoice = parse_layers(config.layer, read)
-        self.pooling = parse_pooling(config.pool, read)
+        self.pooling = parse_pooling(config.pool, read, self.choice.side_by_side(read))
         if isinstance(head, TextHead):
             head.writer = writer_of(bundle)
         if config.layer == "mix":
