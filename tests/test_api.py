@@ -422,7 +422,7 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
         "score": lambda: model.score(["Dawn broke."]),
         "lens": lambda: polyseme.lens("Dawn [MASK]." if "masked" in model.bundle.outputs else "Dawn", model=model),
     }
-    of_files = {"convert", "similar", "senses", "concordance", "compare", "evaluate", "finetune", "benchmark"}
+    of_files = {"convert", "similar", "senses", "concordance", "compare", "evaluate", "finetune", "benchmark", "heads"}
     for verb in set(model.show().can) - of_files:
         assert calls[verb]()
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.finetune import finetune
     from polyseme.verbs.generate import generate
     from polyseme.verbs.geometry import geometry
+    from polyseme.verbs.heads import attention_heads
     from polyseme.verbs.interpolate import interpolate
     from polyseme.verbs.lens import lens
     from polyseme.verbs.models import list_models
@@ -88,6 +89,7 @@ _HOMES = {
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
     **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
     **dict.fromkeys(("StackedWordEncoder", "WordEncoder"), "word_encoder"),
+    "attention_heads": "verbs.heads",
     "build_corpus": "verbs.corpus",
     "convert_model": "verbs.convert",
     "list_models": "verbs.models",
@@ -107,6 +109,7 @@ __all__ = [
     "StackedWordEncoder",
     "Word",
     "WordEncoder",
+    "attention_heads",
     "benchmark",
     "build_corpus",
     "compare",

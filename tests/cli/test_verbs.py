@@ -20,6 +20,7 @@ from polyseme.cli import VERBS, main
 FUNCTIONS = {verb: verb for verb in VERBS} | {
     "convert": "convert_model",
     "corpus": "build_corpus",
+    "heads": "attention_heads",
     "models": "list_models",
     "recipes": "list_recipes",
 }
@@ -222,6 +223,9 @@ SOME_VALUE = {
     "each_head": True,
     "max_items": 12,
     "gate_steps": 13,
+    "relations": ("obj", "det"),
+    "max_sentences": 14,
+    "importance": "held-out.txt",
 }
 """For every option of a function, something that is not its default."""
 

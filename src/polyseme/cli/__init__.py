@@ -52,6 +52,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Looking inside": {
         "lens": "Show what each layer would predict at [MASK], or next.",
         "geometry": "Measure how alike the vectors of words are, layer by layer.",
+        "heads": "Find the attention heads that follow dependency relations.",
     },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",
