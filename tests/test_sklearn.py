@@ -384,7 +384,7 @@ def test_the_example_tells_praise_from_blame(data: Path) -> None:
     """On real sentences: far better than the most frequent label, and better than word counts."""
     example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "sklearn_sentiment.py"))
     example["compare"].__globals__["LAYERS"] = layers = (0, -1)  # two show that one is chosen
-    accuracies, layer = example["compare"](data / "tasks" / "sst2", None, 150, 150)
+    accuracies, layer = example["compare"](data / "tasks" / "sst2", None, 120, 120)
     assert accuracies["word vectors"] > accuracies["the most frequent label"] + 0.1
     assert accuracies["word vectors"] > accuracies["word counts"] + 0.05
     assert layer in map(str, layers)

@@ -56,6 +56,8 @@ def sentences_and_tags(n: int, seed: int = 1) -> tuple[list[list[str]], list[lis
 
 TRAIN, TEST = texts_and_labels(160), texts_and_labels(60, seed=2)
 TAGGED, TAGGED_TEST = sentences_and_tags(160), sentences_and_tags(40, seed=2)
+FEW, FEW_TAGGED = ([each[:40] for each in of_all] for of_all in (TRAIN, TAGGED))
+"""Where nothing is to be learned from them."""
 
 
 # --- what they learn --------------------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ def test_it_is_what_finetune_gives(folder: str) -> None:
 
 def test_a_seed_decides_and_nothing_else(folder: str) -> None:
     def shares(seed: int) -> NDArray[np.float64]:
-        return ContextualClassifier(folder, epochs=1, seed=seed).fit(*TRAIN).predict_proba(TEST[0])
+        return ContextualClassifier(folder, epochs=1, seed=seed).fit(*FEW).predict_proba(TEST[0])
 
     np.testing.assert_array_equal(shares(0), shares(0))
     assert np.abs(shares(0) - shares(1)).max() > 1e-3
@@ -115,7 +117,7 @@ def test_a_seed_decides_and_nothing_else(folder: str) -> None:
 def test_a_text_is_judged_by_itself(folder: str) -> None:
     """In another order, alone or among others: to what single precision allows."""
     for how in (FROZEN, TUNED):
-        classifier = ContextualClassifier(folder, **{**how, "epochs": 1}).fit(*TRAIN)
+        classifier = ContextualClassifier(folder, **{**how, "epochs": 1}).fit(*FEW)
         at_once = classifier.predict_proba(TEST[0])
         np.testing.assert_allclose(classifier.predict_proba(TEST[0][::-1])[::-1], at_once, atol=1e-5)
         np.testing.assert_allclose(classifier.predict_proba(TEST[0][:1]), at_once[:1], atol=1e-5)
@@ -125,8 +127,8 @@ def test_a_text_is_judged_by_itself(folder: str) -> None:
     "labels", [[3, 1], np.array([2.0, 5.0]), [True, False], pd.Series(["x", "y"])], ids=["int", "float", "bool", "str"]
 )
 def test_classes_keep_their_kind(folder: str, labels: Any) -> None:
-    given = np.array([labels[0] if label == "good" else labels[1] for label in TRAIN[1]])
-    classifier = ContextualClassifier(folder, epochs=1).fit(pd.Series(TRAIN[0]), given)
+    given = np.array([labels[0] if label == "good" else labels[1] for label in FEW[1]])
+    classifier = ContextualClassifier(folder, epochs=1).fit(pd.Series(FEW[0]), given)
     assert classifier.classes_.tolist() == sorted(set(given.tolist()))
     found = classifier.predict(TEST[0])
     assert found.dtype == given.dtype
@@ -142,7 +144,7 @@ def test_tags_may_be_numbers(folder: str) -> None:
 
 
 def test_words_that_are_given_are_kept(folder: str) -> None:
-    classifier = ContextualClassifier(folder, epochs=1).fit([text.split() for text in TRAIN[0]], TRAIN[1])
+    classifier = ContextualClassifier(folder, epochs=1).fit([text.split() for text in FEW[0]], FEW[1])
     shares = classifier.predict_proba([["the", "crane", "."], "the crane ."])
     np.testing.assert_allclose(shares[0], shares[1], atol=1e-5)
 
@@ -281,7 +283,7 @@ def test_long_texts_are_cut_and_that_is_said(folder: str) -> None:
 
 @pytest.mark.parametrize("how", [FROZEN, TUNED], ids=["frozen", "tuned"])
 def test_an_empty_text_is_judged_and_that_is_said(folder: str, how: dict[str, Any]) -> None:
-    classifier = ContextualClassifier(folder, **{**how, "epochs": 1}).fit(*TRAIN)
+    classifier = ContextualClassifier(folder, **{**how, "epochs": 1}).fit(*FEW)
     with pytest.warns(PolysemeWarning, match=r"^1 text is empty\.$"):
         assert len(classifier.predict(["the crane", " "])) == 2
     assert len(classifier.predict([])) == 0
@@ -369,7 +371,7 @@ def test_parameters_are_had_set_and_cloned(kind: Any) -> None:
 
 @pytest.mark.parametrize("how", [FROZEN, TUNED], ids=["frozen", "tuned"])
 def test_pickles_hold_what_was_learnt(folder: str, how: dict[str, Any]) -> None:
-    classifier = ContextualClassifier(folder, device="cpu", **{**how, "epochs": 1}).fit(*TRAIN)
+    classifier = ContextualClassifier(folder, device="cpu", **{**how, "epochs": 1}).fit(*FEW)
     written = pickle.dumps(classifier)
     weights = (Path(folder) / "model.safetensors").stat().st_size
     assert (len(written) > weights) == (how is TUNED)
@@ -383,8 +385,8 @@ def test_pickles_hold_what_was_learnt(folder: str, how: dict[str, Any]) -> None:
 def test_a_tuned_pickle_needs_no_model_and_a_frozen_one_the_same(tmp_path: Path) -> None:
     place = tmp_path / "bert"
     tiny_model("bert").save(place)
-    frozen = ContextualTagger(place, epochs=1).fit(*TAGGED)
-    tuned = ContextualTagger(place, **{**TUNED, "epochs": 1}).fit(*TAGGED)
+    frozen = ContextualTagger(place, epochs=1).fit(*FEW_TAGGED)
+    tuned = ContextualTagger(place, **{**TUNED, "epochs": 1}).fit(*FEW_TAGGED)
     kept = pickle.dumps([frozen, tuned])
     tiny_model("bert", n_layers=1).save(place, force=True)
     frozen_again, tuned_again = pickle.loads(kept)
@@ -400,7 +402,7 @@ def test_a_loaded_model_stays_as_it_is_and_is_not_pickled(folder: str) -> None:
     before = {name: each.clone() for name, each in model.bundle.named_parameters()}
     learns = {name: each.requires_grad for name, each in model.bundle.named_parameters()}
     for how in (FROZEN, TUNED):
-        classifier = clone(ContextualClassifier(model, **{**how, "epochs": 1})).fit(*TRAIN)
+        classifier = clone(ContextualClassifier(model, **{**how, "epochs": 1})).fit(*FEW)
         assert classifier.model is model
         with pytest.raises(ModelError, match="Give it the model's path instead"):
             pickle.dumps(classifier)
@@ -412,7 +414,7 @@ def test_either_stack_of_a_model_with_two_is_read(tmp_path: Path) -> None:
     tiny_model("bart").save(tmp_path / "bart")
     said = {}
     for stack in ("encoder", "decoder"):
-        tagger = ContextualTagger(tmp_path / "bart", stack=stack, head="linear", epochs=1).fit(*TAGGED)
+        tagger = ContextualTagger(tmp_path / "bart", stack=stack, head="linear", epochs=1).fit(*FEW_TAGGED)
         assert tagger.report_.settings["stack"] == stack
         said[stack] = np.concatenate(tagger.predict_proba(TAGGED_TEST[0]))
         again = np.concatenate(pickle.loads(pickle.dumps(tagger)).predict_proba(TAGGED_TEST[0]))
@@ -428,7 +430,7 @@ def lowered(texts: list[str]) -> list[str]:
 
 
 def test_in_a_pipeline_and_a_search(folder: str, tmp_path: Path) -> None:
-    classifier = ContextualClassifier(folder, cache=tmp_path / "vectors", **FROZEN)
+    classifier = ContextualClassifier(folder, cache=tmp_path / "vectors", **{**FROZEN, "epochs": 5})
     pipeline = make_pipeline(FunctionTransformer(lowered), classifier)
     grid = {"contextualclassifier__layer": [0, "mix"], "contextualclassifier__learning_rate": [1e-5, 0.02]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(*TRAIN)
@@ -446,4 +448,4 @@ def test_a_tagger_in_a_search(folder: str) -> None:
     search = GridSearchCV(tagger, {"learning_rate": [1e-5, 0.02]}, cv=2, error_score="raise").fit(*TAGGED)
     assert search.best_params_ == {"learning_rate": 0.02}
     assert search.score(*TAGGED_TEST) > 0.7
-    assert len(cross_val_score(clone(tagger).set_params(epochs=1), *TAGGED, cv=2)) == 2
+    assert len(cross_val_score(clone(tagger).set_params(epochs=1), *FEW_TAGGED, cv=2)) == 2

@@ -150,7 +150,7 @@ def test_gradients_of_everything_that_learns(family: str) -> None:
 def test_gradients_of_a_mix_over_a_frozen_encoder(layer_norm: bool) -> None:
     encoder = WordEncoder(tiny_model("bert"), pool="max", trainable="mix", layer_norm=layer_norm).double()
     assert list(learning(encoder)) == ["mixes.0.weights", "mixes.0.gamma"]
-    check_gradients(encoder, TEXTS, fast=False)
+    check_gradients(encoder, TEXTS[:1], fast=False)
 
 
 @pytest.mark.parametrize("layer", ["mix", "1", *(pytest.param(layer, marks=pytest.mark.slow) for layer in ("-1", "0"))])
@@ -185,7 +185,7 @@ def test_embedding_before_does_not_stand_in_the_way_of_gradients() -> None:
     """What inference has prepared for itself cannot be trained with."""
     for family in FAMILIES:
         model = tiny_model(family)
-        model.embed([LONG])
+        model.embed(TEXTS)
         encoder = WordEncoder(model, trainable=True)
         with torch.inference_mode():
             encoder(TEXTS)

@@ -166,7 +166,7 @@ def test_regression_and_several_labels() -> None:
     ],
 )
 def test_together_as_one_at_a_time(family: str, kind: str, frozen: bool) -> None:
-    done = fitted(kind, tiny_model(family).bundle, frozen=frozen, epochs=1, n_train=32)
+    done = fitted(kind, tiny_model(family).bundle, frozen=frozen, epochs=1, n_train=16)
     items = small_task(kind).splits["dev"][:6]
     together = judge(done.model, prepare(done.model, items, learning=False))
     for item, one in zip(items, together, strict=True):
@@ -188,7 +188,7 @@ def test_together_as_one_at_a_time(family: str, kind: str, frozen: bool) -> None
 )
 def test_padding_to_a_length_changes_no_loss(family: str, kind: str) -> None:
     """What is recorded on a GPU are rows padded to a few lengths."""
-    model = fitted(kind, tiny_model(family).bundle, frozen=False, epochs=1, n_train=32).model
+    model = fitted(kind, tiny_model(family).bundle, frozen=False, epochs=1, n_train=16).model
     source = prepare(model, small_task(kind).splits["dev"], learning=True).source
     numbers = [3, 1, 7, 12]
     plain, padded = source.batch(numbers), source.batch(numbers, 32)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 
 import polyseme
 from polyseme.errors import OptionError, PolysemeWarning
@@ -30,6 +31,8 @@ pytestmark = [
 ]
 """The text is short, and of words in a random order: there is nothing to learn from context."""
 SMALL: dict[str, Any] = {**SETTINGS, "vocab_size": None, "evaluate_every": None, "checkpoint_every": 40}
+BUDGET = "2.5s"
+"""Of training: what the first step of a process loads is loaded before, by `import torch._dynamo`."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,7 @@ def hurried(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "hurried"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.0004,), 0.0))
-        polyseme.pretrain(corpus, output=run, **{**SMALL, "budget": "5s"})
+        polyseme.pretrain(corpus, output=run, **{**SMALL, "budget": BUDGET})
     return run
 
 
@@ -72,7 +75,7 @@ def test_a_budget_holds_where_the_trial_was_wrong(hurried: Path) -> None:
     assert all(first["step"] < each["step"] < run["n_steps"] for each in later)
     ledger = Ledger.from_json(json.loads((hurried / "ledger.json").read_text()))
     assert ledger.steps == run["n_steps"]
-    assert ledger.total_seconds < 12, "and not many times as long"
+    assert ledger.total_seconds < 8, "and not many times as long"
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before-it", "after-it"])
@@ -99,14 +102,14 @@ def test_a_run_that_stops_before_its_correction_is_corrected_later(
 ) -> None:
     """By the steps of the slice that gets there, and by what all slices together have left."""
     monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.0004,), 0.0))
-    paused = polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": "5s"}, stop_after="0.001s")
+    paused = polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": BUDGET}, stop_after="0.001s")
     assert isinstance(paused, PausedRun)
     assert about(tmp_path / "run")["corrections"] == []
     bill = polyseme.pretrain(resume=tmp_path / "run", device="cpu")
     assert isinstance(bill, Ledger)
     assert about(tmp_path / "run")["corrections"][0]["planned"] == paused.n_steps
     assert about(tmp_path / "run")["n_steps"] == bill.steps < paused.n_steps / 4
-    assert bill.total_seconds < 12
+    assert bill.total_seconds < 8
 
 
 @pytest.mark.parametrize("alone", [0.001, 0.01], ids=["one-thread-is-faster", "all-are-faster"])

@@ -60,15 +60,28 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def run(sides: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
+    return trained(sides, tmp_path_factory.mktemp("runs") / "run", "50steps")
+
+
+def trained(sides: dict[str, Path], folder: Path, budget: str) -> Path:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(**sides, output=folder, budget="180steps", **SMALL)  # type: ignore[arg-type]
+        polyseme.pretrain(**sides, output=folder, budget=budget, **SMALL)  # type: ignore[arg-type]
     return folder
 
 
-def test_a_small_model_learns_to_translate(run: Path) -> None:
-    held = [line["held_out"]["translation"] for line in read_log(run) if "held_out" in line]
-    assert held[-1] < 0.35 < Corpus.open(run / "corpus").unigram_entropy("held")
+def test_a_small_model_begins_to_learn(run: Path) -> None:
+    assert last_held_out(run) < 0.7 * Corpus.open(run / "corpus").unigram_entropy("held")
+
+
+def last_held_out(run: Path) -> float:
+    held: list[float] = [line["held_out"]["translation"] for line in read_log(run) if "held_out" in line]
+    return held[-1]
+
+
+@pytest.mark.slow
+def test_a_small_model_learns_to_translate(sides: dict[str, Path], tmp_path: Path) -> None:
+    run = trained(sides, tmp_path / "run", "180steps")
+    assert last_held_out(run) < 0.35 < Corpus.open(run / "corpus").unigram_entropy("held")
     model = polyseme.load(run, device="cpu")
     for text in ("dawn broke a vase", "news of it", "the vase came"):
         assert model.generate(text, max_new=30, beam=2) == [translated(text.split())]
@@ -153,8 +166,7 @@ def recurrent(sides: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_a_recurrent_model_learns_to_translate(recurrent: Path) -> None:
-    held = [line["held_out"]["translation"] for line in read_log(recurrent) if "held_out" in line]
-    assert held[-1] < 0.7 * Corpus.open(recurrent / "corpus").unigram_entropy("held")
+    assert last_held_out(recurrent) < 0.7 * Corpus.open(recurrent / "corpus").unigram_entropy("held")
     model = polyseme.load(recurrent, device="cpu")
     texts = ["dawn broke a vase", "news of it"]
     together = model.generate(texts, max_new=12, beam=3)

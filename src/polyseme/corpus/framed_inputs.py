@@ -12,6 +12,7 @@ Shapes: R rows, T pieces of a row, N inputs, S stretches of an input, P inputs o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -84,9 +85,9 @@ class InputRows(WeightedRows):
         self._pad = corpus.tokenizer.specials.get("pad", 0)
         self._shards = corpus.shards(self.split)
 
+    @abstractmethod
     def inputs(self, draw: Draw) -> Inputs:
         """The inputs of some rows."""
-        raise NotImplementedError
 
     def rows(self, indices: Ints) -> Rows:
         indices = np.asarray(indices, np.int64)

@@ -17,6 +17,7 @@ Shapes: R rows, N pairs.
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -117,19 +118,19 @@ class SentencePairRows(InputRows):
             one, two = np.where(is_other, two, one), np.where(is_other, one, two)
         return Inputs(rows, np.stack([one, two]).transpose(2, 0, 1), is_other.astype(np.int64))
 
+    @abstractmethod
     def _pairs_of(self, draw: Draw) -> tuple[Ints, Ints]:
         """[N] each: the row of each pair, and its number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _parts(self, numbers: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
         """[2, N] each: where both parts begin and end, where the second follows the first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _random(
         self, one: Ints, two: Ints, numbers: Ints, drawn: NDArray[np.float64], is_other: NDArray[np.bool_]
     ) -> tuple[Ints, NDArray[np.bool_]]:
         """Random text for the second part of some pairs, and for which of them there was any."""
-        raise NotImplementedError
 
     def _truncated(self, one: Ints, two: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
         """Both parts as far as they fit together: the longer one loses what is too much, at either end."""

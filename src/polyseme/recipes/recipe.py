@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from polyseme.bundle import Bundle, new_bundle
@@ -122,26 +123,27 @@ class Recipe:
     @property
     def n_parameters(self) -> int:
         """Of the model that comes out, outputs included, with the recipe's vocabulary."""
-        with unfilled():
-            return self._bundle().n_parameters()
+        return self._bundle.n_parameters()
 
-    @property
+    @cached_property
     def published_flops(self) -> float | None:
         """Floating-point operations of the published run, by analysis."""
         if self.published_steps is None:
             return None
         objective = objective_from(self.objective, self.objective_settings)
         with unfilled():
-            bundle = self._bundle()
             of_phases = [
-                flops_of_rows(objective, bundle, self.vocabulary, phase.batch_size, phase.length)
+                flops_of_rows(objective, self._bundle, self.vocabulary, phase.batch_size, phase.length)
                 for phase in self.training.phases
             ]
         return self.published_steps * self.training.mean_over_phases(of_phases)
 
+    @cached_property
     def _bundle(self) -> Bundle:
+        """Its networks without weights, which say how large they are."""
         needed = objective_from(self.objective, self.objective_settings).needs.outputs
-        return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed, tied=self.tied)
+        with unfilled():
+            return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed, tied=self.tied)
 
     @property
     def published_pieces(self) -> float | None:

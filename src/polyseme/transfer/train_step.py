@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -68,27 +69,22 @@ def table_gradients(model: nn.Module) -> Iterator[TableGradient]:
             yield TableGradient(table)
 
 
+@dataclass(eq=False)
 class PlainSteps:
     """Eager steps. After an evaluation the caller puts the model back into training mode."""
 
-    def __init__(
-        self,
-        model: TaskModel,
-        optimizer: Optimizer,
-        *,
-        bf16: bool,
-        max_grad_norm: float | None,
-        loss: StepLoss | None = None,
-    ) -> None:
-        self.model = model
-        self.loss: StepLoss = loss or model
-        self.optimizer = optimizer
-        self.bf16 = bf16
-        self.max_grad_norm = max_grad_norm
-        self.device = model.device
+    model: TaskModel
+    optimizer: Optimizer
+    bf16: bool
+    max_grad_norm: float | None
+    loss: StepLoss | None = None
+    """None: the model's own."""
+
+    def __post_init__(self) -> None:
+        self.device = self.model.device
         self.total = torch.zeros((), device=self.device)
         self.n_steps = 0
-        self.tables = list(table_gradients(model))
+        self.tables = list(table_gradients(self.model))
 
     def __call__(self, source: Source, numbers: Sequence[int], factor: float) -> None:
         """One step over these units, at this share of the learning rates."""
@@ -102,7 +98,7 @@ class PlainSteps:
     def take(self, batch: TaskBatch) -> None:
         """One step over a batch that is on the device."""
         with self.autocast():
-            loss = self.loss(batch)
+            loss = (self.loss or self.model)(batch)
         loss.backward()
         if self.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self._moved(), self.max_grad_norm, foreach=True)
@@ -142,16 +138,9 @@ def autocast(device: torch.device, *, bf16: bool) -> AbstractContextManager[Any]
 class RecordedSteps(PlainSteps):
     """Steps as CUDA graphs: the first of a shape is taken plainly, the second is recorded, all others are replayed."""
 
-    def __init__(
-        self,
-        model: TaskModel,
-        optimizer: Optimizer,
-        *,
-        bf16: bool,
-        max_grad_norm: float | None,
-        loss: StepLoss | None = None,
-    ) -> None:
-        super().__init__(model, optimizer, bf16=bf16, max_grad_norm=max_grad_norm, loss=loss)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        model, optimizer = self.model, self.optimizer
         prepare_for_recording(optimizer, self.device)
         self.recorded: RecordedStep[TaskBatch, None] = RecordedStep(
             self.take, CudaRecorder(self.device), on_failure=lambda: optimizer.zero_grad(set_to_none=True)
