@@ -147,7 +147,9 @@ def test_a_dry_run_and_a_budget_of_time_and_of_epochs(text: Path, run: Path, tmp
     assert not (tmp_path / "none").exists()
     settings = {name: value for name, value in OF_RECIPE["cbow"].items() if name != "held_out"}
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        bill = polyseme.pretrain(run / "corpus", output=tmp_path / "timed", recipe="cbow", **settings | {"budget": "1s"})
+        bill = polyseme.pretrain(
+            run / "corpus", output=tmp_path / "timed", recipe="cbow", **settings | {"budget": "1s"}
+        )
     assert bill.steps >= 1
     small = trained(text, tmp_path / "none", "cbow", dry_run=True, budget="3epochs", batch_size=None, length=1024)
     assert small.pieces_per_step == (5 * 1024,), "a step has no more rows than the text"
