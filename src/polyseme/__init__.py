@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polyseme.files.vector_files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
+    from polyseme.verbs.attention import attention, view_attention
     from polyseme.verbs.benchmark import benchmark
     from polyseme.verbs.compare import compare
     from polyseme.verbs.concordance import concordance
@@ -71,6 +72,7 @@ _HOMES = {
         verb: f"verbs.{verb}"
         for verb in (
             *_VERBS,
+            "attention",
             "benchmark",
             "compare",
             "concordance",
@@ -97,6 +99,7 @@ _HOMES = {
     "load_task_model": "transfer.task_folder",
     "read_vectors": "files.vector_files",
     "view": "word_senses.similarity_view",
+    "view_attention": "verbs.attention",
 }
 """Where each public name is."""
 
@@ -109,6 +112,7 @@ __all__ = [
     "StackedWordEncoder",
     "Word",
     "WordEncoder",
+    "attention",
     "attention_heads",
     "benchmark",
     "build_corpus",
@@ -141,6 +145,7 @@ __all__ = [
     "sweep",
     "tradeoffs",
     "view",
+    "view_attention",
 ]
 
 

@@ -226,6 +226,8 @@ SOME_VALUE = {
     "relations": ("obj", "det"),
     "max_sentences": 14,
     "importance": "held-out.txt",
+    "pieces": True,
+    "rollout": True,
 }
 """For every option of a function, something that is not its default."""
 

@@ -100,8 +100,12 @@ class Findings(ShownAsTable):
             "seeds": list(self.seeds),
             "notes": list(self.notes),
             "cost": None if self.cost is None else asdict(self.cost),
-            "records": self.records(),
+            **self.content(),
         }
+
+    def content(self) -> dict[str, Any]:
+        """What JSON has of the figures themselves: the records, unless they are too many to be written one by one."""
+        return {"records": self.records()}
 
     def html(self) -> str:
         """The page: self-contained, and nothing is fetched."""

@@ -50,21 +50,21 @@ def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, att
     with torch.inference_mode():
         if stack == "decoder":
             source = bundle.encoder(batch, layers=[-1])
-            framed = _written(framed, len(encoded), bundle.first_written)
-            row = dataclasses.replace(_batch(bundle, framed), segments=None, source=source)
+            framed = decoder_row(framed, len(encoded), bundle.first_written)
+            row = dataclasses.replace(batch_of(bundle, framed), segments=None, source=source)
             states = decoder_of(bundle)(row, attentions=attentions)
         else:
             states = bundle.encoder(batch, attentions=attentions)
     spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
     spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
     seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
-    layers = [_numpy(states[number][0]) for number in range(states.depth + 1)]
+    layers = [to_numpy(states[number][0]) for number in range(states.depth + 1)]
     return PieceStates(
         pieces=tokenizer.pieces(framed.ids.tolist()),
         ids=framed.ids,
         spans=spans,
         states=np.stack(layers) if len({layer.shape for layer in layers}) == 1 else layers,
-        attentions=None if seen is None else _numpy(seen),
+        attentions=None if seen is None else to_numpy(seen),
     )
 
 
@@ -76,15 +76,16 @@ def one_row(bundle: Bundle, framed: Framed) -> Batch:
             f"The text makes {len(framed.ids):,} pieces, specials included; the model reads {window:,} at once. "
             "Shorten it; to have vectors for words of longer text, use embed, which cuts windows."
         )
-    return _batch(bundle, framed)
+    return batch_of(bundle, framed)
 
 
-def _batch(bundle: Bundle, framed: Framed) -> Batch:
+def batch_of(bundle: Bundle, framed: Framed) -> Batch:
+    """A row as a batch of its own."""
     ids, segments = (torch.from_numpy(each)[None].to(bundle.device) for each in (framed.ids, framed.segments))
     return Batch(ids, segments=segments)
 
 
-def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
+def decoder_row(framed: Framed, n_pieces: int, first: int) -> Framed:
     """A row as a decoder reads it: behind the piece that it begins with, and without the special that ends it."""
     ids = np.concatenate([[first], framed.ids])
     if framed.offset + n_pieces < len(framed.ids):
@@ -92,5 +93,6 @@ def _written(framed: Framed, n_pieces: int, first: int) -> Framed:
     return Framed(ids, np.zeros_like(ids), framed.offset + 1)
 
 
-def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
+def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """In fp32, or in fp64 where the model computes in it."""
     return (tensor if tensor.dtype == torch.float64 else tensor.float()).cpu().numpy()
