@@ -114,7 +114,8 @@ function show(section, map) {
   }
   // --- small pictures
   const table = section.querySelector(".heads"), buttons = [], lines = [...numbers, "mean"];
-  const wide = Math.max(16, Math.min(64, Math.floor((table.parentElement.clientWidth - 56) / names.length) - 6));
+  const room = Math.min((table.parentElement.clientWidth - 56) / names.length, 600 / lines.length);
+  const wide = Math.max(16, Math.min(64, Math.floor(room) - 6));
   table.style.setProperty("--wide", wide + "px");
   table.style.setProperty("--high", Math.max(12, Math.round(wide * Math.min(n / m, 1.6))) + "px");
   const top = table.insertRow();
@@ -222,8 +223,9 @@ function show(section, map) {
       context.stroke();
     }
   }
-  // --- the large picture
+  // --- the large picture: beside the small ones, if there are few words, else below them
   const large = section.querySelector(".matrix"), most = Math.max(n, m);
+  if (most <= 30) links.after(large.parentElement);
   const side = Math.max(most > 90 ? 4 : 8, Math.min(22, Math.floor(500 / most)));
   const labeled = side >= 8, small = document.createElement("canvas"), pen = small.getContext("2d");
   const letters = Math.min(12, side) + "px system-ui, sans-serif";
